@@ -1,0 +1,298 @@
+"""The command line: a signature, one core call and one view call for each verb, and the one catch of EmbcliError."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from embcli import __version__, encodings, options
+from embcli.errors import EmbcliError, OutputError
+from embcli.weights import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, Seeded, SeededSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from embcli.output import Output
+    from embcli.tokens import Tokens
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"embcli {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def embcli(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Show what an embedding layer does: text -> tokens -> IDs -> token rows + position rows -> input embeddings."""
+
+
+@app.command()
+def tokenize(
+    text: options.Text = None,
+    file: options.File = None,
+    ids: options.Ids = None,
+    lines: options.Lines = False,
+    errors: options.InputErrors = "strict",
+    encoding: options.Encoding = encodings.DEFAULT,
+    special: options.Special = False,
+    form: options.Form = None,
+    output: options.OutputPath = None,
+    color: options.ColorChoice = "auto",
+) -> None:
+    """Show the tokens of a text: position, token, ID, bytes, and where each stands in the text."""
+    from embcli.render import tokens as views
+    from embcli.tokens import Tokenization
+
+    tokens = _tokens(text, file, ids, lines, errors, encodings.get(encoding), special)
+    _output(form, output, color).write(Tokenization(tokens), views.view)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def decode(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", show_default=False)] = None,
+    encoding: options.Encoding = encodings.DEFAULT,
+    output: options.OutputPath = None,
+) -> None:
+    """Turn token IDs back into text, byte for byte; they may come from standard input."""
+    from embcli.text import read
+    from embcli.tokens import decode as core
+
+    (array,) = read(ids=" ".join(ids) if ids else "-").ids or ()
+    with _output(None, output).open("text") as file:
+        file.write(core(array.tolist(), encodings.get(encoding)))
+
+
+@app.command()
+def weights(
+    layer: options.Layer = "token",
+    rows: options.Rows = None,
+    columns: options.Columns = None,
+    seed: options.Seed = DEFAULT_SEED,
+    vocab: options.Vocab = None,
+    dim: options.Dim = DEFAULT_DIM,
+    context_length: options.ContextLength = DEFAULT_CONTEXT_LENGTH,
+    encoding: options.Encoding = encodings.DEFAULT,
+    no_cache: options.NoCache = False,
+    form: options.Form = None,
+    output: options.OutputPath = None,
+    precision: options.Precision = 4,
+    color: options.ColorChoice = "auto",
+) -> None:
+    """Show the weight matrix of a layer: all of it in short, or chosen rows and columns."""
+    from embcli.matrix import matrix
+    from embcli.render import matrices
+
+    out = _output(form, output, color, precision)
+    source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
+    result = matrix(source, layer, known, rows, columns)
+    out.write(result, lambda result, page: matrices.weights(result, page, chosen=rows is not None))
+
+
+@app.command()
+def lookup(
+    text: options.Text = None,
+    file: options.File = None,
+    ids: options.Ids = None,
+    lines: options.Lines = False,
+    window: options.Window = False,
+    errors: options.InputErrors = "strict",
+    encoding: options.Encoding = encodings.DEFAULT,
+    special: options.Special = False,
+    seed: options.Seed = DEFAULT_SEED,
+    vocab: options.Vocab = None,
+    dim: options.Dim = DEFAULT_DIM,
+    context_length: options.ContextLength = DEFAULT_CONTEXT_LENGTH,
+    show: options.Show = None,
+    columns: options.Columns = None,
+    trace: options.Trace = None,
+    no_cache: options.NoCache = False,
+    form: options.Form = None,
+    output: options.OutputPath = None,
+    precision: options.Precision = 4,
+    color: options.ColorChoice = "auto",
+) -> None:
+    """Show the rows that tokens pick, the rows of their positions, and the sum of both: the input embeddings."""
+    from embcli.lookup import MATRICES, look_up
+    from embcli.render import matrices
+
+    out, chosen = _output(form, output, color, precision), options.names(show, MATRICES, "--show")
+    source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
+    tokens = _tokens(text, file, ids, lines, errors, known if ids else encodings.get(encoding), special)
+    result = look_up(tokens.window(context_length) if window else tokens, source, columns)
+    out.write(result, lambda result, page: matrices.lookup(result, page, chosen or MATRICES, trace), chosen)
+
+
+@app.command()
+def info(form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto") -> None:
+    """Show versions, the CPU capability that torch uses, the encodings, and the cache."""
+    from embcli.info import info as core
+    from embcli.render import info as views
+
+    _output(form, output, color).write(core(), views.view)
+
+
+cache = typer.Typer(help="Show where seeded layers are kept, how much, and what.", rich_markup_mode=None)
+app.add_typer(cache, name="cache")
+
+
+@cache.callback(invoke_without_command=True)
+def cache_show(
+    context: typer.Context,
+    form: options.Form = None,
+    output: options.OutputPath = None,
+    color: options.ColorChoice = "auto",
+) -> None:
+    """Show where seeded layers are kept, how much they take, and which they are."""
+    if context.invoked_subcommand is None:
+        from embcli.render import cache as views
+        from embcli.weights.kept import Cache, contents
+
+        _output(form, output, color).write(contents(Cache.from_environment()), views.view)
+
+
+@cache.command("clear")
+def cache_clear() -> None:
+    """Remove all kept layers."""
+    from embcli.weights import in_bytes
+    from embcli.weights.kept import Cache
+
+    kept = Cache.from_environment()
+    files, size = kept.clear()
+    typer.echo(f"{files} files removed, {in_bytes(size)}, from {kept.folder}")
+
+
+@cache.command("verify")
+def cache_verify(
+    form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto"
+) -> int:
+    """Read all kept layers and say which are damaged; the exit status is 1 if one is."""
+    from embcli.render import cache as views
+    from embcli.weights.kept import Cache, contents
+
+    result = contents(Cache.from_environment(), verify=True)
+    _output(form, output, color).write(result, views.view)
+    return int(result.damaged > 0)
+
+
+def _tokens(
+    text: str | None,
+    file: Path | None,
+    ids: str | None,
+    lines: bool,
+    errors: str,
+    encoding: encodings.Encoding | None,
+    special: bool = False,
+) -> Tokens:
+    from embcli.text import read
+    from embcli.tokens import tokenize as core
+
+    return core(read(text, file, ids, lines, errors), encoding, special)
+
+
+def _source(
+    seed: int, vocab: int | None, dim: int, context_length: int, encoding: str, no_cache: bool
+) -> tuple[SeededSource, encodings.Encoding | None]:
+    """Return the source of seeded layers, and the encoding whose tokens its rows stand for, if V is an encoding's."""
+    from embcli.weights.kept import Cache
+
+    known = encodings.get(encoding)
+    size = known.vocabulary_size if vocab is None else vocab
+    spec = Seeded(size, dim, context_length, seed)
+    return SeededSource(spec, None if no_cache else Cache.from_environment()), (
+        known if size == known.vocabulary_size else None
+    )
+
+
+def _output(form: str | None, path: Path | None, color: str = "auto", precision: int = 4) -> Output:
+    from embcli.output import Output
+
+    return Output(form, path, precision, color)
+
+
+def main() -> int:
+    """Run the command line and return its exit status: 0 done or yes, 1 no, 2 trouble, 130 interrupted."""
+    try:
+        status = _flushed(lambda: app(standalone_mode=False))
+    except EmbcliError as error:
+        if os.environ.get("EMBCLI_DEBUG") == "1":
+            raise
+        return _trouble(str(error))
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "embcli"
+        message = " ".join(error.format_message().replace("Value error, ", "").split())
+        return _trouble(f"{message}\nTry '{command} --help' for help.")
+    except typer.Exit as stop:
+        return stop.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        _silence()
+        return 0
+    return status if isinstance(status, int) else 0
+
+
+def _flushed(command: Callable[[], object]) -> object:
+    """Return what a command returns, when all that it and Typer (--help) printed is written."""
+    try:
+        status = command()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _silence()
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from None
+    return status
+
+
+def run() -> NoReturn:
+    """Run the command line as a process of its own.
+
+    The process ends without Python's own tear-down, which frees every object one by one and takes as long as a fifth
+    of a lookup; and no cycles of garbage are looked for, as none that matter come about in so short a life.
+    """
+    gc.disable()
+    try:
+        status = main()
+    except BaseException:
+        traceback.print_exc()
+        status = 2
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with suppress(OSError):
+                stream.flush()
+    os._exit(status)
+
+
+def _trouble(message: str) -> int:
+    from embcli.render.safe import printable
+
+    if sys.stderr is not None:
+        print(f"embcli: {printable(message)}", file=sys.stderr)
+    return 2
+
+
+def _silence() -> None:
+    """Send the rest of standard output nowhere, so that Python does not try to write it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,17 @@
+"""The errors that embcli raises on purpose: one or two lines each, for the person who typed the command."""
+
+
+class EmbcliError(Exception):
+    """Something that the user can mend; the message names the value, the reason and the cure."""
+
+
+class InputError(EmbcliError):
+    """What was given to read is missing, unreadable, malformed or out of range."""
+
+
+class LayerError(EmbcliError):
+    """No such layer can be built: its seed, its shape or its size is off."""
+
+
+class OutputError(EmbcliError):
+    """A result cannot be written in this form, or not to this place."""

@@ -1,0 +1,50 @@
+"""What embcli runs on: versions, the CPU capability torch uses, the encodings, the cache."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import embcli
+from embcli.encodings import DEFINITIONS, rank_file
+from embcli.records import Piece, Records
+
+
+@dataclass(frozen=True)
+class Info:
+    """Versions, and the encodings with V and whether their rank files are carried."""
+
+    versions: dict[str, str]
+    cpu_capability: str
+    cache: str
+    encodings: tuple[tuple[str, int, bool], ...]
+
+    def records(self) -> Records:
+        """Return the encodings as rows, and the rest beside them."""
+        names, sizes, carried = zip(*self.encodings, strict=True)
+        fields: dict[str, Any] = {"encoding": list(names), "vocabulary_size": list(sizes), "carried": list(carried)}
+        return Records(
+            run={**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache},
+            unit="encodings",
+            rows=len(names),
+            fields=tuple(fields),
+            matrices={},
+            pieces=lambda _: iter([Piece(fields, {})]),
+        )
+
+
+def info() -> Info:
+    """Return what embcli runs on; imports torch to ask it."""
+    import torch
+
+    from embcli.weights.kept import Cache
+
+    versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
+    encodings = tuple(
+        (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())
+        for name, definition in DEFINITIONS.items()
+    )
+    return Info(versions, torch.backends.cpu.get_cpu_capability(), str(Cache.from_environment().folder), encodings)

@@ -1,0 +1,134 @@
+"""Where a result goes and in what form: standard output or a file, and the one place that writes it there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
+
+from embcli.errors import OutputError
+from embcli.render.safe import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from embcli.records import Records
+    from embcli.render.page import Page
+
+FORMATS = ("table", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids")
+LARGEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits to tell
+_BINARY = ("npy", "safetensors")
+_SUFFIXES = {".txt": "table", ".jsonl": "ndjson"} | {f".{name}": name for name in FORMATS}
+
+
+class Result(Protocol):
+    """Something that can be written as data."""
+
+    def records(self) -> Records:
+        """Return the result as data."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What the user said of the output."""
+
+    format: str | None = None
+    path: Path | None = None
+    precision: int = 4
+    color: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.precision <= LARGEST_PRECISION:
+            raise OutputError(f"--precision {self.precision} is out of range; it goes from 1 to {LARGEST_PRECISION}")
+
+    def resolve(self, able: tuple[str, ...]) -> str:
+        """Return the format to write: as said, or by the suffix of the path, or by EMBCLI_FORMAT, or the table.
+
+        Raises OutputError for a format that this result does not have; EMBCLI_FORMAT then gives way to the table.
+        """
+        default = os.environ.get("EMBCLI_FORMAT") or "table"
+        if default not in FORMATS:
+            raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is no format; there are {', '.join(FORMATS)}")
+        chosen = self.format or _SUFFIXES.get(self.path.suffix.lower() if self.path else "")
+        if chosen is None:
+            return default if default in able else "table"
+        if chosen not in able:
+            raise OutputError(f"this result has no form as {chosen}; it can be written as {', '.join(able)}")
+        return chosen
+
+    def write(self, result: Result, view: Callable[[Any, Page], None], show: tuple[str, ...] | None = None) -> None:
+        """Write a result: as the table that `view` puts on a page, or as the data of the matrices in `show`."""
+        records = result.records()
+        form = self.resolve(records.forms)
+        if form == "table":
+            from embcli.render.page import Page
+
+            page = Page.of(self)
+            view(result, page)
+            with self.open("view") as file:
+                file.write(page.content())
+            return
+        from embcli.render.data import write
+
+        with self.open("binary" if form in _BINARY else "text") as file:
+            write(records, form, show, file)
+
+    @contextmanager
+    def open(self, kind: Literal["view", "text", "binary"]) -> Iterator[BinaryIO]:
+        """Open the destination. A file is written beside and renamed, so that a failure leaves the old one whole.
+
+        A view is made for a terminal; text is made safe for it on the way; binary data never goes there.
+        """
+        try:
+            if self.path is not None and str(self.path) != "-":
+                with _replacing(self.path) as file:
+                    yield file
+                return
+            if sys.stdout is None:
+                raise OutputError("standard output is closed; open it, or name a file with --output")
+            if kind == "binary" and sys.stdout.isatty():
+                raise OutputError("binary data is not for a terminal; pipe it on, or name a file with --output")
+            if kind == "text" and sys.stdout.isatty():
+                yield _Terminal(sys.stdout.buffer)  # type: ignore[misc]
+            else:
+                yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            place = "standard output" if self.path is None else repr(str(self.path))
+            raise OutputError(f"cannot write to {place}: {error.strerror}") from None
+
+
+class _Terminal:
+    """A terminal: text on its way to it has no control character or bidi control but what embcli itself put there."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> None:
+        self._file.write(printable(bytes(data).decode(errors="backslashreplace")).encode())
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    path = path.resolve()  # a link stays a link, and what it points to is replaced
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        with path.open("wb") as file:  # a device or a pipe cannot be replaced
+            yield file
+        return
+    half = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        with half.open("xb") as file:
+            yield file
+        if path.exists():
+            half.chmod(stat.S_IMODE(path.stat().st_mode))
+        half.replace(path)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise

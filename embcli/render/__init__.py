@@ -1,0 +1,1 @@
+"""Finished results as tables, records and arrays."""

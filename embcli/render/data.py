@@ -1,0 +1,219 @@
+"""Results as data: json, ndjson, csv, tsv, npy, safetensors and IDs, written piece by piece.
+
+Numbers are the shortest decimals that give the same float32 back; orjson finds them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import orjson
+
+from embcli.errors import OutputError
+from embcli.notes import note
+from embcli.render.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from embcli.records import Piece, Records
+
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+_TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_LARGE_JSON = 10_000_000  # numbers
+
+
+def write(records: Records, form: str, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+    """Write a result in one of the formats that are data; `show` names the matrices, as far as the user chose."""
+    _WRITERS[form](records, show, file)
+
+
+def _json(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+    names = _several(records, show)
+    numbers = sum(records.matrices[name][0] * records.matrices[name][1] for name in names)
+    if numbers > _LARGE_JSON:
+        note(f"this JSON document holds {numbers:,} numbers; -f ndjson can be read row by row, -f npy at once")
+    head = {"run": records.run, **records.more}
+    if records.columns:
+        head["columns"] = list(records.columns)
+    file.write(orjson.dumps(head)[:-1] + f',\n"{records.unit}":[\n'.encode())
+    _joined(file, (orjson.dumps(row) for piece in records.pieces(()) for row in _rows(piece, records.fields)))
+    file.write(b"\n]")
+    if names:
+        file.write(b',\n"matrices":{')
+        for place, name in enumerate(names):
+            file.write(f'{"," * (place > 0)}\n"{name}":[\n'.encode())
+            pieces = progress(records.pieces((name,)), records.rows)
+            _joined(file, (_finite(row) for piece in pieces for row in piece.matrices[name]))
+            file.write(b"\n]")
+        file.write(b"\n}")
+    file.write(b"}\n")
+
+
+def _ndjson(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+    names = _several(records, show)
+    for piece in progress(records.pieces(names), records.rows):
+        if not all(np.isfinite(matrix).all() for matrix in piece.matrices.values()):
+            _note_null()
+        matrices = [(name, np.ascontiguousarray(piece.matrices[name])) for name in names]
+        lines = []
+        for place, row in enumerate(_rows(piece, records.fields)):
+            if names:
+                row["vectors"] = {name: matrix[place] for name, matrix in matrices}
+            lines.append(orjson.dumps(row, option=_OPTIONS | orjson.OPT_APPEND_NEWLINE))
+        file.write(b"".join(lines))
+
+
+def _csv(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+
+    def line(fields: list[Any]) -> bytes:
+        text.seek(0)
+        text.truncate()
+        writer.writerow(fields)
+        return text.getvalue()[:-2].encode()
+
+    _separated(records, show, file, line, b",", b"\r\n")
+
+
+def _tsv(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+    def line(fields: list[Any]) -> bytes:
+        return "\t".join("" if each is None else str(each).translate(_TSV_ESCAPES) for each in fields).encode()
+
+    _separated(records, show, file, line, b"\t", b"\n")
+
+
+def _separated(
+    records: Records,
+    show: tuple[str, ...] | None,
+    file: BinaryIO,
+    line: Callable[[list[Any]], bytes],
+    between: bytes,
+    end: bytes,
+) -> None:
+    name = _one(records, show)
+    header = [*records.fields, *(records.columns if name else ())]
+    file.write(line(header) + end)
+    for piece in progress(records.pieces((name,) if name else ()), records.rows):
+        values = _decimals(piece.matrices[name], between) if name else None
+        lines = []
+        for row in _rows(piece, records.fields):
+            lines.append(line(list(row.values())))
+            if values is not None:
+                lines.append(between + next(values))
+            lines.append(end)
+        file.write(b"".join(lines))
+
+
+def _npy(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+    name = _one(records, show)
+    shape = records.matrices[name] if name else (records.rows,)
+    kind = np.dtype("<f4" if name else "<i8")
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+    )
+    for piece in progress(records.pieces((name,) if name else ()), records.rows):
+        _raw(file, piece.matrices[name] if name else piece.fields["id"], kind)
+
+
+def _safetensors(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+    from embcli.weights.safetensors import header
+
+    names = _several(records, show)
+    arrays = {field + "s": field for field in ("id", "position", "sequence") if field in records.fields}
+    tensors: dict[str, tuple[str, tuple[int, ...]]] = {name: ("float32", records.matrices[name]) for name in names}
+    tensors |= dict.fromkeys(arrays, ("int64", (records.rows,)))
+    metadata = {"run": orjson.dumps(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}
+    file.write(header(tensors, metadata))
+    for name in names:
+        for piece in progress(records.pieces((name,)), records.rows):
+            _raw(file, piece.matrices[name], np.dtype("<f4"))
+    for field in arrays.values():
+        for piece in records.pieces(()):
+            _raw(file, piece.fields[field], np.dtype("<i8"))
+
+
+def _ids(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+    """Write IDs between spaces, a line for each sequence."""
+    now = 0
+    between = b""
+    for piece in records.pieces(()):
+        sequences = piece.fields.get("sequence")
+        if sequences is None:
+            file.write(between + b" ".join(b"%d" % token_id for token_id in piece.fields["id"].tolist()))
+            between = b" "
+            continue
+        for sequence, token_id in zip(sequences.tolist(), piece.fields["id"].tolist(), strict=True):
+            if sequence != now:
+                file.write(b"\n" * (sequence - now))
+                now, between = sequence, b""
+            file.write(between + b"%d" % token_id)
+            between = b" "
+    file.write(b"\n" * max(records.run.get("sequences", 1) - now, 0))
+
+
+_WRITERS: dict[str, Callable[[Records, tuple[str, ...] | None, BinaryIO], None]] = {
+    "json": _json,
+    "ndjson": _ndjson,
+    "csv": _csv,
+    "tsv": _tsv,
+    "npy": _npy,
+    "safetensors": _safetensors,
+    "ids": _ids,
+}
+
+
+def _several(records: Records, show: tuple[str, ...] | None) -> tuple[str, ...]:
+    return tuple(name for name in records.matrices if show is None or name in show)
+
+
+def _one(records: Records, show: tuple[str, ...] | None) -> str | None:
+    if show is not None and len(show) > 1:
+        raise OutputError(f"this format holds one matrix, not {', '.join(show)}; choose one with --show")
+    return show[0] if show else records.default
+
+
+def _rows(piece: Piece, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    columns = [
+        values.tolist() if isinstance(values, np.ndarray) else values for values in map(piece.fields.get, fields)
+    ]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(fields, row, strict=True))
+
+
+def _finite(values: np.ndarray) -> bytes:
+    if not np.isfinite(values).all():
+        _note_null()
+    return orjson.dumps(np.ascontiguousarray(values), option=_OPTIONS)
+
+
+def _note_null() -> None:
+    note("JSON has no NaN and no infinity: they are written as null; -f csv, npy and safetensors keep them")
+
+
+def _decimals(matrix: np.ndarray, between: bytes) -> Iterator[bytes]:
+    """Yield the values of each row as text; NaN and infinity as nan, inf and -inf."""
+    for values in np.ascontiguousarray(matrix):
+        if np.isfinite(values).all():
+            yield orjson.dumps(values, option=_OPTIONS)[1:-1].replace(b",", between)
+        else:
+            single = (orjson.dumps(values[i : i + 1], option=_OPTIONS)[1:-1] for i in range(len(values)))
+            words = (
+                number if np.isfinite(value) else b"%f" % value for number, value in zip(single, values, strict=True)
+            )
+            yield between.join(words)
+
+
+def _raw(file: BinaryIO, values: np.ndarray, kind: np.dtype[Any]) -> None:
+    file.write(np.ascontiguousarray(values, kind).reshape(-1).view(np.uint8).data)
+
+
+def _joined(file: BinaryIO, parts: Iterable[bytes]) -> None:
+    between = b""
+    for part in parts:
+        file.write(between + part)
+        between = b",\n"

@@ -1,0 +1,24 @@
+"""How `info` looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embcli.render.page import plain_table
+
+if TYPE_CHECKING:
+    from embcli.info import Info
+    from embcli.render.page import Page
+
+
+def view(result: Info, page: Page) -> None:
+    """Put versions, CPU capability, cache and encodings on a page."""
+    lines = {**result.versions, "CPU capability": result.cpu_capability, "cache": result.cache}
+    width = max(map(len, lines))
+    for name, value in lines.items():
+        page.print(f"{name:{width}}  {value}")
+    page.print()
+    table = plain_table(("encoding", "left"), ("V", "right"), ("carried", "left"))
+    for name, size, carried in result.encodings:
+        table.add_row(name, f"{size:,}", "yes" if carried else "no")
+    page.print(table)

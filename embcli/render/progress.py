@@ -1,0 +1,36 @@
+"""A progress bar on standard error, when that is a terminal and the work takes more than a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embcli.records import Piece
+
+_PATIENCE = 1.0  # seconds
+
+
+def progress(pieces: Iterable[Piece], total: int) -> Iterator[Piece]:
+    """Yield the pieces; `total` is the number of rows in all of them."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield from pieces
+        return
+    start, done = time.monotonic(), 0
+    with ExitStack() as stack:
+        bar = None
+        for piece in pieces:
+            yield piece
+            done += len(next(iter(piece.fields.values())))
+            if bar is None and time.monotonic() - start > _PATIENCE:
+                from rich.console import Console
+                from rich.progress import Progress
+
+                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+                task = bar.add_task("rows", total=total, completed=done)
+            if bar is not None:
+                bar.update(task, completed=done)

@@ -1,0 +1,140 @@
+"""What the user gave: an argument, a file or standard input, as text or as token IDs, in one sequence or one a line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embcli.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+_LARGEST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Given:
+    """The sequences to work on: texts, or arrays of token IDs (T,) int64; the other one is None."""
+
+    texts: tuple[str, ...] | None = None
+    ids: tuple[np.ndarray, ...] | None = None
+    lines: bool = False
+
+
+def read(
+    text: str | None = None,
+    file: Path | None = None,
+    ids: str | None = None,
+    lines: bool = False,
+    errors: str = "strict",
+) -> Given:
+    """Read what was given; without text, file and IDs that is standard input, unless it is a terminal.
+
+    `lines` makes each line a sequence of its own, without its line end. Raises InputError when nothing or too much is
+    given, and for bytes that are no UTF-8 unless `errors` is "replace".
+    """
+    named = {"TEXT": text, "--file": file, "--ids": ids}
+    used = [name for name, value in named.items() if value is not None]
+    if len(used) > 1:
+        raise InputError(f"{' and '.join(used)} stand for the same input; give one of them")
+    if ids is not None:
+        source = _standard_input("--ids -", errors) if ids == "-" else ids
+        return Given(ids=tuple(_arrays(source.splitlines() if lines else [source])), lines=lines)
+    if file is not None and str(file) != "-":
+        whole = decode(_file(file), str(file), errors)
+    elif text is None or text == "-":
+        whole = _standard_input("TEXT", errors)
+    else:
+        whole = _argument(text, errors)
+    return Given(texts=tuple(_split_lines(whole)) if lines else (whole,), lines=lines)
+
+
+def parse_ids(text: str) -> list[int]:
+    """Return the IDs in a text: separated by spaces, commas or newlines, or a JSON array.
+
+    Raises InputError for anything that is no whole number from 0, with its place.
+
+    >>> parse_ids("2, 3,5 1")
+    [2, 3, 5, 1]
+    """
+    stripped = text.strip()
+    if stripped.startswith("[") and stripped.endswith("]"):
+        stripped = stripped[1:-1]
+    words = stripped.replace(",", " ").split()
+    if stripped.isascii() and "_" not in stripped and "-" not in stripped and "+" not in stripped:
+        try:
+            numbers = list(map(int, words))
+        except ValueError:
+            pass
+        else:
+            if not numbers or max(numbers) <= _LARGEST_ID:
+                return numbers
+    return [_one_id(word, place) for place, word in enumerate(words)]
+
+
+def _one_id(word: str, place: int) -> int:
+    if not (word.isascii() and word.removeprefix("-").isdigit()):
+        raise InputError(f"{word[:60]!r} at position {place:,} is not a token ID: IDs are whole numbers from 0")
+    if word.startswith("-"):
+        raise InputError(f"ID {word[:60]} at position {place:,} is negative: IDs are whole numbers from 0")
+    if len(word) > 19 or int(word) > _LARGEST_ID:
+        raise InputError(f"ID {word[:60]} at position {place:,} is beyond any vocabulary")
+    return int(word)
+
+
+def decode(data: bytes, source: str, errors: str = "strict") -> str:
+    """Return bytes as text; `source` names them in the InputError for bytes that are no UTF-8."""
+    try:
+        return data.decode("utf-8", errors)
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{source} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason}); "
+            "--errors replace goes on with U+FFFD in its place"
+        ) from None
+
+
+def _argument(text: str, errors: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        # Bytes of the command line that are no UTF-8 arrive as lone surrogates; this gives the bytes back.
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogatepass")
+    return decode(data, "TEXT", errors)
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error}") from None
+
+
+def _standard_input(what: str, errors: str) -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        example = 'as in: embcli lookup "Every effort moves you"' if what == "TEXT" else "as in: echo 2,3,5,1 | ..."
+        raise InputError(f"no {what} given and nothing is piped in, {example}\nTry 'embcli --help' for help.")
+    try:
+        data = sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"cannot read standard input: {os.strerror(error.errno or 0)}") from None
+    return decode(data, "standard input", errors)
+
+
+def _split_lines(text: str) -> list[str]:
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _arrays(sources: list[str]) -> list[np.ndarray]:
+    import numpy as np
+
+    return [np.array(parse_ids(source), dtype=np.int64) for source in sources]
