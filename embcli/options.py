@@ -60,9 +60,7 @@ ContextLength = Annotated[
 Window = Annotated[bool, typer.Option("--window", help="Cut longer input into sequences of C tokens.")]
 Show = Annotated[
     str | None,
-    typer.Option(
-        "--show", metavar="NAMES", help="Which matrices: token, position, input.", show_default="all that fit"
-    ),
+    typer.Option("--show", metavar="NAMES", help="Which matrices: token, position, input.", show_default="all"),
 ]
 Rows = Annotated[str | None, typer.Option("--rows", metavar="ROWS", help="Which rows: 0:5,100,50256.")]
 Columns = Annotated[str | None, typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255.")]

@@ -1,0 +1,96 @@
+"""What all tests share: no network, a cache folder of their own, and embcli run as a real process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TIMEOUT = 120  # seconds after which a process that hangs is a failure
+_OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", "TERM")
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise OSError("tests use no network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache folder that tests fill together, so that a layer is drawn once for all of them."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith(_OURS):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(shared_cache))
+    # Whatever a process tries to reach is refused: nothing listens on the discard port of this machine.
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A process that has ended."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.out.decode()
+
+
+class Embcli:
+    """Runs embcli as a process of its own, with pipes."""
+
+    command = (sys.executable, "-m", "embcli")
+
+    def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
+        """Run embcli; `stdin` is what is piped in, and environment variables are added to the test's."""
+        done = subprocess.run(
+            [*self.command, *arguments],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            env={**os.environ, **environment},
+            timeout=TIMEOUT,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr.decode())
+
+    def ok(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
+        """Run embcli and expect success, with nothing on standard error."""
+        ran = self(*arguments, stdin=stdin, **environment)
+        assert (ran.status, ran.err) == (0, ""), ran
+        return ran
+
+    def refused(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> str:
+        """Run embcli and expect an error of one or two lines with status 2; return it."""
+        ran = self(*arguments, stdin=stdin, **environment)
+        assert ran.status == 2, ran
+        assert ran.out == b"", ran
+        assert ran.err.startswith("embcli: "), ran
+        assert 1 <= ran.err.count("\n") <= 2, ran
+        assert "Traceback" not in ran.err
+        return ran.err
+
+
+@pytest.fixture
+def embcli() -> Iterator[Embcli]:
+    """Return a runner of embcli."""
+    yield Embcli()

@@ -1,0 +1,41 @@
+"""The figures of the book's notebooks at seed 123 come out, through the commands a reader would type."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Embcli
+
+WEIGHTS = """\
+ 0.3374 -0.1778 -0.1690
+ 0.9178  1.5810  1.3010
+ 1.2753 -0.2010 -0.1606
+-0.4015  0.9666 -1.1481
+-1.1589  0.3255 -0.6315
+-2.8400 -0.7849 -1.4096
+"""
+
+
+def numbers(text: str) -> list[list[str]]:
+    """Return the values of each row of a table: what stands right of its bar."""
+    rows = [line.split("│")[1].split() for line in text.splitlines() if "│" in line]
+    return [row for row in rows if all("." in value for value in row)]
+
+
+def figures(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_weights_of_six_rows_and_three_columns(embcli: Embcli) -> None:
+    assert numbers(embcli.ok("weights", "--vocab", "6", "--dim", "3").text) == figures(WEIGHTS)
+
+
+def test_ids_pick_rows(embcli: Embcli) -> None:
+    shown = embcli.ok("lookup", "--ids", "2,3,5,1", "--vocab", "6", "--dim", "3", "--show", "token").text
+    assert numbers(shown) == [figures(WEIGHTS)[row] for row in (2, 3, 5, 1)]
+
+
+@pytest.mark.parametrize("name", ["token", "position", "input"])
+def test_shapes_of_a_batch(embcli: Embcli, name: str) -> None:
+    shown = embcli.ok("lookup", "Every effort moves you", "--show", name).text
+    assert "(T, D) = (4, 256)" in shown.splitlines()[0]
