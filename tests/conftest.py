@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +90,6 @@ class Embcli:
 
 
 @pytest.fixture
-def embcli() -> Iterator[Embcli]:
+def embcli() -> Embcli:
     """Return a runner of embcli."""
-    yield Embcli()
+    return Embcli()
