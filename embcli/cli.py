@@ -77,7 +77,7 @@ def decode(
 
     (array,) = read(ids=" ".join(ids) if ids else "-").ids or ()
     with _output(None, output).open("text") as file:
-        file.write(core(array.tolist(), encodings.get(encoding)))
+        file.write(core(array, encodings.get(encoding)))
 
 
 @app.command()

@@ -173,9 +173,9 @@ def check_known(tokens: Tokens) -> None:
             )
 
 
-def decode(ids: list[int], encoding: Encoding) -> bytes:
+def decode(ids: np.ndarray, encoding: Encoding) -> bytes:
     """Return the bytes that token IDs stand for; raises InputError for an ID that the encoding does not have."""
-    tokens = Tokens(np.array(ids, dtype=np.int64), np.array([0, len(ids)]), encoding)
+    tokens = Tokens(ids, np.array([0, len(ids)]), encoding)
     check_known(tokens)
     return b"".join(token or b"" for token in tokens.bytes_of(tokens.ids))
 
