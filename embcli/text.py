@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LARGEST_ID = 2**63 - 1
-_PLAIN_IDS = re.compile(r"(?:[0-9]{1,18}(?:\s+|$))*", re.ASCII)  # numbers that need no second look
+_NOT_PLAIN = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # what makes a list of IDs need a second look
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def parse_ids(text: str) -> np.ndarray:
     if stripped.startswith("[") and stripped.endswith("]"):
         stripped = stripped[1:-1]
     spaced = stripped.replace(",", " ")
-    if _PLAIN_IDS.fullmatch(spaced):
+    if not _NOT_PLAIN.search(spaced):
         return np.fromstring(spaced, np.int64, sep=" ")
     return np.array([_one_id(word, place) for place, word in enumerate(spaced.split())], np.int64)
 
