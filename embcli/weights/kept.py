@@ -16,12 +16,13 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.errors import InputError, OutputError
 from embcli.notes import note
 from embcli.records import Piece, Records
 from embcli.weights import Layer, Seeded, Summary
@@ -66,7 +67,7 @@ class Cache:
     def from_environment(cls) -> Cache:
         """Return the user's cache: EMBCLI_CACHE_DIR and EMBCLI_CACHE_LIMIT, or the platform's folder and 2 GB."""
         limit = os.environ.get("EMBCLI_CACHE_LIMIT")
-        return cls(_folder(), DEFAULT_LIMIT if limit is None else parse_size(limit))
+        return cls(_folder(), parse_size(limit) if limit else DEFAULT_LIMIT)
 
     def path(self, spec: Seeded, name: str) -> Path:
         """Return where a layer is kept."""
@@ -89,7 +90,7 @@ class Cache:
 
     def keep(self, spec: Seeded, layer: DrawnLayer) -> KeptLayer | None:
         """Draw a layer into a file and return it, or None where it is too large or cannot be written."""
-        if spec.layer_bytes(layer.name) * _SHARE > self.limit:
+        if _file_bytes(layer.name, layer.shape) * _SHARE > self.limit:
             return None
         path = self.path(spec, layer.name)
         half = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
@@ -118,13 +119,20 @@ class Cache:
         return sorted(found, key=lambda entry: (entry.used, entry.path))
 
     def clear(self) -> tuple[int, int]:
-        """Remove all kept layers and half-written files; return how many files and bytes that was."""
+        """Remove all kept layers and half-written files; return how many files and bytes that was.
+
+        Raises OutputError for a file that cannot be removed.
+        """
         files = size = 0
         for path in [*self._paths("*.safetensors"), *self._paths(".*.part")]:
-            with suppress(FileNotFoundError):
+            try:
                 length = path.stat().st_size
                 path.unlink()
-                files, size = files + 1, size + length
+            except FileNotFoundError:
+                continue  # somebody else was faster
+            except OSError as error:
+                raise OutputError(f"cannot remove {str(path)!r}: {error.strerror}") from None
+            files, size = files + 1, size + length
         return files, size
 
     def verify(self) -> Iterator[tuple[Entry, str | None]]:
@@ -167,19 +175,22 @@ class _Mapped:
                 raise Damaged("it is cut off")
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
-            entries, start = parse_header(memoryview(self._map)[:_HEADER])
+            entries, _ = parse_header(memoryview(self._map)[:_HEADER])
             self.metadata: dict[str, str] = entries["__metadata__"]
             (self.name,) = entries.keys() - {"__metadata__", "crc32"}
-            self.shape = tuple(entries[self.name]["shape"])
-            data_end, check_end = entries[self.name]["data_offsets"][1], entries["crc32"]["data_offsets"][1]
-            intact = self.metadata.pop("check") == _check(self.metadata)
+            self.shape: tuple[int, int] = tuple(entries[self.name]["shape"])
+            whole = header(_tensors(self.name, self.shape), self.metadata, size=_HEADER)
+            intact = self.metadata.pop("check") == _check(self.metadata) and self._map[:_HEADER] == whole
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"its header cannot be read ({error})") from None
-        if not intact or start + check_end != len(self._map) or data_end != 4 * self.shape[0] * self.shape[1]:
-            raise Damaged("it is cut off or its header is damaged")
-        self._bytes = memoryview(self._map)[start : start + data_end]
+        if not intact:
+            raise Damaged("its header is damaged")
+        if len(self._map) != _file_bytes(self.name, self.shape):
+            raise Damaged("it is cut off")
+        data_end = _HEADER + 4 * self.shape[0] * self.shape[1]
+        self._bytes = memoryview(self._map)[_HEADER:data_end]
         self.matrix = np.frombuffer(self._bytes, np.float32).reshape(self.shape)
-        self._sums = np.frombuffer(self._map, np.uint32, offset=start + data_end)
+        self._sums = np.frombuffer(self._map, np.uint32, offset=data_end)
         self._checked = np.zeros(len(self._sums), bool)
 
     def check_rows(self, ids: np.ndarray) -> None:
@@ -187,7 +198,8 @@ class _Mapped:
         if self._checked.all():
             return
         width = 4 * self.shape[1]
-        first, last = ids * width // _STRETCH, (ids * width + width - 1) // _STRETCH
+        starts = ids.astype(np.int64) * width  # tiktoken's IDs have 32 bits, and so many bytes are just 4 GB
+        first, last = starts // _STRETCH, (starts + width - 1) // _STRETCH
         touched = np.zeros(len(self._sums) + 1, np.int64)
         np.add.at(touched, first, 1)
         np.add.at(touched, last + 1, -1)
@@ -268,9 +280,18 @@ def _write(path: Path, spec: Seeded, layer: DrawnLayer) -> None:
         summary = meter.summary()
         metadata = {"format": FORMAT, "key": _key(spec, layer.name), **layer.origin}
         metadata |= {key: repr(getattr(summary, key)) for key in ("mean", "std", "minimum", "maximum")}
-        tensors = {layer.name: ("float32", layer.shape), "crc32": ("uint32", (len(sums),))}
         file.seek(0)
-        file.write(header(tensors, metadata | {"check": _check(metadata)}, size=_HEADER))
+        file.write(header(_tensors(layer.name, layer.shape), metadata | {"check": _check(metadata)}, size=_HEADER))
+
+
+def _tensors(name: str, shape: tuple[int, int]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    rows, columns = shape
+    return {name: ("float32", (rows, columns)), "crc32": ("uint32", (-(-4 * rows * columns // _STRETCH),))}
+
+
+def _file_bytes(name: str, shape: tuple[int, int]) -> int:
+    """Return the size of the file that holds a layer."""
+    return _HEADER + 4 * sum(prod(shape) for _, shape in _tensors(name, shape).values())
 
 
 def _key(spec: Seeded, name: str) -> str:

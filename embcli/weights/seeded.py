@@ -9,6 +9,7 @@ draws one normal at a time, from 53-bit uniforms, and keeps one spare between ca
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +20,14 @@ from embcli.weights import Layer, Seeded, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+from embcli.weights.jump import WORDS, jump
 
 BLOCK = 16  # elements that torch draws together
 _STRETCH = 1 << 20  # elements that are drawn for the rows asked for before they are copied out
+_FAR = 1 << 25  # draws from which on a jump is faster than skipping
+_WORDS_AT = (
+    24  # where the generator's words stand in torch's state, behind seed, count left, seeded flag and next place
+)
 _BUFFER = 1 << 16  # elements that are drawn or skipped in one call: small enough to stay in the processor's cache
 
 
@@ -57,11 +63,26 @@ class Drawing:
     def _seek(self, draw: int) -> None:
         if draw < self._at:
             self._rewind()
+        if draw - self._at > _FAR and self._jump(draw):
+            return
         distance = draw - self._at
         for _ in range(distance // _BUFFER):
             self._skipped.random_(generator=self._generator)
         self._skipped[: distance % _BUFFER].random_(generator=self._generator)
         self._at = draw
+
+    def _jump(self, draw: int) -> bool:
+        """Move the generator to a draw at once; return whether its state is of the layout that this needs."""
+        if self._sizes["token"] < BLOCK:
+            return False  # the draws of a small layer are not counted
+        state = torch.Generator().manual_seed(self.spec.seed).get_state()
+        words = state.numpy()[_WORDS_AT : _WORDS_AT + 8 * WORDS].view(np.uint64)
+        if len(words) != WORDS or words[0] != self.spec.seed % 2**32 or words.max() >= 2**32:
+            return False
+        words[:] = jump(words.astype(np.uint32), draw)
+        self._generator.set_state(state)
+        self._at = draw
+        return True
 
     def small(self, name: str) -> np.ndarray:
         """Return a whole layer of fewer than 16 elements, flat."""
@@ -156,10 +177,17 @@ class DrawnLayer:
         return PinnedLayer(self.name, self.shape, wanted, self.rows(wanted), self)
 
     def summary(self) -> Summary:
-        """Return mean, standard deviation, minimum and maximum, from one pass through a small buffer."""
+        """Return mean, standard deviation, minimum and maximum, from one pass through a small buffer.
+
+        While a piece is drawn, the one before it is summed up on another core.
+        """
         meter = Meter()
-        for piece in self.flat():
-            meter.add(piece)
+        with ThreadPoolExecutor(1) as pool:
+            summed: Future[None] | None = None
+            for piece in self.flat():
+                if summed is not None:
+                    summed.result()
+                summed = pool.submit(meter.add, piece)
         return meter.summary()
 
 

@@ -1,0 +1,71 @@
+"""Jumping ahead gives the draws that stepping there gives, and layers drawn behind a jump are torch's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embcli.weights import Seeded, seeded
+from embcli.weights.jump import WORDS, jump
+
+
+def window(seed: int, steps: int) -> np.ndarray:
+    """Return the generator's words after so many draws, by numpy's own Mersenne Twister."""
+    bits = np.random.MT19937()
+    bits._legacy_seeding(seed)
+    bits.random_raw(steps, output=False)
+    state = bits.state["state"]
+    return np.concatenate([state["key"], _next_block(state["key"])])[state["pos"] :][:WORDS].astype(np.uint32)
+
+
+def _next_block(key: np.ndarray) -> np.ndarray:
+    """Return the 624 words behind a block, one by one."""
+    words = [int(word) for word in key]
+    for place in range(WORDS):
+        mixed = words[place] & 0x80000000 | words[place + 1] & 0x7FFFFFFF
+        words.append(words[place + 397] ^ mixed >> 1 ^ (0x9908B0DF if mixed & 1 else 0))
+    return np.array(words[WORDS:], np.uint64)
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.one_of(st.integers(0, 2000), st.integers(19_000, 21_000), st.integers(0, 3 * 10**6))
+)
+@settings(max_examples=25, deadline=None)
+def test_a_jump_is_as_many_steps(seed: int, steps: int) -> None:
+    start, stepped = window(seed, 0), window(seed, steps)
+    jumped = jump(start, steps)
+    assert np.array_equal(jumped[1:], stepped[1:])
+    assert jumped[0] >> 31 == stepped[0] >> 31
+
+
+@pytest.mark.parametrize("far", [0, 1000])
+@pytest.mark.parametrize("shape", [(500, 7, 30), (3, 5, 9), (40, 33, 2), (1, 17, 1)])
+def test_layers_behind_a_jump_are_torchs(
+    monkeypatch: pytest.MonkeyPatch, far: int, shape: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr("embcli.weights.seeded._FAR", far)
+    spec = Seeded(*shape, seed=2**40 + 5)
+    torch.manual_seed(spec.seed)
+    expected = {name: torch.nn.Embedding(*spec.shape(name)).weight.detach().numpy() for name in ("token", "position")}
+    drawing = seeded.Drawing(spec)
+    for name in ("position", "token", "position"):
+        ids = np.arange(0, spec.shape(name)[0], 3)
+        assert np.array_equal(drawing.layer(name).rows(ids), expected[name][ids])
+
+
+def test_a_distant_row_is_what_skipping_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, ids = Seeded(3_000_000, 16, 4), np.array([2_999_999])
+    jumped = [seeded.Drawing(spec).layer(name).rows(ids % spec.shape(name)[0]) for name in ("token", "position")]
+    monkeypatch.setattr("embcli.weights.seeded._FAR", 10**12)
+    skipped = [seeded.Drawing(spec).layer(name).rows(ids % spec.shape(name)[0]) for name in ("token", "position")]
+    assert np.array_equal(jumped, skipped)
+
+
+def test_a_state_of_another_layout_is_skipped_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embcli.weights.seeded._FAR", 0)
+    expected = seeded.Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3))
+    monkeypatch.setattr("embcli.weights.seeded._WORDS_AT", 32)
+    assert np.array_equal(seeded.Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3)), expected)
