@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from embcli import __version__, encodings, options
+from embcli import __version__, completion, encodings, options
 from embcli.errors import EmbcliError, OutputError
 from embcli.weights import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, Seeded, SeededSource
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from embcli.tokens import Tokens
 
 app = typer.Typer(
+    add_completion=False,  # options.py has options of the same names that take the shell's
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:  # that is, not while the rest of the line is completed
         typer.echo(f"embcli {__version__}")
         raise typer.Exit
 
@@ -40,6 +41,8 @@ def embcli(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
+    show_completion: options.ShowCompletion = None,
+    install_completion: options.InstallCompletion = None,
 ) -> None:
     """Show what an embedding layer does: text -> tokens -> IDs -> token rows + position rows -> input embeddings."""
 
@@ -230,7 +233,7 @@ def _output(form: str | None, path: Path | None, color: str = "auto", precision:
 def main() -> int:
     """Run the command line and return its exit status: 0 done or yes, 1 no, 2 trouble, 130 interrupted."""
     try:
-        status = _flushed(lambda: app(standalone_mode=False))
+        status = _flushed(_command)
     except EmbcliError as error:
         if os.environ.get("EMBCLI_DEBUG") == "1":
             raise
@@ -248,6 +251,15 @@ def main() -> int:
         _silence()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _command() -> object:
+    """Run what the command line or a completion script asks for, and return what the command returns."""
+    completion.prepare()
+    try:
+        return app(prog_name=completion.PROGRAM, standalone_mode=False)
+    except SystemExit as stop:  # Typer ends so when it has completed a line, or printed a script
+        return stop.code
 
 
 def _flushed(command: Callable[[], object]) -> object:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
+from typer.completion import install_callback, show_callback
 
 from embcli.encodings import DEFINITIONS
 
 Format = Literal["table", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids"]
 Color = Literal["auto", "always", "never"]
 LayerName = Literal["token", "position"]
+MatrixName = Literal["token", "position", "input"]
+Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 Errors = Literal["strict", "replace"]
 
 
@@ -27,6 +30,23 @@ def _encodings(incomplete: str) -> list[str]:
     return [name for name in DEFINITIONS if name.startswith(incomplete)]
 
 
+def _matrices(incomplete: str) -> list[str]:
+    """Complete the last of the names between commas, by those that do not stand before it."""
+    *given, _ = incomplete.split(",")
+    known = get_args(MatrixName)
+    return [",".join([*given, name]) for name in known if name not in given] if set(given) <= set(known) else []
+
+
+# Typer's own two options of these names find out the shell that they run in; here it is named, so that a script can be
+# made anywhere.
+ShowCompletion = Annotated[
+    Shell | None,
+    typer.Option("--show-completion", help="Print the completion script for a shell.", callback=show_callback),
+]
+InstallCompletion = Annotated[
+    Shell | None,
+    typer.Option("--install-completion", help="Install completion for a shell.", callback=install_callback),
+]
 Text = Annotated[
     str | None,
     typer.Argument(metavar="[TEXT]", help="The text; - or nothing reads standard input.", show_default=False),
@@ -60,7 +80,13 @@ ContextLength = Annotated[
 Window = Annotated[bool, typer.Option("--window", help="Cut longer input into sequences of C tokens.")]
 Show = Annotated[
     str | None,
-    typer.Option("--show", metavar="NAMES", help="Which matrices: token, position, input.", show_default="all"),
+    typer.Option(
+        "--show",
+        metavar="NAMES",
+        help="Which matrices: token, position, input.",
+        show_default="all",
+        autocompletion=_matrices,
+    ),
 ]
 Rows = Annotated[str | None, typer.Option("--rows", metavar="ROWS", help="Which rows: 0:5,100,50256.")]
 Columns = Annotated[str | None, typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255.")]

@@ -1,0 +1,10 @@
+_embcli_completion() {
+    local IFS=$'
+'
+    COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" \
+                   COMP_CWORD=$COMP_CWORD \
+                   _EMBCLI_COMPLETE=complete_bash $1 ) )
+    return 0
+}
+
+complete -o default -F _embcli_completion embcli

@@ -1,0 +1,1 @@
+complete --command embcli --no-files --arguments "(env _EMBCLI_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) embcli)" --condition "env _EMBCLI_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) embcli"

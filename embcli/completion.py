@@ -1,0 +1,37 @@
+"""What the completion scripts of the shells ask for at each TAB, answered fast and with nothing but candidates.
+
+Typer makes the scripts and reads what they ask. They tell it by environment variables: the program is run with what is
+typed so far, and prints the candidates.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from typer import completion
+
+PROGRAM = "embcli"
+_REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_bash
+
+
+def prepare() -> None:
+    """Make ready to answer, if a completion script has started this process."""
+    if not os.environ.get(_REQUEST):  # PowerShell's script leaves it behind, empty
+        return
+    # Typer gets to know its shells as it makes its own two options; embcli has others in their place, see options.py.
+    completion.get_completion_inspect_parameters()
+    # Typer would import all of rich to take markup out of the help texts, which takes longer than all else. They have
+    # none, and where rich is not installed Typer leaves them as they are: None here says that it is not.
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    _take_equals_out()
+
+
+def _take_equals_out() -> None:
+    """Make `--format = js`, as bash hands on `--format=js`, into `--format js`, which Typer can complete."""
+    words, cursor = os.environ.get("COMP_WORDS", "").split("\n"), os.environ.get("COMP_CWORD", "")
+    if "=" in words and cursor.isdecimal():
+        before = range(1, min(int(cursor), len(words)))
+        extra = {at for at in before if words[at] == "=" and words[at - 1].startswith("--")}
+        os.environ["COMP_WORDS"] = "\n".join(word for at, word in enumerate(words) if at not in extra)
+        os.environ["COMP_CWORD"] = str(int(cursor) - len(extra))
