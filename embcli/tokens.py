@@ -167,10 +167,9 @@ def check_known(tokens: Tokens) -> None:
     for token_id in distinct(tokens.ids)[0].tolist():
         if tokens.encoding.token_bytes(token_id) is None:
             place = int(np.flatnonzero(tokens.ids == token_id)[0])
-            raise InputError(
-                f"ID {token_id} at position {place:,} is no token of {tokens.encoding.name}, "
-                f"whose IDs go from 0 to {tokens.encoding.vocabulary_size - 1} (some are not used)"
-            )
+            size = tokens.encoding.vocabulary_size
+            why = "this ID is not used" if 0 <= token_id < size else f"IDs go from 0 to {size - 1}"
+            raise InputError(f"ID {token_id} at position {place:,} is no token of {tokens.encoding.name}: {why}")
 
 
 def decode(ids: np.ndarray, encoding: Encoding) -> bytes:
@@ -197,6 +196,7 @@ def token_text(token: bytes | None) -> str | None:
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}
 # Characters that a terminal joins with their neighbours or draws in a width of its own choosing.
 _JOINING = {"\u200d", "\ufe0e", "\ufe0f", *map(chr, range(0x1F1E6, 0x1F200)), *map(chr, range(0x1F3FB, 0x1F400))}
+_JOINING |= {"\U0001171e"}  # a spacing mark (Mc) since Unicode 16
 
 
 def shown(token: bytes | None) -> str:
@@ -225,13 +225,17 @@ def _shown_character(character: str, previous: str) -> str:
         return _SHOWN[character]
     if character.isascii() and character.isprintable():
         return character
-    combining = unicodedata.category(character) in ("Mn", "Mc", "Me")
-    if not character.isprintable() or character in _JOINING or (combining and not previous.isalpha()):
-        return escaped(character)
-    return character
+    category = unicodedata.category(character)
+    # Terminals disagree on the cells of a spacing mark (Mc) and of what a virama (9) joins; a mark needs a letter.
+    unsure = category == "Mc" or unicodedata.combining(character) == 9 or character in _JOINING
+    loose = category in ("Mn", "Me") and not previous.isalpha()
+    return escaped(character) if unsure or loose or not character.isprintable() else character
 
 
 def escaped(character: str) -> str:
-    r"""Return a character as the escape that Python would write: `\x1b`, `\u202e`, `\U0001f1e6`."""
+    r"""Return a character as an escape: `\x1b`, `\u00a0`, `\u202e`, `\U0001f1e6`.
+
+    Only ASCII is written with `\x`: from `\x80` on that is a byte which is no character.
+    """
     code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
