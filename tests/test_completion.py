@@ -1,0 +1,284 @@
+"""Completion: the scripts in completions/ in real shells, and whatever may be typed before TAB is pressed.
+
+PowerShell's script is compared, and what it asks is asked, but it is not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pexpect
+import pytest
+import tiktoken
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embcli import cli, options
+from embcli.lookup import MATRICES
+from tests.conftest import TIMEOUT, Embcli
+
+# Python 3.12 warns where a process with threads forks to start a terminal.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+FOLDER = Path(__file__).parents[1] / "completions"
+SCRIPTS = {
+    "bash": FOLDER / "embcli.bash",
+    "zsh": FOLDER / "_embcli",
+    "fish": FOLDER / "embcli.fish",
+    "powershell": FOLDER / "embcli.ps1",
+    "pwsh": FOLDER / "embcli.ps1",
+}
+
+COMMANDS = typer.main.get_command(cli.app).commands
+ENCODINGS = tiktoken.list_encoding_names()
+FORMATS = get_args(options.Format)
+LAYERS = get_args(options.LayerName)
+
+
+def flags(command: str) -> set[str]:
+    """Return all options of a command."""
+    return {flag for option in COMMANDS[command].params for flag in option.opts if flag[0] == "-"} | {"-h", "--help"}
+
+
+# What is typed, and all that the last word of it may become.
+CASES = {
+    "embcli ": set(COMMANDS),
+    "embcli --version ": set(COMMANDS),
+    "embcli cache ": set(COMMANDS["cache"].commands),
+    "embcli lookup -": flags("lookup"),
+    "embcli tokenize x --": {flag for flag in flags("tokenize") if flag[1] == "-"},
+    "embcli lookup --encoding ": set(ENCODINGS),
+    "embcli decode 1 2 --encoding o": {name for name in ENCODINGS if name.startswith("o")},
+    "embcli weights --rows 0:5 --format ": set(FORMATS),
+    "embcli lookup 'it''s = a \"test\"' -f n": {name for name in FORMATS if name.startswith("n")},
+    "embcli weights --layer ": set(LAYERS),
+    "embcli lookup --show ": set(MATRICES),
+    "embcli lookup --show input,token,": {"input,token,position"},
+    "embcli --show-completion ": set(SCRIPTS),
+    "embcli lookup --file no": {"notes.txt"},
+    "embcli info -o no": {"notes.txt"},
+}
+
+# What is typed, and what becomes of it when TAB is pressed once.
+LINES = {
+    "embcli loo": "embcli lookup ",
+    "embcli lookup --encoding o": "embcli lookup --encoding o200k_",
+    "embcli lookup --show token,in": "embcli lookup --show token,input ",
+    'embcli lookup "a b" --format "js': 'embcli lookup "a b" --format "json" ',
+    r"embcli lookup it\'s --wind": r"embcli lookup it\'s --window ",
+    "embcli lookup --seed x --wind": "embcli lookup --seed x --window ",
+    'embcli lookup "Every --wind': 'embcli lookup "Every --wind',
+    "embcli lookup 'Every --wind": "embcli lookup 'Every --wind",
+    "embcli lookup -- --wind": "embcli lookup -- --wind",
+    "embcli nonsense --wind": "embcli nonsense --wind",
+}
+
+# bash makes three words of --format=js, the others one.
+LINES_IN_BASH = {
+    "embcli lookup --format=js": "embcli lookup --format=json ",
+    "embcli lookup --columns=0:5 --show=token,in": "embcli lookup --columns=0:5 --show=token,input ",
+    "embcli lookup --format=json --wind": "embcli lookup --format=json --window ",
+    "embcli lookup --file=no": "embcli lookup --file=notes.txt ",
+}
+
+SETUP = {
+    "bash": r"""
+        bind 'set enable-bracketed-paste off'
+        bind '"\C-xa": insert-completions'
+        bind -x '"\C-xp": printf "<<%s>>\n" "$READLINE_LINE"; READLINE_LINE='
+        """,
+    "zsh": r"""
+        unsetopt zle_bracketed_paste prompt_sp auto_menu
+        autoload -Uz compinit; compinit -D -u
+        zle -C all complete-word _generic; bindkey '^Xa' all
+        zstyle ':completion:all:*' completer _all_matches _complete; zstyle ':completion:all:*' insert yes
+        show() { print -r -- "<<$BUFFER>>"; BUFFER= }; zle -N show; bindkey '^Xp' show
+        """,
+}
+START = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}
+ALL, SHOW, CLEAR = "\x18a", "\x18p", "\x15"  # keys: insert all candidates; show the line and clear it; clear it
+
+
+class Terminal:
+    """bash or zsh in a terminal, with embcli's script loaded."""
+
+    def __init__(self, shell: str, folder: Path, environment: dict[str, str]) -> None:
+        self.shell = pexpect.spawn(
+            shell,
+            START[shell],
+            cwd=folder,
+            env={**environment, "TERM": "dumb", "PS1": "", "HISTFILE": os.devnull},
+            encoding="utf-8",
+            echo=False,
+            timeout=TIMEOUT,
+            dimensions=(50, 1000),
+        )
+        for line in (*SETUP[shell].splitlines(), f"source {shlex.quote(str(SCRIPTS[shell]))}", "PS1=", "echo rea''dy"):
+            self.shell.sendline(line.strip())
+        self.shell.expect_exact("ready")
+
+    def press(self, line: str, key: str) -> str:
+        """Type a line, press a key, and return what the line has become; no more may have come out on the way."""
+        self.shell.send(CLEAR + line + key + SHOW)
+        self.shell.expect("<<(.*?)>>")
+        assert "Traceback" not in self.shell.before
+        assert "Error" not in self.shell.before
+        return self.shell.match[1]
+
+    def candidates(self, line: str) -> list[str]:
+        """Return all that the last word of a line may become."""
+        before = line[: line.rindex(" ") + 1]
+        return self.press(line, ALL).removeprefix(before).split()
+
+    def close(self) -> None:
+        """End the shell."""
+        self.shell.close(force=True)
+
+
+class Fish:
+    """fish, which tells what it would offer by a command of its own."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder, self.environment = folder, environment
+
+    def candidates(self, line: str) -> list[str]:
+        """Return all that the last word of a line may become."""
+        ask = f"source {shlex.quote(str(SCRIPTS['fish']))}; complete -C $argv[1]"
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", ask, line],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=TIMEOUT,
+        )
+        assert done.stderr == ""
+        return [candidate.partition("\t")[0] for candidate in done.stdout.splitlines()]
+
+    def close(self) -> None:
+        """Do nothing: each question is a process."""
+
+
+@pytest.fixture(scope="module", params=["bash", "zsh", "fish"])
+def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal | Fish]:
+    """Yield a shell in a folder with a file, and with this embcli as the program of that name."""
+    name = request.param
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    folder, programs = tmp_path_factory.mktemp("folder"), tmp_path_factory.mktemp("programs")
+    (folder / "notes.txt").touch()
+    program = programs / "embcli"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m embcli "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder)}
+    opened = Fish(folder, environment) if name == "fish" else Terminal(name, folder, environment)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_all_that_is_meant_completes_and_nothing_else(shell: Terminal | Fish, line: str) -> None:
+    offered = shell.candidates(line)
+    assert set(offered) == CASES[line]
+    assert len(offered) == len(CASES[line])
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("shell", ["bash", "zsh"], indirect=True)
+def test_tab_completes_the_line_or_leaves_it(shell: Terminal, line: str) -> None:
+    assert shell.press(line, "\t") == LINES[line]
+
+
+@pytest.mark.parametrize("line", LINES_IN_BASH)
+@pytest.mark.parametrize("shell", ["bash"], indirect=True)
+def test_bash_completes_behind_an_equals_sign(shell: Terminal, line: str) -> None:
+    assert shell.press(line, "\t") == LINES_IN_BASH[line]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_scripts_are_what_the_program_prints(name: str, embcli: Embcli) -> None:
+    assert embcli.ok("--show-completion", name).text == SCRIPTS[name].read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("bash", ".bash_completions/embcli.sh"),
+        ("zsh", ".zfunc/_embcli"),
+        ("fish", ".config/fish/completions/embcli.fish"),
+    ],
+)
+def test_the_same_scripts_are_installed(name: str, place: str, embcli: Embcli, tmp_path: Path) -> None:
+    embcli.ok("--install-completion", name, HOME=str(tmp_path))
+    assert (tmp_path / place).read_text().strip() == SCRIPTS[name].read_text().strip()
+
+
+def test_a_shell_without_a_script_is_refused(embcli: Embcli) -> None:
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in embcli.refused("--show-completion", "tcsh")
+
+
+def test_the_empty_request_that_powershell_leaves_behind_is_none(embcli: Embcli) -> None:
+    assert embcli.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text == embcli.ok("tokenize", "hi").text
+
+
+KNOWN = {
+    *SCRIPTS,
+    *COMMANDS,
+    *COMMANDS["cache"].commands,
+    *(flag for command in COMMANDS for flag in flags(command)),
+    *("--version", "--show-completion", "--install-completion"),
+    *(choice for choices in (ENCODINGS, FORMATS, LAYERS, MATRICES) for choice in choices),
+    *(choice for choices in (options.Color, options.Errors) for choice in get_args(choices)),
+}
+WORDS = st.one_of(
+    st.sampled_from([*sorted(KNOWN), "=", "--", "--format=js", "--show=token,", "token,", "'it", '"', "\\", "it's"]),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8),
+)
+
+
+def asked(shell: str, words: list[str]) -> dict[str, str]:
+    """Return the environment in which a shell's script runs the program when TAB is pressed behind these words."""
+    request = {"_EMBCLI_COMPLETE": f"complete_{shell}"}
+    if shell == "bash":
+        return request | {"COMP_WORDS": "\n".join(["embcli", *words]), "COMP_CWORD": str(len(words))}
+    return request | {
+        "_TYPER_COMPLETE_ARGS": " ".join(["embcli", *words]),
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_WORD_TO_COMPLETE": words[-1] if words else "",
+    }
+
+
+def offered(shell: str, answer: str) -> list[str]:
+    """Return the candidates in what the program prints for a shell's script."""
+    if shell == "zsh":
+        if answer == "_files\n":
+            return []
+        return [re.match('"([^"]*)"', line)[1] for line in answer[len("_arguments '*: :((") :].splitlines()]
+    separator = {"bash": "\n", "fish": "\t", "powershell": ":::"}[shell]
+    return [line.partition(separator)[0] for line in answer.splitlines() if line]
+
+
+@settings(max_examples=300, deadline=None)
+@given(shell=st.sampled_from(["bash", "zsh", "fish", "powershell"]), words=st.lists(WORDS, max_size=6))
+def test_whatever_is_typed_only_candidates_come_out(shell: str, words: list[str]) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setitem(sys.modules, "rich", sys.modules.get("rich"))  # so that it is put back
+        patch.setattr(sys, "argv", ["embcli"])
+        for name, value in {**asked(shell, words), "PYTHONWARNINGS": ""}.items():
+            patch.setenv(name, value)
+        status = cli.main()
+    assert (status, err.getvalue()) == (0, "")
+    assert {name for candidate in offered(shell, out.getvalue()) for name in candidate.split(",")} <= KNOWN
