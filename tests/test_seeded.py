@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embcli.errors import LayerError
-from embcli.weights import Seeded, SeededSource
+from embcli.weights import Seeded, SeededSource, seeded
 from embcli.weights.seeded import Drawing, Meter
 from tests.conftest import Embcli
 
@@ -127,8 +127,12 @@ def test_layers_larger_than_every_buffer_are_those_of_torch(spec: Seeded) -> Non
         assert_same_bits(np.concatenate(list(layer.flat())), live(spec)[name].ravel())
 
 
-def test_few_rows_of_a_huge_layer_are_those_of_torch_and_so_is_the_position_layer_behind_it() -> None:
-    spec = Seeded(200_019, 65, 33)
+@pytest.mark.parametrize("far", [1, 1 << 40], ids=["jumping", "skipping"])
+def test_few_rows_of_a_huge_layer_are_those_of_torch_and_so_is_the_position_layer_behind_it(
+    monkeypatch: pytest.MonkeyPatch, far: int
+) -> None:
+    monkeypatch.setattr(seeded, "_FAR", far)
+    spec = Seeded(200_019, 65, 33, 2**63 + 2**31)
     drawing = Drawing(spec)
     ids = np.array([200_018, 0, 123_456, 199_999, 123_456, 123_457])
     assert_same_bits(drawing.layer("token").rows(ids), live(spec)["token"][ids])
