@@ -144,6 +144,47 @@ def lookup(
 
 
 @app.command()
+def compare(
+    text: options.CompareText = None,
+    file: options.File = None,
+    ids: options.Ids = None,
+    errors: options.InputErrors = "strict",
+    encoding: options.Encoding = encodings.DEFAULT,
+    special: options.Special = False,
+    seed: options.Seed = DEFAULT_SEED,
+    vocab: options.VocabOfIds = None,
+    dim: options.Dim = 5,
+    show: options.Steps = None,
+    trace: options.TraceProducts = False,
+    gradient: options.Gradients = False,
+    bench: options.Bench = False,
+    form: options.Form = None,
+    output: options.OutputPath = None,
+    precision: options.Precision = 4,
+    color: options.ColorChoice = "auto",
+) -> int:
+    """Show that a lookup is a one-hot product with the same weight, bit for bit; exit status 1 where it is not."""
+    from embcli.comparison import DEFAULT_IDS, STEPS, Task
+    from embcli.render import compare as views
+
+    out, chosen = _output(form, output, color, precision), options.names(show, STEPS, "--show")
+    known = encodings.get(encoding)
+    if text is None and file is None and ids is None:
+        ids = DEFAULT_IDS
+    named = ids is None or vocab == known.vocabulary_size  # then the rows stand for the encoding's tokens
+    tokens = _tokens(text, file, ids, False, errors, known if named else None, special)
+    least = known.vocabulary_size if ids is None else int(tokens.ids.max(initial=0)) + 1
+    size = least if vocab is None else vocab
+    task = Task(tokens, Seeded(size, dim, 1, seed), chosen, gradient, vocab or known.vocabulary_size if bench else None)
+
+    from embcli.compare import compare as core  # torch, once it is sure to be needed
+
+    result = core(task, views.watched)
+    out.write(result, lambda result, page: views.view(result, page, trace))
+    return int(not result.verdict.identical)
+
+
+@app.command()
 def info(form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto") -> None:
     """Show versions, the CPU capability that torch uses, the encodings, and the cache."""
     from embcli.info import info as core

@@ -14,6 +14,7 @@ Format = Literal["table", "json", "ndjson", "csv", "tsv", "npy", "safetensors", 
 Color = Literal["auto", "always", "never"]
 LayerName = Literal["token", "position"]
 MatrixName = Literal["token", "position", "input"]
+StepName = Literal["ids", "one-hot", "first", "shared", "outputs"]
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 Errors = Literal["strict", "replace"]
 
@@ -31,9 +32,16 @@ def _encodings(incomplete: str) -> list[str]:
 
 
 def _matrices(incomplete: str) -> list[str]:
+    return _last_of(incomplete, get_args(MatrixName))
+
+
+def _steps(incomplete: str) -> list[str]:
+    return _last_of(incomplete, get_args(StepName))
+
+
+def _last_of(incomplete: str, known: tuple[str, ...]) -> list[str]:
     """Complete the last of the names between commas, by those that do not stand before it."""
     *given, _ = incomplete.split(",")
-    known = get_args(MatrixName)
     return [",".join([*given, name]) for name in known if name not in given] if set(given) <= set(known) else []
 
 
@@ -50,6 +58,14 @@ InstallCompletion = Annotated[
 Text = Annotated[
     str | None,
     typer.Argument(metavar="[TEXT]", help="The text; - or nothing reads standard input.", show_default=False),
+]
+CompareText = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TEXT]",
+        help="The text; - reads standard input, and without TEXT, --file and --ids the IDs are 2,3,1.",
+        show_default=False,
+    ),
 ]
 File = Annotated[Path | None, typer.Option("--file", metavar="PATH", help="Read the text from a file.")]
 Ids = Annotated[
@@ -86,6 +102,29 @@ Show = Annotated[
         help="Which matrices: token, position, input.",
         show_default="all",
         autocompletion=_matrices,
+    ),
+]
+Steps = Annotated[
+    str | None,
+    typer.Option(
+        "--show",
+        metavar="NAMES",
+        help="Which steps: ids, one-hot, first (the linear layer's own first weights), shared, outputs.",
+        show_default="outputs, and what fits on the screen",
+        autocompletion=_steps,
+    ),
+]
+TraceProducts = Annotated[bool, typer.Option("--trace", help="Write out the product of each token.")]
+Gradients = Annotated[bool, typer.Option("--gradient", help="Compare the gradients of one backward pass, too.")]
+Bench = Annotated[bool, typer.Option("--bench", help="Measure both for growing V, up to --vocab or the encoding's.")]
+VocabOfIds = Annotated[
+    int | None,
+    typer.Option(
+        "--vocab",
+        parser=_whole,
+        metavar="V",
+        help="Rows of the token layer.",
+        show_default="the encoding's; with --ids, the largest ID + 1",
     ),
 ]
 Rows = Annotated[str | None, typer.Option("--rows", metavar="ROWS", help="Which rows: 0:5,100,50256.")]

@@ -1,0 +1,185 @@
+"""The comparison itself: torch's own embedding and linear layer, one weight for both, on the same tokens."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.nn.functional import one_hot
+
+from embcli.comparison import Comparison, Cost, Gradient, Task, Timing, refuse_layers
+from embcli.lookup import check_ids
+from embcli.selection import distinct
+from embcli.weights import DEFAULT_SEED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from embcli.tokens import Tokens
+
+_SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: with more, page faults make it slower
+_LONG_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit while there is one slice
+_ENOUGH = 0.02  # seconds of runs
+_LONGEST = 1.0  # seconds after which even a few runs are enough
+_FEWEST, _MOST = 3, 500  # runs
+_SMALLEST_SWEEP, _SWEEP_STEP = 16, 4
+
+
+@dataclass(frozen=True)
+class _Layers:
+    """Both layers, with one weight, and the weight that the linear layer had before."""
+
+    embedding: torch.nn.Embedding
+    linear: torch.nn.Linear
+    first: torch.Tensor  # (D, V) float32
+
+
+def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:
+    """Return what both layers of a seeded run give; `watch` goes through the vocabulary sizes of the benchmark."""
+    torch.manual_seed(task.layer.seed)
+    embedding = torch.nn.Embedding(*task.layer.shape("token"))
+    found = _compare(task.tokens, embedding, task.layer.seed, task.gradient)
+    sweep = _sweep(_tensor(task.tokens.ids), task.sweep, task.layer.dim, watch) if task.sweep else ()
+    return replace(found, sweep=tuple(sweep), show=task.show)
+
+
+def compare_weights(tokens: Tokens, weight: np.ndarray, gradient: bool = False, seed: int = DEFAULT_SEED) -> Comparison:
+    """Return what both layers give with this weight, (V, D) float32; `seed` is for the linear layer's first weights.
+
+    Raises InputError for an ID without a row.
+
+    >>> from embcli.tokens import Tokens
+    >>> tokens = Tokens(np.array([1]), np.array([0, 1]), None)
+    >>> compare_weights(tokens, np.array([[np.inf], [2]], np.float32)).verdict.kind
+    'nan'
+    """
+    size, dim = weight.shape
+    refuse_layers(size, dim, gradient)
+    check_ids(tokens, size)
+    embedding = torch.nn.Embedding(size, dim, _weight=torch.from_numpy(np.require(weight, np.float32, ["C", "W"])))
+    return _compare(tokens, embedding, seed, gradient)
+
+
+def _compare(tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient: bool) -> Comparison:
+    layers, ids = _layers(embedding, seed), _tensor(tokens.ids)
+    left, right, cost = _outputs(layers, ids)
+    run = {
+        "encoding": tokens.encoding.name if tokens.encoding else None,
+        "seed": seed,
+        "torch": torch.__version__,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    }
+    return Comparison(
+        tokens,
+        run,
+        layers.first.numpy(),
+        embedding.weight.detach().numpy(),
+        left.numpy(),
+        right.numpy(),
+        cost,
+        _gradient(layers, ids) if gradient else None,
+    )
+
+
+def _tensor(ids: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(ids.astype(np.int64))
+
+
+def _layers(embedding: torch.nn.Embedding, seed: int) -> _Layers:
+    torch.manual_seed(seed)
+    linear = torch.nn.Linear(embedding.num_embeddings, embedding.embedding_dim, bias=False)
+    first = linear.weight.detach()
+    linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
+    return _Layers(embedding, linear, first)
+
+
+def _sliced(ids: torch.Tensor, vocabulary_size: int, elements: int) -> tuple[torch.Tensor, ...]:
+    """Return the IDs in slices whose one-hot matrices have at most so many elements, or else a single row."""
+    return torch.split(ids, max(elements // vocabulary_size, 1))
+
+
+def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
+    """Return what the linear layer makes of the one-hot matrix of the IDs, (T, D).
+
+    A row of it has a single 1, so its sums are exact in any order, and slices give the same bits as the whole.
+    """
+    size, dim = linear.in_features, linear.out_features
+    found = torch.empty(len(ids), dim)
+    done = 0
+    for part in _sliced(ids, size, _SLICE):
+        found[done : done + len(part)] = linear(one_hot(part, size).float())
+        done += len(part)
+    return found
+
+
+@torch.no_grad()
+def _outputs(layers: _Layers, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Cost]:
+    """Return both outputs, (T, D) each, and what they cost."""
+    (size, dim), length = layers.embedding.weight.shape, len(ids)
+    left, lookup = _timed(lambda: layers.embedding(ids))
+    right, product = _timed(lambda: _product(layers.linear, ids))
+    slices = len(_sliced(ids, size, _SLICE)) if length else 0
+    return left, right, Cost(length, size, dim, lookup, product, slices)
+
+
+def _timed(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Timing]:
+    """Return what a call gives, and the median of its times; the first, the warm-up, counts only if it was long."""
+    start = time.perf_counter()
+    found = call()
+    now = time.perf_counter()
+    times, begun = [now - start], now
+    if times[0] < _LONGEST:
+        times.clear()
+        while len(times) < _MOST and now - begun < (_ENOUGH if len(times) >= _FEWEST else _LONGEST):
+            start = time.perf_counter()
+            call()
+            now = time.perf_counter()
+            times.append(now - start)
+    return found, Timing(median(times), len(times))
+
+
+def _loss(output: torch.Tensor) -> torch.Tensor:
+    """Return a loss whose gradient is the output itself."""
+    return output.square().sum() / 2
+
+
+def _gradient(layers: _Layers, ids: torch.Tensor) -> Gradient:
+    """Return the gradients of both weights; one is taken and let go before the other comes, as each is (V, D)."""
+    found, places = distinct(ids.numpy())
+    size = layers.linear.in_features
+    left, left_rows = _touched(_backward(layers.embedding, [ids]), found)
+    slices = _sliced(ids, size, _LONG_SLICE)
+    rows = (one_hot(part, size).float() for part in slices)
+    right, right_rows = _touched(_backward(layers.linear, rows).T, found)
+    times = np.bincount(places, minlength=len(found))
+    return Gradient("output.square().sum() / 2", found, times, left, right, left_rows, right_rows, len(slices))
+
+
+def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torch.Tensor]) -> torch.Tensor:
+    """Return the gradient of a layer's weight, in the weight's shape, summed up over the inputs."""
+    gradients = (torch.autograd.grad(_loss(layer(each)), layer.weight)[0] for each in inputs)
+    total = next(gradients)
+    for gradient in gradients:
+        total += gradient
+    return total
+
+
+def _touched(gradient: torch.Tensor, ids: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return these rows of a gradient (V, D), and how many of all rows are not 0."""
+    rows: np.ndarray = gradient[torch.from_numpy(ids)].numpy()
+    return rows, int((gradient != 0).any(dim=1).sum())
+
+
+def _sweep(ids: torch.Tensor, largest: int, dim: int, watch: Callable[[list[int]], Iterable[int]]) -> Iterator[Cost]:
+    """Yield the cost for one V after the other, up to the largest; IDs that are too large start again at 0."""
+    weight = torch.nn.Embedding(largest, dim).weight.detach()
+    sizes = [_SMALLEST_SWEEP]
+    while sizes[-1] < largest:
+        sizes.append(sizes[-1] * _SWEEP_STEP)
+    for size in watch([*sizes[:-1], largest]):
+        layers = _layers(torch.nn.Embedding(size, dim, _weight=weight[:size]), seed=0)
+        yield _outputs(layers, ids % size)[2]
