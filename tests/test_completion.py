@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 import pexpect
 import pytest
@@ -239,8 +239,8 @@ KNOWN = {
     *COMMANDS["cache"].commands,
     *(flag for command in COMMANDS for flag in flags(command)),
     *("--version", "--show-completion", "--install-completion"),
-    *(choice for choices in (ENCODINGS, FORMATS, LAYERS, MATRICES) for choice in choices),
-    *(choice for choices in (options.Color, options.Errors) for choice in get_args(choices)),
+    *ENCODINGS,
+    *(choice for choices in vars(options).values() if get_origin(choices) is Literal for choice in get_args(choices)),
 }
 WORDS = st.one_of(
     st.sampled_from([*sorted(KNOWN), "=", "--", "--format=js", "--show=token,", "token,", "'it", '"', "\\", "it's"]),

@@ -7,11 +7,14 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
+from embcli import cli
 from tests.conftest import TIMEOUT
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
-COMMANDS = ["tokenize", "decode", "weights", "lookup", "info", "cache", "cache clear", "cache verify"]
+GROUP = typer.main.get_command(cli.app)
+COMMANDS = [*GROUP.commands, *(f"cache {name}" for name in GROUP.commands["cache"].commands)]
 LINE = "embcli lookup --fo"
 LAYER = ("--vocab", "7", "--dim", "5", "--context-length", "9", "--seed", "4321")
 
