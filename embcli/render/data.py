@@ -125,16 +125,17 @@ def _safetensors(records: Records, show: tuple[str, ...] | None, file: BinaryIO)
 
     names = _several(records, show)
     arrays = {field + "s": field for field in ("id", "position", "sequence") if field in records.fields}
-    tensors: dict[str, tuple[str, tuple[int, ...]]] = {name: ("float32", records.matrices[name]) for name in names}
-    tensors |= dict.fromkeys(arrays, ("int64", (records.rows,)))
+    # The wider numbers come first, so that readers who map the file find each tensor aligned.
+    tensors: dict[str, tuple[str, tuple[int, ...]]] = dict.fromkeys(arrays, ("int64", (records.rows,)))
+    tensors |= {name: ("float32", records.matrices[name]) for name in names}
     metadata = {"run": orjson.dumps(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}
     file.write(header(tensors, metadata))
-    for name in names:
-        for piece in progress(records.pieces((name,)), records.rows):
-            _raw(file, piece.matrices[name], np.dtype("<f4"))
     for field in arrays.values():
         for piece in records.pieces(()):
             _raw(file, piece.fields[field], np.dtype("<i8"))
+    for name in names:
+        for piece in progress(records.pieces((name,)), records.rows):
+            _raw(file, piece.matrices[name], np.dtype("<f4"))
 
 
 def _ids(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
