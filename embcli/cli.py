@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from embcli import __version__, completion, encodings, options
+from embcli import __version__, completion, encodings, options, render
 from embcli.errors import EmbcliError, OutputError
 from embcli.weights import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, Seeded, SeededSource
 
@@ -61,11 +61,10 @@ def tokenize(
     color: options.ColorChoice = "auto",
 ) -> None:
     """Show the tokens of a text: position, token, ID, bytes, and where each stands in the text."""
-    from embcli.render import tokens as views
     from embcli.tokens import Tokenization
 
     tokens = _tokens(text, file, ids, lines, errors, encodings.get(encoding), special)
-    _output(form, output, color).write(Tokenization(tokens), views.view)
+    _output(form, output, color).write(Tokenization(tokens), lambda *on: render.tokens.view(*on))
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -101,12 +100,11 @@ def weights(
 ) -> None:
     """Show the weight matrix of a layer: all of it in short, or chosen rows and columns."""
     from embcli.matrix import matrix
-    from embcli.render import matrices
 
     out = _output(form, output, color, precision)
     source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
     result = matrix(source, layer, known, rows, columns)
-    out.write(result, lambda result, page: matrices.weights(result, page, chosen=rows is not None))
+    out.write(result, lambda result, page: render.matrices.weights(result, page, chosen=rows is not None))
 
 
 @app.command()
@@ -134,13 +132,12 @@ def lookup(
 ) -> None:
     """Show the rows that tokens pick, the rows of their positions, and the sum of both: the input embeddings."""
     from embcli.lookup import MATRICES, look_up
-    from embcli.render import matrices
 
     out, chosen = _output(form, output, color, precision), options.names(show, MATRICES, "--show")
     source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
     tokens = _tokens(text, file, ids, lines, errors, known if ids else encodings.get(encoding), special)
     result = look_up(tokens.window(context_length) if window else tokens, source, columns)
-    out.write(result, lambda result, page: matrices.lookup(result, page, chosen or MATRICES, trace), chosen)
+    out.write(result, lambda result, page: render.matrices.lookup(result, page, chosen or MATRICES, trace), chosen)
 
 
 @app.command()
@@ -188,9 +185,8 @@ def compare(
 def info(form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto") -> None:
     """Show versions, the CPU capability that torch uses, the encodings, and the cache."""
     from embcli.info import info as core
-    from embcli.render import info as views
 
-    _output(form, output, color).write(core(), views.view)
+    _output(form, output, color).write(core(), lambda *on: render.info.view(*on))
 
 
 cache = typer.Typer(help="Show where seeded layers are kept, how much, and what.", rich_markup_mode=None)
@@ -206,10 +202,9 @@ def cache_show(
 ) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""
     if context.invoked_subcommand is None:
-        from embcli.render import cache as views
         from embcli.weights.kept import Cache, contents
 
-        _output(form, output, color).write(contents(Cache.from_environment()), views.view)
+        _output(form, output, color).write(contents(Cache.from_environment()), lambda *on: render.cache.view(*on))
 
 
 @cache.command("clear")
@@ -228,11 +223,10 @@ def cache_verify(
     form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto"
 ) -> int:
     """Read all kept layers and say which are damaged; the exit status is 1 if one is."""
-    from embcli.render import cache as views
     from embcli.weights.kept import Cache, contents
 
     result = contents(Cache.from_environment(), verify=True)
-    _output(form, output, color).write(result, views.view)
+    _output(form, output, color).write(result, lambda *on: render.cache.view(*on))
     return int(result.damaged > 0)
 
 
