@@ -62,7 +62,12 @@ class Shown:
         return np.concatenate([np.arange(self.head), np.arange(self.total - self.tail, self.total)])
 
     @property
-    def left_out(self) -> int:
+    def counted(number: int, thing: str) -> str:
+    """Return a number of things in words: `1 token`, `2,000 tokens`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def left_out(self) -> int:
         """How many are not shown."""
         return self.total - self.head - self.tail
 
@@ -224,6 +229,11 @@ def _titles(labels: Sequence[Label], halves: Sequence[Half], table: Table) -> Te
 
 def _ends(columns: np.ndarray) -> list[int]:
     return [int(columns.max())] if len(columns) else []
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things in words: `1 token`, `2,000 tokens`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def left_out(shown: Shown, numbers: np.ndarray, what: str) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from embcli.render.grid import Half, Label, Numbers, Shown, left_out, print_grid
+from embcli.errors import InputError
+from embcli.render.grid import Half, Label, Numbers, Shown, counted, left_out, print_grid
 from embcli.tokens import Tokens, shown
 from embcli.weights import in_bytes
 
@@ -110,7 +111,9 @@ def _print_left_out(
 
 
 def _print_trace(result: Lookup, page: Page, place: int) -> None:
-    """Put the sum of one token on the page, value by value."""
+    """Put the sum of one token on the page, value by value; raises InputError for a token that is not there."""
+    if not 0 <= place < len(result.tokens):
+        raise InputError(f"--trace {place} is out of range: there are {counted(len(result.tokens), 'token')}, from 0")
     index = np.array([place])
     found = result.rows(index)
     token_id, position = int(result.tokens.ids[place]), int(result.tokens.places(index)[1][0])

@@ -10,7 +10,7 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from embcli.render.grid import Shown, left_out, shorten
+from embcli.render.grid import Shown, counted, left_out, shorten
 from embcli.render.page import plain_table
 from embcli.render.safe import printable
 from embcli.tokens import Stretch, Tokenization, shown
@@ -55,7 +55,8 @@ def view(result: Tokenization, page: Page) -> None:
     page.print(_table(result, page, rows, which))
     page.print()
     ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
-    page.print(f"{characters:,} characters, {size:,} bytes, {len(tokens):,} tokens{ratio} ({_encoding(result)})")
+    counts = (counted(characters, "character"), counted(size, "byte"), counted(len(tokens), "token"))
+    page.print(f"{', '.join(counts)}{ratio} ({_encoding(result)})")
     if which.left_out:
         page.print(f"Left out: {left_out(which, np.arange(len(tokens)), 'row')}; -f tsv gives all of them.")
     for line in shared[:_MOST_SHARED]:

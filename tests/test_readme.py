@@ -1,0 +1,70 @@
+"""The README's examples are what embcli prints. `python -m tests.test_readme` writes them anew."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+EXAMPLE = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+# Measured times differ from run to run, and the last decimals between processors.
+MEASURED = re.compile(r"^(time .*|The one-hot way takes .*|.* as fast.*)$", re.MULTILINE)
+NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
+
+
+def examples() -> list[tuple[str, str]]:
+    """Return the commands of the README's examples and what it says they print."""
+    return [example for block in BLOCK.findall(README.read_text()) for example in EXAMPLE.findall(block)]
+
+
+def printed(command: str, folder: str) -> str:
+    """Return what a command prints, with the tools of this Python's environment first."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COLUMNS": "80"}
+    shell = ["bash", "-o", "pipefail", "-c", command]
+    ran = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, timeout=120, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b""), ran
+    output = ran.stdout.decode().replace("\r\n", "\n")
+    return output if output.endswith("\n") else f"{output}\n"
+
+
+@pytest.mark.parametrize(("command", "output"), examples(), ids=[command[:40] for command, _ in examples()])
+def test_an_example_prints_what_the_readme_says(command: str, output: str, tmp_path: Path) -> None:
+    for tool in ("jq", "duckdb"):
+        if f"| {tool} " in command and not (shutil.which(tool) or (Path(sys.executable).parent / tool).exists()):
+            pytest.skip(f"{tool} is not installed")
+    found, wanted = (MEASURED.sub("", text) for text in (printed(command, str(tmp_path)), output))
+    assert NUMBER.sub("0", found) == NUMBER.sub("0", wanted)
+    numbers = [float(number) for number in NUMBER.findall(wanted)]
+    assert [float(number) for number in NUMBER.findall(found)] == pytest.approx(numbers, abs=2e-4)
+
+
+def test_the_commands_to_install_and_to_test_stand_in_the_readme_and_in_ci() -> None:
+    text, ci = README.read_text(), (README.parent / ".ci" / "run").read_text()
+    assert "pip install torch==2.13.0 . && embcli lookup" in text
+    line = "pip install torch==2.13.0 -e '.[test]'"
+    assert line in text
+    assert line in ci
+
+
+def write() -> None:
+    """Write the output of all examples into the README."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def renewed(block: re.Match[str]) -> str:
+            body = EXAMPLE.sub(lambda example: f"$ {example[1]}\n{printed(example[1], folder)}", block[1])
+            return f"```console\n{body}```"
+
+        README.write_text(BLOCK.sub(renewed, README.read_text()))
+
+
+if __name__ == "__main__":
+    write()
