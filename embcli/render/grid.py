@@ -62,12 +62,7 @@ class Shown:
         return np.concatenate([np.arange(self.head), np.arange(self.total - self.tail, self.total)])
 
     @property
-    def counted(number: int, thing: str) -> str:
-    """Return a number of things in words: `1 token`, `2,000 tokens`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
-def left_out(self) -> int:
+    def left_out(self) -> int:
         """How many are not shown."""
         return self.total - self.head - self.tail
 
