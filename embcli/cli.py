@@ -162,7 +162,6 @@ def compare(
 ) -> int:
     """Show that a lookup is a one-hot product with the same weight, bit for bit; exit status 1 where it is not."""
     from embcli.comparison import DEFAULT_IDS, STEPS, Task
-    from embcli.render import compare as views
 
     out, chosen = _output(form, output, color, precision), options.names(show, STEPS, "--show")
     known = encodings.get(encoding)
@@ -176,8 +175,8 @@ def compare(
 
     from embcli.compare import compare as core  # torch, once it is sure to be needed
 
-    result = core(task, views.watched)
-    out.write(result, lambda result, page: views.view(result, page, trace))
+    result = core(task, lambda sizes: render.compare.watched(sizes))
+    out.write(result, lambda result, page: render.compare.view(result, page, trace))
     return int(not result.verdict.identical)
 
 

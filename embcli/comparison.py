@@ -49,7 +49,7 @@ class Task:
 
 def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False) -> None:
     """Raise LayerError where two layers, their gradients and a row of the one-hot matrix do not fit into memory."""
-    one_hot = -(-3 // dim)  # a row of it takes V int64 and V float32: as much as so many weight matrices, at most
+    one_hot = 3 // dim  # matrices that a row of V int64 and V float32 takes as much as
     refuse_too_large("a pair of layers", (vocabulary_size, dim), copies=(4 if gradient else 2) + one_hot)
 
 
@@ -68,7 +68,7 @@ class Verdict:
 
     The kind is the gravest: numbers that differ, NaN in just one of the two, NaN in both with other bits, or +0 and -0.
     `place` is the row and the column of the largest |difference|, which is NaN where one of the two is; `causes` are
-    weights by which a NaN can have come into the product.
+    the weights by which that NaN came into the product.
     """
 
     kind: Kind
@@ -125,16 +125,15 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
     found = differences(left, right)
     kind, place = _gravest(left, right, found, unequal)
     row, column = divmod(place, left.shape[1])
-    alone = np.isnan(left) != np.isnan(right)
     return Verdict(
         kind,
         left.size,
         int(unequal.sum()),
-        float(found[row, column]),
+        _decimals(found[row, column]),
         (row, column),
-        float(left[row, column]),
-        float(right[row, column]),
-        _causes(weight, np.flatnonzero(alone.any(axis=0))) if weight is not None else (),
+        _decimals(left[row, column]),
+        _decimals(right[row, column]),
+        _causes(weight, column) if weight is not None and kind == "nan" else (),
     )
 
 
@@ -153,13 +152,10 @@ def _bits(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, np.float32).view(np.uint32)
 
 
-def _causes(weight: np.ndarray, columns: np.ndarray) -> tuple[NonFinite, ...]:
-    """Return the first weights of these columns that are NaN or infinite, in the order of their rows."""
-    rows, places = np.nonzero(~np.isfinite(weight[:, columns]))
-    return tuple(
-        NonFinite(row, int(columns[place]), float(weight[row, columns[place]]))
-        for row, place in zip(rows[:_MOST_CAUSES].tolist(), places[:_MOST_CAUSES].tolist(), strict=True)
-    )
+def _causes(weight: np.ndarray, column: int) -> tuple[NonFinite, ...]:
+    """Return the first weights of a column that are NaN or infinite."""
+    rows = np.flatnonzero(~np.isfinite(weight[:, column]))[:_MOST_CAUSES]
+    return tuple(NonFinite(row, column, float(weight[row, column])) for row in rows.tolist())
 
 
 @dataclass(frozen=True)
@@ -302,7 +298,7 @@ class Comparison:
         both, largest = {"embedding": self.embedding, "linear": self.linear}, self.differences
         for start in range(0, len(self.tokens), PIECE):
             index = np.arange(start, min(start + PIECE, len(self.tokens)))
-            fields = {**self.tokens.fields(index), "difference": largest[index]}
+            fields = {**self.tokens.fields(index), "difference": _decimals(largest[index])}
             yield Piece(fields, {name: both[name][index] for name in names})
 
     def records(self) -> Records:
@@ -331,7 +327,6 @@ class Comparison:
         return _decimals(weights) if named or weights.size <= _FEW_NUMBERS else None
 
 
-def _decimals(values: np.ndarray) -> list[list[float]]:
-    """Return float32 values as the Python floats whose shortest decimals are theirs too."""
-    decimals: list[list[float]] = values.astype(str).astype(np.float64).tolist()
-    return decimals
+def _decimals(values: np.ndarray) -> Any:
+    """Return float32 values, nested as they are, as the Python floats whose shortest decimals are theirs too."""
+    return values.astype(str).astype(np.float64).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,7 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from embcli.comparison import STEPS
-from embcli.render.grid import Half, Label, Numbers, Shown, left_out, print_grid
+from embcli.render.grid import Half, Label, Numbers, Shown, left_out, print_grid, shorten
 from embcli.render.matrices import token_labels
 from embcli.render.page import Page, plain_table
 from embcli.tokens import shown
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 _PIPE_LINES = 60  # a pipe has no screen, so a printed page stands in for it
 _MOST_TOKENS = 40
+_LEAST_TOKEN = 6  # cells that a token is shortened to at most, as in a grid
 _MOST_IDS = 12  # that are named in one line
 _FEW_ROWS = 8  # of a weight matrix
 _MOST_TRACED = 8  # tokens
@@ -56,7 +58,7 @@ def view(result: Comparison, page: Page, trace: bool = False) -> None:
         part(page)
     missing = [name for name in STEPS if name not in chosen]
     if missing and result.show is None:
-        page.print(f"\nThe screen has no room for all the steps; --show {','.join(missing)}")
+        page.print(f"Left out for want of room: --show {','.join(missing)}")
 
 
 def _fitting(result: Comparison, page: Page, end: Sequence[Callable[[Page], None]]) -> tuple[str, ...]:
@@ -64,7 +66,7 @@ def _fitting(result: Comparison, page: Page, end: Sequence[Callable[[Page], None
     height = shutil.get_terminal_size((0, _PIPE_LINES)).lines if page.terminal else _PIPE_LINES
     *others, outputs = STEPS
     lines = {name: _lines(page, partial(_PRINT[name], result)) + 1 for name in STEPS}
-    room = height - 5 - _lines(page, *end) - lines[outputs]  # 5: the heading, what to say of missing steps, the prompt
+    room = height - 5 - _lines(page, *end) - lines[outputs]  # 5: the heading, the names of missing steps, the prompt
     chosen = []
     for name in others:
         if lines[name] <= room:
@@ -84,7 +86,9 @@ def _lines(page: Page, *parts: Callable[[Page], None]) -> int:
 def _print_head(result: Comparison, page: Page) -> None:
     size, dim = result.weight.shape
     page.print(Text("Two ways from token IDs to vectors: a lookup, and a one-hot product", "bold"))
-    page.print(f"T = {len(result.tokens):,} tokens, V = {size:,} rows, D = {dim:,} columns, seed {result.run['seed']}")
+    page.print(
+        f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), seed {result.run['seed']}"
+    )
     page.print()
 
 
@@ -110,34 +114,33 @@ def _print_ids(result: Comparison, page: Page) -> None:
 def _print_one_hot(result: Comparison, page: Page) -> None:
     size, length = len(result.weight), len(result.tokens)
     _print_title(page, "one-hot", "The one-hot matrix", "(T, V)", (length, size))
+    page.print(f"A row a token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
     rows = Shown.most(_MOST_TOKENS, length)
     labels = token_labels(result.tokens, rows.places)
     ids = [int(token_id) for token_id in result.tokens.ids[rows.places]]
-    cell = len(str(size - 1))
-    if _width(labels) + _BAR + size * (cell + _GAP) <= page.width + _GAP:
-        page.print("A row a token: 1 in the column of its ID, 0 in all others.")
-        headers = [str(column) for column in range(size)]
-        cells = [["1" if column == token_id else "0" for column in range(size)] for token_id in ids]
+    room = page.width - _width(labels) - _BAR
+    if size * (len(str(size - 1)) + _GAP) - _GAP <= room:
+        columns = [Label(str(column), ["01"[each == column] for each in ids]) for column in range(size)]
     else:
-        page.print(f"A row a token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
-        headers = ["row of the matrix"]
-        cells = [[f"1 at column {token_id}, 0 in the other {size - 1:,}"] for token_id in ids]
-        if _width(labels) + _BAR + max((len(row[0]) for row in cells), default=0) > page.width:
-            headers, cells = ["the 1 is at"], [[f"column {token_id}"] for token_id in ids]
-    _print_rows(page, labels, headers, cells, rows)
+        columns = [Label("row", [f"1 at column {each}, 0 in the other {size - 1:,}" for each in ids])]
+        if _width(columns) - _GAP > room:
+            columns = [Label("the 1 is at", [f"column {each}" for each in ids])]
+    if _width(labels, whole=True) + _BAR + _width(columns) - _GAP > page.width:
+        labels = [_narrow(label) for label in labels]
+    _print_columns(page, [*labels, Label("│", ["│"] * len(ids)), *columns], rows)
     _print_left_out(page, rows)
 
 
-def _print_rows(page: Page, labels: list[Label], headers: list[str], cells: list[list[str]], rows: Shown) -> None:
-    table = plain_table(
-        *((label.header, label.justify) for label in labels), ("│", "left"), *((header, "right") for header in headers)
-    )
-    for row, values in enumerate(cells):
+def _print_columns(page: Page, columns: Sequence[Label], rows: Shown) -> None:
+    """Put a table of columns that are known to fit on the page; a 1 right of the bar stands out."""
+    bar = [column.header for column in columns].index("│")
+    table = plain_table(*((column.header, column.justify) for column in columns))
+    for row in range(len(rows.places)):
         if rows.left_out and row == rows.head:
-            table.add_row(*["│" if str(column.header) == "│" else "⋮" for column in table.columns], style="dim")
-        ones = [Text(value, "bold" if value == "1" and page.color else "") for value in values]
-        table.add_row(*(Text(label.cells[row]) for label in labels), Text("│", "dim"), *ones)
-    page.print(table, width=_width(labels) + _BAR + sum(map(len, headers)) + 400)
+            table.add_row(*["⋮"] * len(columns), style="dim")
+        cells = [column.cells[row] for column in columns]
+        table.add_row(*(Text(cell, "bold" * (page.color and cell == "1" and n > bar)) for n, cell in enumerate(cells)))
+    page.print(table, width=_width(columns, whole=True))
 
 
 def _print_first(result: Comparison, page: Page) -> None:
@@ -171,7 +174,7 @@ def _print_matrix(page: Page, values: np.ndarray, row: str, column: str) -> None
 def _print_outputs(result: Comparison, page: Page) -> None:
     length, dim = result.embedding.shape
     _print_title(page, "outputs", "The outputs, side by side", "(T, D)", (length, dim))
-    page.print("Left: row ID of the weight, looked up. Right: the one-hot row times the weight, V products a value.")
+    page.print("Left: row ID of the weight, looked up. Right: one-hot row times weight, summed up.")
     rows = Shown.most(_MOST_TOKENS, length)
     labels = token_labels(result.tokens, rows.places)
     halves = result.embedding[rows.places], result.linear[rows.places]
@@ -206,11 +209,15 @@ def _fits(page: Page, labels: Sequence[Label], halves: Sequence[Half]) -> bool:
     return taken <= page.width
 
 
-def _width(labels: Sequence[Label]) -> int:
-    """Return how many cells labels take at least, with the gaps behind them."""
-    least = 6  # cells of a token, which may be shortened to so many
-    widths = [(max(map(cell_len, [label.header, *label.cells])), label.shortens) for label in labels]
-    return sum(_GAP + (min(width, least) if shortens else width) for width, shortens in widths)
+def _width(labels: Sequence[Label], whole: bool = False) -> int:
+    """Return how many cells labels take, with the gaps behind them; at least, or with whole tokens."""
+    shortest = labels if whole else [_narrow(label) for label in labels]
+    return sum(max(map(cell_len, [label.header, *label.cells])) + _GAP for label in shortest)
+
+
+def _narrow(label: Label) -> Label:
+    """Return a label with its tokens as short as they may get."""
+    return replace(label, cells=[shorten(cell, _LEAST_TOKEN) for cell in label.cells]) if label.shortens else label
 
 
 def _print_left_out(page: Page, rows: Shown, columns: Shown | None = None) -> None:
@@ -236,7 +243,7 @@ _PRINT: dict[str, Callable[[Comparison, Page], None]] = {
 def _print_verdict(result: Comparison, page: Page) -> None:
     page.print(_judgement(result.verdict))
     if len(result.tokens):
-        page.print(f"{_where(result)} {_why(result)}")
+        page.print(_why(result))
     page.print()
 
 
@@ -244,41 +251,37 @@ def _judgement(verdict: Verdict) -> Text:
     if not verdict.values:
         return Text("Nothing to compare: there are no tokens.")
     if verdict.identical:
-        words = f"Bit-identical: all {verdict.values:,} values are the same on both sides, to the last bit."
-        return Text(words, "bold green")
-    return Text(f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ.", "bold red")
-
-
-def _where(result: Comparison) -> str:
-    verdict = result.verdict
-    largest = f"Largest |difference|: {_number(verdict.difference)}"
-    if verdict.place is None:
-        return f"{largest}."
-    row, column = verdict.place
-    token = f"token {row} (ID {result.tokens.ids[row]}), column {column}"
-    return f"{largest}, at {token}: {_number(verdict.left)} looked up, {_number(verdict.right)} by the product."
+        return Text(f"Bit-identical: all {verdict.values:,} values, the largest |difference| is 0.", "bold green")
+    largest = f"the largest |difference| is {_number(verdict.difference)}"
+    return Text(f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ, {largest}.", "bold red")
 
 
 def _number(value: float | None) -> str:
     """Return a float32 in its shortest decimals."""
-    return "NaN" if value is None or math.isnan(value) else f"{np.float32(value):.9g}"
+    return "NaN" if value is None or math.isnan(value) else str(np.float32(value))
 
 
 def _why(result: Comparison) -> str:
-    """Return in a sentence why the outputs are the same, or why they are not."""
-    if result.verdict.kind == "nan" and result.verdict.causes:
-        first = result.verdict.causes[0]
+    """Return in words why the outputs are the same, or where and why they are not."""
+    verdict = result.verdict
+    if verdict.place is None:
+        return "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
+    row, column = verdict.place
+    own = int(result.tokens.ids[row])
+    where = f"At token {row} (ID {own}), column {column}: the lookup gives {_number(verdict.left)}, "
+    where += f"the product {_number(verdict.right)}."
+    if verdict.kind == "nan":
+        cause = next(each for each in verdict.causes if each.row != own)
         return (
-            f"Row {first.row} of the weight has {_number(first.value)} in column {first.column}: the lookup reads just "
-            f"the row it wants, the product multiplies all the others by 0, and 0 · {_number(first.value)} = NaN."
+            f"{where}\nRow {cause.row} of the weight has {_number(cause.value)} in column {column}: the lookup reads "
+            f"only the row it wants, the product multiplies all others by 0, and 0 · {_number(cause.value)} = NaN."
         )
-    return {
-        "identical": "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID.",
+    reasons = {
         "value": "The sum of the product was rounded.",
-        "nan": "Only one of them is a number.",
         "nan bits": "Both are NaN there; only the bits that come with a NaN differ.",
-        "zero sign": "As numbers they are equal; just the sign of a zero differs, as a sum of +0 and -0 is +0.",
-    }[result.verdict.kind]
+        "zero sign": "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0.",
+    }
+    return f"{where}\n{reasons[verdict.kind]}"
 
 
 def _print_trace(result: Comparison, page: Page) -> None:
@@ -295,7 +298,7 @@ def _print_trace(result: Comparison, page: Page) -> None:
         page.print()
         page.print(f"token {place}, ID {token_id}: {_formula(terms, factors, token_id)}")
         signs = [f"{'+ ' * (number > 0)}{factor} ·" for number, factor in enumerate(factors)]
-        labels = [Label("times", [*signs, "="]), Label("row", [*(f"row{term}" for term in terms), "sum"], "left")]
+        labels = [Label("factor", [*signs, "="]), Label("row", [*(f"row{term}" for term in terms), "sum"], "left")]
         values = np.concatenate([result.weight[terms], result.linear[place : place + 1]])
         columns = print_grid(page, labels, [Half("", values)], np.arange(dim), Shown(len(values), 0, len(values)))
         if len(terms) < size:
@@ -333,10 +336,9 @@ def _print_gradient(gradient: Gradient, page: Page) -> None:
 
 
 def _why_gradients_differ(verdict: Verdict) -> str:
-    largest = f"Largest |difference|: {_number(verdict.difference)}."
     if verdict.kind == "value":
-        return f"{largest} Where an ID occurs several times its gradients are summed up, in another order: rounding."
-    return f"{largest} The outputs differ, and so do their gradients."
+        return "The gradients of an ID that occurs several times are summed up, in another order: rounding."
+    return "The outputs differ, and so do their gradients."
 
 
 def _print_cost(cost: Cost, page: Page) -> None:
@@ -385,7 +387,7 @@ def _print_sweep(sweep: Sequence[Cost], page: Page) -> None:
     """Put the cost for growing V on the page, as a table and as a chart."""
     page.print()
     page.print(Text(f"The same {sweep[0].length:,} tokens, D = {sweep[0].dim:,}, for growing V", "bold"))
-    wide = page.width >= 60
+    wide = page.width >= 80
     headers = ("V", "embedding", "linear", "ratio", *("multiply-adds", "one-hot float32")[: 2 * wide])
     table = plain_table(*((header, "right") for header in headers))
     for cost in sweep:
