@@ -1,0 +1,217 @@
+"""Bad input is refused in a line or two that name what is wrong; strange but good input is not."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pexpect
+import pytest
+import safetensors.numpy
+
+from embcli import cli, encodings
+from tests.conftest import TIMEOUT, Embcli, Ran
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DIGITS = "9" * 5000
+TOY = ("--vocab", "6", "--dim", "3")
+
+
+class Inside(Embcli):
+    """Runs embcli in the process of the tests, where hundreds of runs cost no start."""
+
+    def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
+        data = stdin.encode() if isinstance(stdin, str) else stdin or b""
+        out, err = io.BytesIO(), io.BytesIO()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["embcli", *arguments])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+            patch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="utf-8", write_through=True))
+            patch.setattr(sys, "stderr", io.TextIOWrapper(err, encoding="utf-8", write_through=True))
+            status = cli.main()
+            sys.stdout.flush()
+            return Ran(status, out.getvalue(), err.getvalue().decode())
+
+
+@pytest.fixture
+def inside() -> Embcli:
+    return Inside()
+
+
+BAD = [
+    # IDs: negative, no numbers, beyond V
+    ("lookup --ids -1", "ID -1 at position 0 is negative"),
+    ("lookup --ids 2,3,-5,1", "ID -5 at position 2 is negative"),
+    ("lookup --ids 2,three", "'three' at position 1 is not a token ID"),
+    ("lookup --ids 2.5", "'2.5' at position 0 is not a token ID"),
+    (f"lookup --ids 1,{DIGITS}", f"ID {DIGITS[:60]} at position 1 is beyond any vocabulary"),
+    ("lookup --ids 5,6 --vocab 6 --dim 3", "ID 6 at position 1 has no row", "V = 6", "from 0 to 5", "--vocab 7"),
+    ("lookup --ids 50257", "ID 50257 at position 0", "V = 50,257", "from 0 to 50256"),
+    ("lookup --ids 9223372036854775807 --vocab 6", "ID 9223372036854775807 at position 0"),
+    ("tokenize --ids 1,50257", "ID 50257 at position 1 is no token of gpt2", "0 to 50256"),
+    ("tokenize --encoding cl100k_base --ids 100256", "ID 100256 at position 0", "not used"),
+    ("decode 1 x", "'x' at position 1"),
+    ("decode -1", "ID -1 at position 0"),
+    ("decode 1 -5", "ID -5 at position 1"),
+    ("decode 50257", "ID 50257 at position 0", "50256"),
+    # text whose IDs are beyond a small V
+    ("lookup hello --vocab 6", "ID 31373 ('hello') at position 0", "V = 6", "from 0 to 5", "--vocab 31374"),
+    # sizes
+    *(
+        (f"{verb} {flag} {value}", f"{flag} {value} makes no layer; it must be 1 or more")
+        for verb in ("lookup a", "weights")
+        for flag in ("--vocab", "--dim", "--context-length")
+        for value in ("0", "-5")
+    ),
+    *((f"weights --precision {value}", f"--precision {value}", "1 to 16") for value in ("0", "-1", "17", "1000000")),
+    *(
+        (f"weights {flag} {value}", f"'{flag}'", f"{value[:40]!r} is no whole number")
+        for flag in ("--vocab", "--dim", "--context-length", "--precision", "--seed")
+        for value in ("six", "1e3", "2.0", "nan", DIGITS)
+    ),
+    ("weights --vocab 99999999999", "99,999,999,999 x 256 takes 102.4 TB", "of memory"),
+    ("weights --dim 99999999999", "50,257 x 99,999,999,999", "PB"),
+    ("weights --context-length 99999999999", "a position layer of 99,999,999,999 x 256 takes 102.4 TB"),
+    ("lookup a --vocab 123456789012345678901234567890", "123,456,789,012,345,678,901,234,567,890 x 256"),
+    # seeds
+    ("lookup a --seed -1", "--seed -1 is out of range", "18446744073709551615"),
+    ("weights --seed 18446744073709551616", "--seed 18446744073709551616 is out of range"),
+    # encodings and models
+    ("tokenize a --encoding gpt3", "'gpt3'", "gpt2"),
+    ("lookup a --encoding gpt-4oo", "'gpt-4oo'", "gpt-4o"),
+    ("weights --encoding zzz", "'zzz'", "cl100k_base"),
+    ("decode 1 --encoding zzz", "'zzz'", "cl100k_base"),
+    # more tokens than C
+    ("lookup --ids 1,2,3 --context-length 2", "3 tokens", "context length of 2", "--context-length 3", "--window"),
+    # rows and columns
+    ("weights --rows 60000", "row 60000 is out of range: there are 50,257, from 0 to 50256"),
+    ("weights --rows 0:50258", "row 50257 is out of range"),
+    ("weights --rows 5:2", "rows 5:2"),
+    ("weights --rows one", "'one' does not choose rows"),
+    ("weights --rows -1", "'-1' does not choose rows"),
+    (f"weights --rows 1:{DIGITS}", "out of range", "50256"),
+    ("weights --layer position --rows 1024", "row 1024 is out of range: there are 1,024, from 0 to 1023"),
+    ("weights --columns 256", "column 256 is out of range: there are 256, from 0 to 255"),
+    ("weights --columns 1:2:3", "'1:2:3' does not choose columns"),
+    ("lookup a --columns 3 --dim 3", "column 3 is out of range: there are 3, from 0 to 2"),
+    *(
+        (f"lookup --ids 1,2 --vocab 6 --dim 3 --trace {value}", f"--trace {value} is out of range", "2 tokens")
+        for value in (2, -1, 10**30)
+    ),
+    # names
+    ("weights --layer sum", "'sum'", "token", "position"),
+    ("lookup a --show token,sum", "'sum'", "token, position, input"),
+    ("lookup a --format yaml", "'yaml'", "ndjson"),
+    ("lookup a --color red", "'red'", "auto"),
+    ("tokenize a --errors ignore", "'ignore'", "replace"),
+    ("nonsense", "'nonsense'"),
+    ("lookup --nonsense", "--nonsense"),
+    ("lookup one two", "two"),
+    # two inputs, or one that is not there
+    ("lookup a --ids 1", "TEXT and --ids"),
+    ("tokenize --file no/such/file", "'no/such/file'", "No such file"),
+    ("tokenize --file /", "cannot read '/'", "directory"),
+]
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case[0][:60])
+def test_bad_input_is_refused_by_name(inside: Embcli, case: tuple[str, ...]) -> None:
+    command, *named = case
+    error = inside.refused(*command.split(" "))
+    for part in named:
+        assert part in error
+    assert len(error) < 500
+
+
+@pytest.mark.parametrize(
+    "arguments", [("lookup", "--ids", "2,x"), ("weights", "--vocab", "99999999999"), ("lookup", "--nonsense")]
+)
+def test_a_process_refuses_just_so(embcli: Embcli, inside: Embcli, arguments: tuple[str, ...]) -> None:
+    assert embcli.refused(*arguments) == inside.refused(*arguments)
+
+
+@pytest.mark.parametrize(("data", "byte", "offset"), [(b"caf\xe9 ole", "0xe9", 3), (b"ab\xed\xa0\x80", "0xed", 2)])
+def test_bytes_that_are_no_utf8(embcli: Embcli, inside: Embcli, data: bytes, byte: str, offset: int) -> None:
+    """An argument of bytes reaches Python as lone surrogates; U+D800 is the second one."""
+    where = f"is not UTF-8: byte {byte} at offset {offset}"
+    assert f"TEXT {where}" in embcli.refused("tokenize", data)
+    assert f"standard input {where}" in inside.refused("tokenize", stdin=data)
+    assert f"standard input {where}" in inside.refused("tokenize", "--ids", "-", stdin=data)
+    for replaced in (
+        embcli.ok("tokenize", data, "--errors", "replace", "-f", "json"),
+        inside.ok("tokenize", "--errors", "replace", "-f", "json", stdin=data),
+    ):
+        found = b"".join(bytes.fromhex(row["bytes"]) for row in json.loads(replaced.out)["tokens"])
+        assert found == data.decode(errors="replace").encode()
+
+
+@pytest.mark.parametrize("arguments", [["tokenize"], ["lookup", "-"], ["lookup", "--ids", "-"], ["decode"]])
+def test_a_terminal_and_no_text(arguments: list[str]) -> None:
+    command, *rest = Embcli.command
+    terminal = pexpect.spawn(command, [*rest, *arguments], encoding="utf-8", timeout=TIMEOUT, dimensions=(24, 200))
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    lines = (terminal.before or "").splitlines()
+    assert terminal.exitstatus == 2
+    assert 1 <= len(lines) <= 2
+    assert lines[0].startswith("embcli: no ")
+    assert "nothing is piped in" in lines[0]
+
+
+def json_rows(data: bytes) -> int:
+    document = json.loads(data)
+    assert {len(document["tokens"])} >= {len(matrix) for matrix in document.get("matrices", {}).values()}
+    return len(document["tokens"])
+
+
+def table_rows(data: bytes) -> int:
+    first = data.decode().split("─\n")[1]
+    return len(first.partition("\n\n")[0].splitlines()) if first[0] != "\n" else 0
+
+
+ROWS: dict[str, Callable[[bytes], int]] = {
+    "table": table_rows,
+    "json": json_rows,
+    "ndjson": lambda data: len(data.splitlines()),
+    "csv": lambda data: len(data.splitlines()) - 1,
+    "tsv": lambda data: len(data.splitlines()) - 1,
+    "npy": lambda data: len(np.load(io.BytesIO(data))),
+    "safetensors": lambda data: max(map(len, safetensors.numpy.load(data).values())),
+    "ids": lambda data: len(data.split()),
+}
+
+
+@pytest.mark.parametrize("form", ROWS)
+@pytest.mark.parametrize("count", [0, 1])
+def test_empty_text_is_an_empty_result(inside: Embcli, form: str, count: int) -> None:
+    text = "!" * count
+    assert ROWS[form](inside.ok("tokenize", text, "-f", form).out) == count
+    assert ROWS[form](inside.ok("tokenize", "-f", form, stdin=text).out) == count
+    if form != "ids":
+        assert ROWS[form](inside.ok("lookup", text, *TOY, "-f", form).out) == count
+        assert ROWS[form](inside.ok("lookup", "--ids", "0" * count, *TOY, "-f", form).out) == count
+
+
+def test_no_lines_and_empty_lines_are_empty_results(inside: Embcli) -> None:
+    for stdin in ("", "\n\n"):
+        assert json_rows(inside.ok("lookup", "--lines", *TOY, "-f", "json", stdin=stdin).out) == 0
+        assert inside.ok("tokenize", "--lines", "-f", "ids", stdin=stdin).text == stdin
+    assert inside.ok("decode", stdin="").out == b""
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 1_000_000, " " * 200_000, "\x00" * 200_000, "\n" * 200_000, "\u0301" * 200_000, "\u202e" * 9]
+)
+def test_long_runs_of_one_character(inside: Embcli, text: str) -> None:
+    expected = encodings.get("gpt2").tiktoken.encode_ordinary(text)
+    assert [*map(int, inside.ok("tokenize", "-f", "ids", stdin=text).out.split())] == expected
+    view = inside.ok("tokenize", stdin=text).text
+    assert f"{len(text):,} characters, {len(text.encode()):,} bytes, {len(expected):,} tokens" in view
+    assert all(line.isprintable() for line in view.split("\n"))
