@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -298,8 +298,11 @@ class Comparison:
         both, largest = {"embedding": self.embedding, "linear": self.linear}, self.differences
         for start in range(0, len(self.tokens), PIECE):
             index = np.arange(start, min(start + PIECE, len(self.tokens)))
-            fields = {**self.tokens.fields(index), "difference": _decimals(largest[index])}
-            yield Piece(fields, {name: both[name][index] for name in names})
+            fields = partial(self._fields, index, largest[index])
+            yield Piece(len(index), fields, {name: both[name][index] for name in names})
+
+    def _fields(self, index: np.ndarray, largest: np.ndarray) -> dict[str, Any]:
+        return {**self.tokens.fields(index), "difference": _decimals(largest)}
 
     def records(self) -> Records:
         """Return the comparison as data: a row a token, both outputs, and beside them all else that was found."""

@@ -105,7 +105,7 @@ class Encoding:
         self.vocabulary_size = self.definition.vocabulary_size
         # Reversed, because o200k_harmony has two names for 200018 and the first is the telling one.
         named = reversed(self.definition.special_tokens.items())
-        self._special = {token_id: token.encode() for token, token_id in named}
+        self._known: dict[int, bytes | None] = {token_id: token.encode() for token, token_id in named}
 
     @cached_property
     def _ranks(self) -> bytes:
@@ -147,8 +147,12 @@ class Encoding:
         >>> get("gpt2").token_bytes(6109)
         b'Every'
         """
-        if token_id in self._special:
-            return self._special[token_id]
+        try:
+            return self._known[token_id]
+        except KeyError:
+            return self._known.setdefault(token_id, self._looked_up(token_id))
+
+    def _looked_up(self, token_id: int) -> bytes | None:
         # The lines are sorted by rank and nearly always line i is rank i; p50k_base leaves out a rank in the middle.
         for guess in (token_id, token_id - 1):
             if 0 <= guess < len(self._lines):

@@ -31,7 +31,7 @@ class Info:
             rows=len(names),
             fields=tuple(fields),
             matrices={},
-            pieces=lambda _: iter([Piece(fields, {})]),
+            pieces=lambda _: iter([Piece(len(names), lambda: fields, {})]),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class Lookup:
         step = min(max(_PIECE // self.dim, 1), 4096)
         for start in range(0, len(self.tokens), step):
             index = np.arange(start, min(start + step, len(self.tokens)))
-            yield Piece(self.tokens.fields(index), self.rows(index, names))
+            yield Piece(len(index), partial(self.tokens.fields, index), self.rows(index, names))
 
     def records(self) -> Records:
         """Return the lookup as data: position, ID and token of each row, and the three matrices."""

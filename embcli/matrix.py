@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from embcli.records import Piece, Records
@@ -44,15 +44,19 @@ class Matrix:
         """Return the bytes of the token that each row stands for."""
         return [self.encoding.token_bytes(row) if self.encoding else None for row in ids.tolist()]
 
+    def fields(self, ids: np.ndarray) -> dict[str, Any]:
+        """Return what a row says of itself: its ID, and its token where it stands for one."""
+        fields: dict[str, Any] = {"id": ids}
+        if self.encoding is not None:
+            fields["token"] = [token_text(token) for token in self.tokens(ids)]
+        return fields
+
     def pieces(self, names: tuple[str, ...]) -> Iterator[Piece]:
         """Yield the chosen rows in consecutive pieces."""
         step = max(_PIECE // self.layer.shape[1], 1)
         for start in range(0, len(self.ids), step):
             ids = self.ids[start : start + step]
-            fields: dict[str, Any] = {"id": ids}
-            if self.encoding is not None:
-                fields["token"] = [token_text(token) for token in self.tokens(ids)]
-            yield Piece(fields, {name: self.rows(ids) for name in names})
+            yield Piece(len(ids), partial(self.fields, ids), {name: self.rows(ids) for name in names})
 
     def records(self) -> Records:
         """Return the matrix as data: the ID and token of each row, and its values."""

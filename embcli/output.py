@@ -84,24 +84,16 @@ class Output:
 
         A view is made for a terminal; text is made safe for it on the way; binary data never goes there.
         """
+        path = None if self.path is None or str(self.path) == "-" else self.path
         try:
-            if self.path is not None and str(self.path) != "-":
-                with _replacing(self.path) as file:
-                    yield file
-                return
-            if sys.stdout is None:
-                raise OutputError("standard output is closed; open it, or name a file with --output")
-            if kind == "binary" and sys.stdout.isatty():
-                raise OutputError("binary data is not for a terminal; pipe it on, or name a file with --output")
-            if kind == "text" and sys.stdout.isatty():
-                yield _Terminal(sys.stdout.buffer)  # type: ignore[misc]
-            else:
-                yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+            with _standard_output() if path is None else _replacing(path) as file:
+                if kind == "binary" and file.isatty():
+                    raise OutputError("binary data is not for a terminal; pipe it on, or name a file with --output")
+                yield _Terminal(file) if kind == "text" and file.isatty() else file  # type: ignore[misc]
         except BrokenPipeError:
             raise
         except OSError as error:
-            place = "standard output" if self.path is None else repr(str(self.path))
+            place = "standard output" if path is None else repr(str(path))
             raise OutputError(f"cannot write to {place}: {error.strerror}") from None
 
 
@@ -112,22 +104,35 @@ class _Terminal:
         self._file = file
 
     def write(self, data: bytes) -> None:
-        self._file.write(printable(bytes(data).decode(errors="backslashreplace")).encode())
+        text = bytes(data).decode(errors="backslashreplace").replace("\r\n", "\n")  # csv ends its lines with both
+        self._file.write(printable(text).encode())
+
+
+@contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    if sys.stdout is None:
+        raise OutputError("standard output is closed; open it, or name a file with --output")
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
 
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    path = path.resolve()  # a link stays a link, and what it points to is replaced
-    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        status = None
+    if status is not None and not stat.S_ISREG(status.st_mode):
         with path.open("wb") as file:  # a device or a pipe cannot be replaced
             yield file
         return
-    half = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    path = path.resolve()  # a link stays a link, and what it points to is replaced
+    half = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")  # 40 characters are 160 bytes at most
     try:
         with half.open("xb") as file:
+            if status is not None:
+                half.chmod(stat.S_IMODE(status.st_mode))  # before there is anything in it to read
             yield file
-        if path.exists():
-            half.chmod(stat.S_IMODE(path.stat().st_mode))
         half.replace(path)
     except BaseException:
         half.unlink(missing_ok=True)

@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive rows: n values of each field, and (n, columns) float32 of each matrix."""
+    """Consecutive rows: n values of each field, and (n, columns) float32 of each matrix.
 
-    fields: dict[str, Any]
+    The fields are worked out when they are asked for: some formats hold none.
+    """
+
+    rows: int
+    fields: Callable[[], dict[str, Any]]
     matrices: dict[str, np.ndarray]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,9 +58,7 @@ class Tokens:
         """Return the bytes of each ID; None for an ID that the encoding does not have."""
         if self.encoding is None:
             return [None] * len(ids)
-        found, places = distinct(ids)
-        known = [self.encoding.token_bytes(token_id) for token_id in found.tolist()]
-        return [known[place] for place in places.tolist()]
+        return list(map(self.encoding.token_bytes, ids.tolist()))
 
     @property
     def field_names(self) -> tuple[str, ...]:
@@ -138,9 +136,11 @@ class Tokenization:
     def pieces(self) -> Iterator[Piece]:
         """Yield all tokens in consecutive pieces."""
         for each in self.stretches():
-            fields = self.tokens.fields(each.index)
-            fields |= {"bytes": [token.hex() for token in each.tokens], "start": each.start, "end": each.end}
-            yield Piece(fields, {})
+            yield Piece(len(each.index), partial(self._fields, each), {})
+
+    def _fields(self, stretch: Stretch) -> dict[str, Any]:
+        in_hex = [token.hex() for token in stretch.tokens]
+        return self.tokens.fields(stretch.index) | {"bytes": in_hex, "start": stretch.start, "end": stretch.end}
 
     def records(self) -> Records:
         """Return the tokens as data: position, ID, token, bytes (hex) and span of each."""

@@ -137,7 +137,7 @@ def test_windows_cut_each_sequence(ids: list[list[int]], length: int) -> None:
 
 def test_rows_say_what_the_tokens_are() -> None:
     (piece,) = Tokenization(of_lines(["a 日", "", "b"])).pieces()
-    assert {name: np.asarray(values).tolist() for name, values in piece.fields.items()} == {
+    assert {name: np.asarray(values).tolist() for name, values in piece.fields().items()} == {
         "sequence": [0, 0, 0, 0, 2],
         "position": [0, 1, 2, 3, 0],
         "id": [64, 10545, 245, 98, 65],

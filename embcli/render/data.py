@@ -117,7 +117,7 @@ def _npy(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None
         file, {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
     )
     for piece in progress(records.pieces((name,) if name else ()), records.rows):
-        _raw(file, piece.matrices[name] if name else piece.fields["id"], kind)
+        _raw(file, piece.matrices[name] if name else piece.fields()["id"], kind)
 
 
 def _safetensors(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
@@ -132,7 +132,7 @@ def _safetensors(records: Records, show: tuple[str, ...] | None, file: BinaryIO)
     file.write(header(tensors, metadata))
     for field in arrays.values():
         for piece in records.pieces(()):
-            _raw(file, piece.fields[field], np.dtype("<i8"))
+            _raw(file, piece.fields()[field], np.dtype("<i8"))
     for name in names:
         for piece in progress(records.pieces((name,)), records.rows):
             _raw(file, piece.matrices[name], np.dtype("<f4"))
@@ -143,12 +143,13 @@ def _ids(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None
     now = 0
     between = b""
     for piece in records.pieces(()):
-        sequences = piece.fields.get("sequence")
-        if sequences is None:
-            file.write(between + b" ".join(b"%d" % token_id for token_id in piece.fields["id"].tolist()))
+        fields = piece.fields()
+        ids = fields["id"].tolist()
+        if "sequence" not in fields:
+            file.write(between + b" ".join(b"%d" % token_id for token_id in ids))
             between = b" "
             continue
-        for sequence, token_id in zip(sequences.tolist(), piece.fields["id"].tolist(), strict=True):
+        for sequence, token_id in zip(fields["sequence"].tolist(), ids, strict=True):
             if sequence != now:
                 file.write(b"\n" * (sequence - now))
                 now, between = sequence, b""
@@ -179,9 +180,8 @@ def _one(records: Records, show: tuple[str, ...] | None) -> str | None:
 
 
 def _rows(piece: Piece, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    columns = [
-        values.tolist() if isinstance(values, np.ndarray) else values for values in map(piece.fields.get, fields)
-    ]
+    found = piece.fields()
+    columns = [values.tolist() if isinstance(values, np.ndarray) else values for values in map(found.get, fields)]
     for row in zip(*columns, strict=True):
         yield dict(zip(fields, row, strict=True))
 

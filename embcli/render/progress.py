@@ -25,7 +25,7 @@ def progress(pieces: Iterable[Piece], total: int) -> Iterator[Piece]:
         bar = None
         for piece in pieces:
             yield piece
-            done += len(next(iter(piece.fields.values())))
+            done += piece.rows
             if bar is None and time.monotonic() - start > _PATIENCE:
                 from rich.console import Console
                 from rich.progress import Progress

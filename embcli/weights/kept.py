@@ -360,7 +360,7 @@ class Contents:
             rows=len(self.entries),
             fields=tuple(fields),
             matrices={},
-            pieces=lambda _: iter([Piece(fields, {})]),
+            pieces=lambda _: iter([Piece(len(self.entries), lambda: fields, {})]),
         )
 
 
