@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,32 +11,15 @@ import pexpect
 import pytest
 import safetensors.numpy
 
-from embcli import cli, encodings
-from tests.conftest import TIMEOUT, Embcli, Ran
+from embcli import encodings
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 DIGITS = "9" * 5000
 TOY = ("--vocab", "6", "--dim", "3")
-
-
-class Inside(Embcli):
-    """Runs embcli in the process of the tests, where hundreds of runs cost no start."""
-
-    def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
-        data = stdin.encode() if isinstance(stdin, str) else stdin or b""
-        out, err = io.BytesIO(), io.BytesIO()
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            patch.setattr(sys, "argv", ["embcli", *arguments])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-            patch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="utf-8", write_through=True))
-            patch.setattr(sys, "stderr", io.TextIOWrapper(err, encoding="utf-8", write_through=True))
-            status = cli.main()
-            sys.stdout.flush()
-            return Ran(status, out.getvalue(), err.getvalue().decode())
 
 
 @pytest.fixture

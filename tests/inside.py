@@ -1,0 +1,43 @@
+"""embcli run within the process of the tests, where hundreds of runs cost no start."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from embcli import cli
+from tests.conftest import Embcli, Ran
+
+
+class Stream(io.TextIOWrapper):
+    """A standard stream that may pass for a terminal."""
+
+    def __init__(self, buffer: io.BytesIO, terminal: bool = False) -> None:
+        super().__init__(buffer, encoding="utf-8", write_through=True)
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+class Inside(Embcli):
+    """Runs embcli in the process of the tests."""
+
+    def __init__(self, terminal: bool = False) -> None:
+        self.terminal = terminal
+
+    def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
+        data = stdin.encode() if isinstance(stdin, str) else stdin or b""
+        out, err = io.BytesIO(), io.BytesIO()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["embcli", *arguments])
+            patch.setattr(sys, "stdin", Stream(io.BytesIO(data)))
+            patch.setattr(sys, "stdout", Stream(out, self.terminal))
+            patch.setattr(sys, "stderr", Stream(err))
+            status = cli.main()
+            sys.stdout.flush()
+            return Ran(status, out.getvalue(), err.getvalue().decode())

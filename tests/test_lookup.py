@@ -1,0 +1,186 @@
+"""The lookup: its rows are those of torch's own layers, and input = token + position, bit for bit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embcli import encodings
+from embcli.errors import InputError
+from embcli.lookup import MATRICES, Lookup, look_up
+from embcli.matrix import matrix
+from embcli.render import matrices
+from embcli.render.page import Page
+from embcli.text import Given
+from embcli.tokens import Tokens, tokenize
+from embcli.weights import Layer, Seeded, SeededSource, Summary, Weights
+
+untimed = settings(deadline=None)
+TRACED = re.compile(r"^ *(\d+) +(-?[\d.]+) \+ +(-?[\d.]+) = +(-?[\d.]+)$", re.MULTILINE)
+
+
+def of_ids(*sequences: list[int]) -> Tokens:
+    return tokenize(Given(ids=tuple(np.array(each, np.int64) for each in sequences), lines=len(sequences) != 1), None)
+
+
+def everything(result: Lookup) -> dict[str, np.ndarray]:
+    return result.rows(np.arange(len(result.tokens)))
+
+
+def torch_layers(spec: Seeded) -> tuple[np.ndarray, np.ndarray]:
+    torch.manual_seed(spec.seed)
+    token = torch.nn.Embedding(spec.vocabulary_size, spec.dim)
+    position = torch.nn.Embedding(spec.context_length, spec.dim)
+    return token.weight.detach().numpy(), position.weight.detach().numpy()
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A layer whose values are given, as a source of anybody's own would have it."""
+
+    name: str
+    values: np.ndarray
+    origin: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[0], self.values.shape[1]
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        return self.values[ids]
+
+    def pin(self, ids: np.ndarray) -> Layer:
+        return self
+
+    def summary(self) -> Summary:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PlainSource:
+    layers: dict[str, Layer]
+
+    def shape(self, name: str) -> tuple[int, int]:
+        return self.layers[name].shape
+
+    def open(self, names: tuple[str, ...]) -> Weights:
+        return Weights(self.layers, {})
+
+
+def plain(token: Any, position: Any) -> PlainSource:
+    values = {"token": token, "position": position}
+    return PlainSource({name: Plain(name, np.array(rows, np.float32)) for name, rows in values.items()})
+
+
+def page_of(result: Lookup, trace: int, precision: int = 4) -> str:
+    page = Page(width=100, precision=precision)
+    matrices.lookup(result, page, MATRICES, trace)
+    return page.content().decode()
+
+
+@untimed
+@given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**64 - 1))
+def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: int, length: int, seed: int) -> None:
+    spec = Seeded(size, dim, length, seed)
+    sequences = data.draw(st.lists(st.lists(st.integers(0, size - 1), max_size=length), max_size=4))
+    columns = data.draw(st.lists(st.integers(0, dim - 1), max_size=4))
+    token, position = torch_layers(spec)
+    chosen = columns or [*range(dim)]
+    ids = [token_id for each in sequences for token_id in each]
+    places = [place for each in sequences for place in range(len(each))]
+    expected = {"token": token[ids][:, chosen], "position": position[places][:, chosen]}
+    expected["input"] = (torch.tensor(token[ids]) + torch.tensor(position[places])).numpy()[:, chosen]
+
+    result = look_up(of_ids(*sequences), SeededSource(spec), ",".join(map(str, columns)) or None)
+    found = everything(result)
+    for name in MATRICES:
+        assert found[name].dtype == np.float32
+        assert found[name].tobytes() == expected[name].tobytes()
+        pieces = [piece.matrices[name] for piece in result.pieces((name,))]
+        assert np.concatenate([np.empty((0, len(chosen)), np.float32), *pieces]).tobytes() == expected[name].tobytes()
+
+
+@untimed
+@given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(0, 2**64 - 1))
+def test_rows_are_rows_of_the_weight_matrix(data: st.DataObject, size: int, dim: int, seed: int) -> None:
+    source = SeededSource(Seeded(size, dim, 8, seed))
+    ids = data.draw(st.lists(st.integers(0, size - 1), max_size=8))
+    found = everything(look_up(of_ids(ids), source))
+    for name, rows in (("token", np.array(ids, np.int64)), ("position", np.arange(len(ids)))):
+        shown = matrix(source, name, None)
+        assert found[name].tobytes() == shown.rows(shown.ids)[rows].tobytes()
+
+
+def test_text_picks_the_rows_of_its_ids() -> None:
+    gpt2 = encodings.get("gpt2")
+    spec = Seeded(gpt2.vocabulary_size, 3)
+    result = look_up(tokenize(Given(texts=("Every effort moves you",)), gpt2), SeededSource(spec))
+    token, position = torch_layers(spec)
+    assert everything(result)["input"].tobytes() == (token[[6109, 3626, 6100, 345]] + position[:4]).tobytes()
+
+
+def test_the_books_sum() -> None:
+    result = look_up(of_ids([0]), plain([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]))
+    assert everything(result)["input"] == pytest.approx(np.array([[0.6, 0.1, 0.0]]), abs=1e-7)
+    assert TRACED.findall(page_of(result, 0, precision=1)) == [
+        ("0", "0.5", "0.1", "0.6"),
+        ("1", "-0.2", "0.3", "0.1"),
+        ("2", "0.1", "-0.1", "0.0"),
+    ]
+
+
+@pytest.mark.parametrize("dim", [1, 40, 41, 300])
+def test_traced_lines_add_up(dim: int) -> None:
+    spec = Seeded(50, dim)
+    token, position = torch_layers(spec)
+    shown = page_of(look_up(of_ids([7, 7], [9, 49]), SeededSource(spec)), 3)
+    assert "Trace of token 3: token row 49 + position row 1 = input row 3" in shown
+    lines = TRACED.findall(shown)
+    columns = [int(column) for column, *_ in lines]
+    left_out = re.findall(rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\); --columns picks", shown)
+    hidden = [*range(int(left_out[0][0]), int(left_out[0][1] or left_out[0][0]) + 1)] if left_out else []
+    assert sorted(columns + hidden) == [*range(dim)]
+    assert len(hidden) == (int(left_out[0][2]) if left_out else 0)
+    for column, *terms in lines:
+        values = token[49, int(column)], position[1, int(column)], token[49, int(column)] + position[1, int(column)]
+        assert terms == [f"{value:.4f}" for value in values]
+        assert float(terms[0]) + float(terms[1]) == pytest.approx(float(terms[2]), abs=1.6e-4)  # each is rounded
+
+
+@untimed
+@given(st.lists(st.lists(st.integers(0, 8), max_size=20), max_size=3), st.integers(1, 6))
+def test_windows_begin_at_position_zero_again(ids: list[list[int]], length: int) -> None:
+    spec = Seeded(9, 2, length)
+    token, position = torch_layers(spec)
+    found = everything(look_up(of_ids(*ids).window(length), SeededSource(spec)))
+    flat = [(token_id, place % length) for each in ids for place, token_id in enumerate(each)]
+    expected = [token[token_id] + position[place] for token_id, place in flat]
+    assert found["input"].tobytes() == b"".join(row.tobytes() for row in expected)
+
+
+def test_longer_than_the_context_is_refused_but_several_as_long_are_not() -> None:
+    source = SeededSource(Seeded(9, 2, 3))
+    assert len(look_up(of_ids([1, 2, 3], [4, 5, 6]), source).tokens) == 6
+    with pytest.raises(InputError, match=r"^4 tokens are more than the context length of 3: pass --context-length 4 "):
+        look_up(of_ids([1, 2], [1, 2, 3, 4]), source)
+
+
+@pytest.mark.parametrize(("ids", "wrong", "place", "needed"), [([8, 9, 1], 9, 1, 10), ([0, 1, 11, 9, 12], 11, 2, 13)])
+def test_ids_without_a_row_are_refused(ids: list[int], wrong: int, place: int, needed: int) -> None:
+    match = rf"^ID {wrong} at position {place} has no row: .* V = 9 rows, for IDs from 0 to 8; pass --vocab {needed} "
+    with pytest.raises(InputError, match=match):
+        look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)))
+
+
+def test_a_refused_lookup_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SeededSource, "open", lambda *_: pytest.fail("drawn before the input was looked at"))
+    for ids, columns in (([9], None), ([1] * 4, None), ([1], "2"), ([1], "x")):
+        with pytest.raises(InputError):
+            look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)), columns)
