@@ -1,0 +1,457 @@
+"""embcli among other programs: real pipes, real files, real signals, and terminals where it matters."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from embcli import encodings
+from embcli.errors import OutputError
+from embcli.output import FORMATS, Output
+from embcli.text import parse_ids
+from tests.conftest import TIMEOUT, Embcli, Ran
+
+TEXT = "Every effort moves you\n\nto 🦜s and\tback,\r\nagain"
+LONG = "Every effort moves you, and every parrot too.\n" * 400
+TEXT_FORMATS = ("table", "json", "ndjson", "csv", "tsv")
+LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors")
+
+
+def bash(script: str, stdin: str = "", **environment: str) -> Ran:
+    """Run a script in which `embcli` is this embcli."""
+    done = subprocess.run(
+        ["bash", "-c", f'embcli() {{ "{sys.executable}" -m embcli "$@"; }}\n{script}'],
+        input=stdin.encode(),
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr.decode())
+
+
+def started(*arguments: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*Embcli.command, *arguments], stdout=stdout, stderr=subprocess.PIPE)
+
+
+def wait_for(path: Path, pattern: str) -> None:
+    """Wait until there is something in a file whose name has this pattern."""
+    end = time.monotonic() + TIMEOUT
+    while not any(part.stat().st_size for part in path.glob(pattern)):
+        assert time.monotonic() < end, "nothing was written"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "long.txt"
+    path.write_text(LONG)
+    return path
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """Return a file that was there before, alone in its folder."""
+    path = tmp_path / "old.ndjson"
+    path.write_bytes(b"as it was\n")
+    return path
+
+
+def assert_as_it_was(old: Path) -> None:
+    assert old.read_bytes() == b"as it was\n"
+    assert [path.name for path in old.parent.iterdir()] == [old.name]
+
+
+# --- in -----------------------------------------------------------------------------------------------------------
+
+
+def test_text_comes_from_an_argument_a_dash_a_pipe_or_a_file(embcli: Embcli, tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(TEXT.encode())
+    wanted = embcli.ok("tokenize", TEXT, "-f", "json").out
+    assert embcli.ok("tokenize", "-", "-f", "json", stdin=TEXT).out == wanted
+    assert embcli.ok("tokenize", "-f", "json", stdin=TEXT).out == wanted
+    assert embcli.ok("tokenize", "--file", str(path), "-f", "json", stdin="other").out == wanted
+
+
+@pytest.mark.parametrize("ids", ["2 3 5 1", "2,3,5,1", "2\n3\n5\n1\n", "[2, 3, 5, 1]", "[2,3,5,1]\n", "  2,\n3 5\t1 "])
+def test_ids_may_be_separated_in_every_way_that_programs_write_them(ids: str) -> None:
+    assert list(parse_ids(ids)) == [2, 3, 5, 1]
+
+
+@pytest.mark.parametrize("options", ["", "--lines", "--window --context-length 3", "--lines --window"])
+def test_ids_from_tokenize_give_the_same_bytes_as_the_text(options: str) -> None:
+    lines = "--lines" * ("--lines" in options)
+    ran = bash(f"embcli tokenize {lines} -f ids | embcli lookup --ids - --dim 8 {options} -f json", stdin=TEXT)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == bash(f"embcli lookup --dim 8 {options} -f json", stdin=TEXT).out
+    assert len(json.loads(ran.out)["matrices"]["input"]) > 12
+
+
+# --- out ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "head", "wanted"),
+    [
+        ("lookup --window -f table", "-1", b"Token embeddings, (T, D) = "),
+        ("lookup --window -f json", "-1", b'{"run":{"encoding":"gpt2",'),
+        ("lookup --window -f ndjson", "-1", b'{"sequence":0,"position":0,"id":6109,"token":"Every",'),
+        ("lookup --window -f csv", "-1", b"sequence,position,id,token,0,1,"),
+        ("lookup --window -f tsv", "-1", b"sequence\tposition\tid\ttoken\t0\t1\t"),
+        ("lookup --window -f npy", "-c8", b"\x93NUMPY\x01\x00"),
+        ("lookup --window -f safetensors", "-c9", b"{"),
+        ("tokenize --lines -f ids", "-1", b"6109 3626 6100 345"),
+        ("tokenize -f csv", "-1", b"position,id,token,bytes,start,end"),
+    ],
+)
+def test_a_reader_that_leaves_early_ends_it_quietly(long_file: Path, command: str, head: str, wanted: bytes) -> None:
+    ran = bash(f"embcli {command} --file {long_file} | head {head}")
+    assert ran.err == ""
+    assert wanted in ran.out[: 8 + len(wanted)]
+
+
+@pytest.mark.xfail(reason="Typer ends a command whose reader has left with status 1", strict=True)
+def test_a_reader_that_leaves_early_is_no_failure(long_file: Path) -> None:
+    ran = bash(f"embcli lookup --window -f ndjson --file {long_file} | head -1; exit ${{PIPESTATUS[0]}}")
+    assert (ran.status, ran.err) == (0, "")
+
+
+def test_jq_reads_json_and_ndjson(embcli: Embcli) -> None:
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    torch.manual_seed(123)
+    token, position = torch.nn.Embedding(50257, 256), torch.nn.Embedding(1024, 256)
+    rows = (token.weight[[6109, 3626]] + position.weight[:2]).detach().numpy()
+    ran = bash("embcli lookup 'Every effort' -f json | jq -c '.tokens[].token, .matrices.input'")
+    every, effort, matrix = map(json.loads, ran.out.splitlines())
+    assert (every, effort) == ("Every", " effort")
+    assert np.array(matrix, np.float32).tobytes() == rows.tobytes()
+    ran = bash("embcli lookup 'Every effort' -f ndjson | jq -c 'select(.position == 1) | [.id, .vectors.input[:2]]'")
+    token_id, first = json.loads(ran.out)
+    assert token_id == 3626
+    assert np.array(first, np.float32).tobytes() == rows[1, :2].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("form", "reader"),
+    [
+        ("csv", "read_csv('/dev/stdin')"),
+        ("tsv", "read_csv('/dev/stdin', delim='\\t', quote='')"),
+        ("ndjson", "read_json('/dev/stdin')"),
+    ],
+)
+def test_duckdb_reads_csv_tsv_and_ndjson(form: str, reader: str) -> None:
+    duckdb = shutil.which("duckdb", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+    if duckdb is None:
+        pytest.skip("duckdb is not installed (Python package duckdb-cli)")
+    text = 'Every, "effort" moves'
+    query = f"select count(*) as n, sum(id)::int as ids, string_agg(token, '' order by position) as text from {reader}"
+    ran = bash(f'embcli lookup "$TEXT" -f {form} | {duckdb} -json -c "$QUERY"', TEXT=text, QUERY=query)
+    ids = encodings.get("gpt2").encode(text).tolist()
+    assert json.loads(ran.out) == [{"n": len(ids), "ids": sum(ids), "text": text}]
+
+
+@pytest.mark.parametrize("form", LOOKUP_FORMATS)
+def test_a_full_disk_is_an_error_in_every_format(form: str) -> None:
+    ran = bash(f"embcli lookup 'Every effort' -f {form} > /dev/full")
+    assert (ran.status, ran.err) == (2, "embcli: cannot write to standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["--help", "lookup --help", "tokenize hi -f ids", "decode 1 2", "--version"])
+def test_a_full_disk_is_an_error_for_what_is_no_table_too(command: str) -> None:
+    ran = bash(f"embcli {command} > /dev/full")
+    assert (ran.status, ran.err) == (2, "embcli: cannot write to standard output: No space left on device\n")
+
+
+def test_a_full_disk_behind_output_is_an_error(embcli: Embcli) -> None:
+    message = embcli.refused("tokenize", "hi", "-o", "/dev/full")
+    assert message == "embcli: cannot write to '/dev/full': No space left on device\n"
+
+
+# --- which format -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("suffix", "form"),
+    [
+        (".json", "json"),
+        (".ndjson", "ndjson"),
+        (".jsonl", "ndjson"),
+        (".csv", "csv"),
+        (".tsv", "tsv"),
+        (".npy", "npy"),
+        (".safetensors", "safetensors"),
+        (".txt", "table"),
+        (".CSV", "csv"),
+        (".unknown", "table"),
+        ("", "table"),
+    ],
+)
+def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
+    assert Output(path=Path(f"out{suffix}")).resolve(LOOKUP_FORMATS) == form
+    assert Output("tsv", Path(f"out{suffix}")).resolve(LOOKUP_FORMATS) == "tsv"
+
+
+def test_the_environment_sets_another_default_where_the_result_has_that_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBCLI_FORMAT", "npy")
+    assert Output().resolve(LOOKUP_FORMATS) == "npy"
+    assert Output(path=Path("out.csv")).resolve(LOOKUP_FORMATS) == "csv"
+    assert Output("json").resolve(LOOKUP_FORMATS) == "json"
+    assert Output().resolve(TEXT_FORMATS) == "table"
+    with pytest.raises(OutputError, match="no form as npy"):
+        Output("npy").resolve(TEXT_FORMATS)
+    monkeypatch.setenv("EMBCLI_FORMAT", "")
+    assert Output().resolve(LOOKUP_FORMATS) == "table"
+
+
+def test_suffix_and_environment_write_what_the_option_writes(embcli: Embcli, tmp_path: Path) -> None:
+    wanted = embcli.ok("tokenize", TEXT, "-f", "tsv").out
+    path = tmp_path / "out.tsv"
+    assert embcli.ok("tokenize", TEXT, "-o", str(path), EMBCLI_FORMAT="json").out == b""
+    assert path.read_bytes() == wanted
+    assert embcli.ok("tokenize", TEXT, EMBCLI_FORMAT="tsv").out == wanted
+    assert embcli.ok("tokenize", TEXT, "-o", "-", EMBCLI_FORMAT="tsv").out == wanted
+
+
+def test_an_unknown_format_in_the_environment_is_refused_with_those_there_are(embcli: Embcli) -> None:
+    message = embcli.refused("tokenize", "hi", EMBCLI_FORMAT="xml")
+    assert message == f"embcli: EMBCLI_FORMAT 'xml' is no format; there are {', '.join(FORMATS)}\n"
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_is_written_with_the_permissions_of_the_umask(tmp_path: Path) -> None:
+    ran = bash(f"umask 027; embcli tokenize hi -f ids -o {tmp_path}/new")
+    assert (ran.status, ran.out, ran.err) == (0, b"", "")
+    (path,) = tmp_path.iterdir()
+    assert path.read_text() == "5303\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_link_stays_a_link_and_permissions_stay_as_they_are(embcli: Embcli, old: Path, tmp_path: Path) -> None:
+    old.chmod(0o604)
+    link = tmp_path / "link"
+    link.symlink_to(old.name)
+    embcli.ok("tokenize", "hi", "-f", "ids", "-o", str(link))
+    assert link.is_symlink()
+    assert old.read_text() == "5303\n"
+    assert stat.S_IMODE(old.stat().st_mode) == 0o604
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "old.ndjson"]
+
+
+def test_a_private_file_is_private_while_it_is_written(old: Path) -> None:
+    old.chmod(0o600)
+    with Output(path=old).open("text") as file:
+        file.write(b"new")
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in old.parent.iterdir()]
+    assert modes == [0o600, 0o600]
+    assert old.read_bytes() == b"new"
+
+
+def test_a_dangling_link_is_filled(embcli: Embcli, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "target")
+    embcli.ok("tokenize", "hi", "-f", "ids", "-o", str(link))
+    assert link.is_symlink()
+    assert (tmp_path / "target").read_text() == "5303\n"
+
+
+@pytest.mark.parametrize("name", ["一" * 83 + ".csv", "🦜" * 62 + ".csv", "a" * 251 + ".csv", "-dash.csv"])
+def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) -> None:
+    with Output(path=tmp_path / name).open("text") as file:
+        file.write(b"new")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def loop(folder: Path) -> Path:
+    (folder / "loop").symlink_to("loop")
+    return folder / "loop"
+
+
+def below_a_file(folder: Path) -> Path:
+    (folder / "file").write_text("")
+    return folder / "file" / "out.csv"
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (loop, "Too many levels of symbolic links"),
+        (below_a_file, "Not a directory"),
+        (lambda folder: folder, "Is a directory"),
+        (lambda folder: folder / "none" / "out.csv", "No such file or directory"),
+        (lambda folder: folder / ("a" * 256), "File name too long"),
+        (lambda folder: Path("/proc/out.csv"), "No such file or directory"),
+    ],
+    ids=["a loop of links", "below a file", "a folder", "in no folder", "too long a name", "in /proc"],
+)
+def test_a_place_where_nothing_can_be_written_is_named(tmp_path: Path, place: object, reason: str) -> None:
+    assert callable(place)
+    path = place(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(OutputError) as error, Output(path=path).open("text") as file:
+        file.write(b"new")
+    assert str(error.value) == f"cannot write to {str(path)!r}: {reason}"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_output_may_be_a_pipe(tmp_path: Path) -> None:
+    script = "embcli tokenize hi -f ids -o /dev/stdout | cat; embcli tokenize hi -f ids -o >(cat); wait $!"
+    ran = bash(script)
+    assert (ran.status, ran.out, ran.err) == (0, b"5303\n5303\n", "")
+    ran = bash(f"mkfifo {tmp_path}/pipe; cat {tmp_path}/pipe & embcli tokenize hi -f ids -o {tmp_path}/pipe; wait")
+    assert (ran.status, ran.out, ran.err) == (0, b"5303\n", "")
+
+
+def test_an_error_leaves_the_earlier_file_as_it_was(embcli: Embcli, old: Path) -> None:
+    embcli.refused("lookup", "hi", "--show", "token,position", "-f", "csv", "-o", str(old))
+    assert_as_it_was(old)
+
+
+def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(old: Path, long_file: Path) -> None:
+    ran = bash(f"ulimit -f 200; embcli lookup --file {long_file} --window -o {old}")
+    assert (ran.status, ran.out, ran.err) == (2, b"", f"embcli: cannot write to {str(old)!r}: File too large\n")
+    assert_as_it_was(old)
+
+
+@pytest.fixture(scope="module")
+def huge_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a text whose vectors take many seconds to write."""
+    path = tmp_path_factory.mktemp("text") / "huge.txt"
+    path.write_text(LONG * 60)
+    return path
+
+
+def test_kill_in_the_middle_leaves_the_earlier_file_as_it_was(old: Path, huge_file: Path) -> None:
+    process = started("lookup", "--file", str(huge_file), "--window", "-o", str(old))
+    wait_for(old.parent, ".*.part")
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    (half,) = (path for path in old.parent.iterdir() if path != old)
+    half.unlink()  # nobody is left to do it
+    assert_as_it_was(old)
+
+
+def test_interrupt_in_the_middle_gives_130_and_leaves_no_half_written_file(old: Path, huge_file: Path) -> None:
+    process = started("lookup", "--file", str(huge_file), "--window", "-o", str(old))
+    wait_for(old.parent, ".*.part")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, errors) == (130, b"")
+    assert_as_it_was(old)
+
+
+def test_interrupt_gives_130_even_when_nobody_reads_on(huge_file: Path) -> None:
+    with started("lookup", "--file", str(huge_file), "--window", "-f", "ndjson", stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=TIMEOUT) == 130
+    assert first["token"] == "Every"
+
+
+# --- terminals and closed streams ---------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments: str) -> tuple[int, bytes, bytes]:
+    """Run embcli with standard output on a terminal; return its status, what the terminal got, and the errors."""
+    ours, theirs = pty.openpty()
+    try:
+        name = os.ttyname(theirs)
+        arguments = tuple(argument.replace("TTY", name) for argument in arguments)
+        done = subprocess.run(
+            [*Embcli.command, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        os.write(theirs, b"\x04")  # so that there is something to read
+        return done.returncode, os.read(ours, 65536).removesuffix(b"\x04"), done.stderr
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("arguments", [("-f", "npy"), ("-f", "safetensors"), ("-f", "npy", "-o", "TTY")], ids=" ".join)
+def test_binary_data_is_refused_on_a_terminal(arguments: tuple[str, ...]) -> None:
+    message = b"embcli: binary data is not for a terminal; pipe it on, or name a file with --output\n"
+    assert on_a_terminal("tokenize", "hi", *arguments) == (2, b"", message)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-o", "TTY")], ids=" ".join)
+def test_text_on_its_way_to_a_terminal_is_made_safe(arguments: tuple[str, ...]) -> None:
+    ids = encodings.get("gpt2").encode("\x9b2J\u202eש\r").tolist()
+    status, shown, errors = on_a_terminal("decode", *map(str, ids), *arguments)
+    assert (status, shown.decode(), errors) == (0, "\\u009b2J\\u202eש\\u000d", b"")
+
+
+def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character() -> None:
+    status, shown, errors = on_a_terminal("tokenize", "\x1b", "-f", "csv")
+    wanted = b"position,id,token,bytes,start,end\r\n0,215,\\u001b,1b,0,1\r\n"
+    assert (status, shown, errors) == (0, wanted, b"")
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "out", "error"),
+    [
+        ("embcli tokenize <&-", 2, b"", "no TEXT given and nothing is piped in"),
+        ("embcli tokenize hi -f ids <&-", 0, b"5303\n", ""),
+        ("embcli tokenize hi -f ids >&-", 2, b"", "standard output is closed; open it, or name a file with --output"),
+        ("embcli tokenize hi -f ids 2>&-", 0, b"5303\n", ""),
+        ("embcli tokenize hi -f ids --seed 1 2>&-", 2, b"", ""),
+        ("embcli tokenize hi -f ids -o out <&- >&- 2>&- ; cat out", 0, b"5303\n", ""),
+    ],
+)
+def test_closed_streams_are_no_reason_to_fail_where_they_are_not_needed(
+    tmp_path: Path, script: str, status: int, out: bytes, error: str
+) -> None:
+    ran = bash(f"cd {Path.cwd()} && {script.replace(' out', f' {tmp_path}/out')}")
+    assert (ran.status, ran.out) == (status, out)
+    assert error in ran.err
+    assert ran.err == "" or ran.err.startswith("embcli: ")
+    assert "Traceback" not in ran.err
+
+
+# --- memory -------------------------------------------------------------------------------------------------------
+
+MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+def peak(*arguments: str) -> int:
+    """Return the peak memory of embcli in bytes; a small process starts it, as a child begins with its parent's."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, *Embcli.command, *arguments], capture_output=True, check=True, timeout=TIMEOUT
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("form", ["npy", "safetensors", "ndjson"])
+def test_memory_does_not_grow_with_the_output(embcli: Embcli, huge_file: Path, form: str) -> None:
+    count = len(embcli.ok("tokenize", "--file", str(huge_file), "-f", "ids").out.split())
+    small, large = (
+        peak("lookup", "--file", str(huge_file), "--window", "-f", form, "--columns", columns)
+        for columns in ("0:1", "0:256" if form == "npy" else "0:24")
+    )
+    written = 4 * count * (255 if form == "npy" else 23 * 3)
+    assert large - small < written / 8
