@@ -6,7 +6,7 @@ Numbers are the shortest decimals that give the same float32 back; orjson finds 
 from __future__ import annotations
 
 import csv
-import io
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -68,45 +68,41 @@ def _ndjson(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> N
 
 
 def _csv(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
+    def lines(rows: Iterable[tuple[Any, ...]]) -> list[str]:
+        written: list[str] = []
+        csv.writer(SimpleNamespace(write=written.append)).writerows(rows)
+        return [line.removesuffix("\r\n") for line in written]
 
-    def line(fields: list[Any]) -> bytes:
-        text.seek(0)
-        text.truncate()
-        writer.writerow(fields)
-        return text.getvalue()[:-2].encode()
-
-    _separated(records, show, file, line, b",", b"\r\n")
+    _separated(records, show, file, lines, ",", "\r\n")
 
 
 def _tsv(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
-    def line(fields: list[Any]) -> bytes:
-        return "\t".join("" if each is None else str(each).translate(_TSV_ESCAPES) for each in fields).encode()
+    def cell(value: Any) -> str:
+        return value.translate(_TSV_ESCAPES) if isinstance(value, str) else "" if value is None else str(value)
 
-    _separated(records, show, file, line, b"\t", b"\n")
+    def lines(rows: Iterable[tuple[Any, ...]]) -> list[str]:
+        return ["\t".join(map(cell, row)) for row in rows]
+
+    _separated(records, show, file, lines, "\t", "\n")
 
 
 def _separated(
     records: Records,
     show: tuple[str, ...] | None,
     file: BinaryIO,
-    line: Callable[[list[Any]], bytes],
-    between: bytes,
-    end: bytes,
+    lines: Callable[[Iterable[tuple[Any, ...]]], list[str]],
+    between: str,
+    end: str,
 ) -> None:
     name = _one(records, show)
-    header = [*records.fields, *(records.columns if name else ())]
-    file.write(line(header) + end)
+    header = (*records.fields, *(records.columns if name else ()))
+    file.write(f"{lines([header])[0]}{end}".encode())
     for piece in progress(records.pieces((name,) if name else ()), records.rows):
-        values = _decimals(piece.matrices[name], between) if name else None
-        lines = []
-        for row in _rows(piece, records.fields):
-            lines.append(line(list(row.values())))
-            if values is not None:
-                lines.append(between + next(values))
-            lines.append(end)
-        file.write(b"".join(lines))
+        rows = lines(_values(piece, records.fields))
+        if name:
+            decimals = _decimals(piece.matrices[name], between)
+            rows = [f"{row}{between}{values}" for row, values in zip(rows, decimals, strict=True)]
+        file.write("".join(f"{row}{end}" for row in rows).encode())
 
 
 def _npy(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
@@ -179,10 +175,15 @@ def _one(records: Records, show: tuple[str, ...] | None) -> str | None:
     return show[0] if show else records.default
 
 
-def _rows(piece: Piece, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _values(piece: Piece, fields: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of each row's fields, as plain Python values."""
     found = piece.fields()
-    columns = [values.tolist() if isinstance(values, np.ndarray) else values for values in map(found.get, fields)]
-    for row in zip(*columns, strict=True):
+    columns = (values.tolist() if isinstance(values, np.ndarray) else values for values in map(found.get, fields))
+    return zip(*columns, strict=True)
+
+
+def _rows(piece: Piece, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    for row in _values(piece, fields):
         yield dict(zip(fields, row, strict=True))
 
 
@@ -196,17 +197,14 @@ def _note_null() -> None:
     note("JSON has no NaN and no infinity: they are written as null; -f csv, npy and safetensors keep them")
 
 
-def _decimals(matrix: np.ndarray, between: bytes) -> Iterator[bytes]:
+def _decimals(matrix: np.ndarray, between: str) -> Iterator[str]:
     """Yield the values of each row as text; NaN and infinity as nan, inf and -inf."""
     for values in np.ascontiguousarray(matrix):
-        if np.isfinite(values).all():
-            yield orjson.dumps(values, option=_OPTIONS)[1:-1].replace(b",", between)
-        else:
-            single = (orjson.dumps(values[i : i + 1], option=_OPTIONS)[1:-1] for i in range(len(values)))
-            words = (
-                number if np.isfinite(value) else b"%f" % value for number, value in zip(single, values, strict=True)
-            )
-            yield between.join(words)
+        words = orjson.dumps(values, option=_OPTIONS)[1:-1].decode()
+        if not np.isfinite(values).all():
+            finite = zip(words.split(","), values.tolist(), strict=True)
+            words = ",".join(str(value) if word == "null" else word for word, value in finite)
+        yield words if between == "," else words.replace(",", between)
 
 
 def _raw(file: BinaryIO, values: np.ndarray, kind: np.dtype[Any]) -> None:
