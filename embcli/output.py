@@ -46,6 +46,11 @@ class Output:
         if not 1 <= self.precision <= LARGEST_PRECISION:
             raise OutputError(f"--precision {self.precision} is out of range; it goes from 1 to {LARGEST_PRECISION}")
 
+    @property
+    def _file(self) -> Path | None:
+        """The file that the result goes to; None for standard output."""
+        return None if self.path is None or str(self.path) == "-" else self.path
+
     def resolve(self, able: tuple[str, ...]) -> str:
         """Return the format to write: as said, or by the suffix of the path, or by EMBCLI_FORMAT, or the table.
 
@@ -68,7 +73,7 @@ class Output:
         if form == "table":
             from embcli.render.page import Page
 
-            page = Page.of(self)
+            page = Page.of(self._file is None, self.color, self.precision)
             view(result, page)
             with self.open("view") as file:
                 file.write(page.content())
@@ -84,7 +89,7 @@ class Output:
 
         A view is made for a terminal; text is made safe for it on the way; binary data never goes there.
         """
-        path = None if self.path is None or str(self.path) == "-" else self.path
+        path = self._file
         try:
             with _standard_output() if path is None else _replacing(path) as file:
                 if kind == "binary" and file.isatty():

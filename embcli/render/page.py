@@ -16,8 +16,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import JustifyMethod, RenderableType
 
-    from embcli.output import Output
-
 NARROWEST = 40
 PIPE_WIDTH = 120
 
@@ -33,11 +31,10 @@ class Page:
     _parts: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, output: Output) -> Page:
+    def of(cls, to_stdout: bool, color: str, precision: int) -> Page:
         """Return the page for an output: COLUMNS, the terminal's own width, or 120 for a pipe or a file."""
-        to_stdout = output.path is None or str(output.path) == "-"
         terminal = to_stdout and sys.stdout is not None and sys.stdout.isatty()
-        return cls(_width(terminal), _color(output.color, terminal), terminal, output.precision)
+        return cls(_width(terminal), _color(color, terminal), terminal, precision)
 
     def print(self, renderable: RenderableType = "", width: int | None = None) -> None:
         """Put something on the page; `width` is given for what must not be cut where the page is narrower."""
