@@ -72,10 +72,7 @@ class Cache:
     def path(self, spec: Seeded, name: str) -> Path:
         """Return where a layer is kept."""
         rows, columns = spec.shape(name)
-        return (
-            self.folder
-            / f"{name}-{rows}x{columns}-seed{spec.seed}-{zlib.crc32(_key(spec, name).encode()):08x}.safetensors"
-        )
+        return self.folder / f"{name}-{rows}x{columns}-seed{spec.seed}-{_digest(_key(spec, name))}.safetensors"
 
     def open(self, spec: Seeded, name: str) -> KeptLayer | None:
         """Return a kept layer, or None where there is none that can be used."""
@@ -181,10 +178,13 @@ class _Mapped:
             self.shape: tuple[int, int] = tuple(entries[self.name]["shape"])
             whole = header(_tensors(self.name, self.shape), self.metadata, size=_HEADER)
             intact = self.metadata.pop("check") == _check(self.metadata) and self._map[:_HEADER] == whole
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            named = f"-{_digest(self.metadata['key'])}.safetensors"
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Damaged(f"its header cannot be read ({error})") from None
         if not intact:
             raise Damaged("its header is damaged")
+        if not path.name.endswith(named):
+            raise Damaged("it holds another layer")
         if len(self._map) != _file_bytes(self.name, self.shape):
             raise Damaged("it is cut off")
         data_end = _HEADER + 4 * self.shape[0] * self.shape[1]
@@ -302,7 +302,11 @@ def _key(spec: Seeded, name: str) -> str:
 
 
 def _check(metadata: dict[str, str]) -> str:
-    return f"{zlib.crc32(json.dumps(metadata, sort_keys=True).encode()):08x}"
+    return _digest(json.dumps(metadata, sort_keys=True))
+
+
+def _digest(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _folder() -> Path:
