@@ -177,7 +177,8 @@ class _Mapped:
             (self.name,) = entries.keys() - {"__metadata__", "crc32"}
             self.shape: tuple[int, int] = tuple(entries[self.name]["shape"])
             whole = header(_tensors(self.name, self.shape), self.metadata, size=_HEADER)
-            intact = self.metadata.pop("check") == _check(self.metadata) and self._map[:_HEADER] == whole
+            check = self.metadata.pop("check")
+            intact = check == _check(self.name, self.shape, self.metadata) and self._map[:_HEADER] == whole
             named = f"-{_digest(self.metadata['key'])}.safetensors"
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Damaged(f"its header cannot be read ({error})") from None
@@ -280,8 +281,9 @@ def _write(path: Path, spec: Seeded, layer: DrawnLayer) -> None:
         summary = meter.summary()
         metadata = {"format": FORMAT, "key": _key(spec, layer.name), **layer.origin}
         metadata |= {key: repr(getattr(summary, key)) for key in ("mean", "std", "minimum", "maximum")}
+        metadata["check"] = _check(layer.name, layer.shape, metadata)
         file.seek(0)
-        file.write(header(_tensors(layer.name, layer.shape), metadata | {"check": _check(metadata)}, size=_HEADER))
+        file.write(header(_tensors(layer.name, layer.shape), metadata, size=_HEADER))
 
 
 def _tensors(name: str, shape: tuple[int, int]) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -301,8 +303,8 @@ def _key(spec: Seeded, name: str) -> str:
     return f"{FORMAT} seed={spec.seed} {order} {torch_build()}"
 
 
-def _check(metadata: dict[str, str]) -> str:
-    return _digest(json.dumps(metadata, sort_keys=True))
+def _check(name: str, shape: tuple[int, int], metadata: dict[str, str]) -> str:
+    return _digest(json.dumps([name, shape, metadata], sort_keys=True))
 
 
 def _digest(text: str) -> str:
