@@ -32,7 +32,7 @@ from embcli.render.data import write
 from embcli.text import Given
 from embcli.tokens import Tokenization, Tokens, tokenize
 from embcli.weights import Seeded, SeededSource, Summary, Weights
-from embcli.weights.kept import Cache
+from embcli.weights.kept import Cache, contents
 from tests.conftest import Embcli
 
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
@@ -280,14 +280,15 @@ def test_tokenize_in_every_format_gives_the_tokens_of_tiktoken(embcli: Embcli) -
     assert [bytes.fromhex(row["bytes"]) for row in rows] == pieces
     for row, piece in zip(rows, pieces, strict=True):
         assert piece in TEXT[row["start"] : row["end"]].encode()
-    assert from_ndjson(embcli.ok(*arguments, "ndjson").out) == rows
+    records = Tokenization(tokenize(Given(texts=(TEXT,)), encodings.get("gpt2"))).records()
+    assert from_ndjson(written(records, "ndjson")) == rows
     for form, read in SEPARATED.items():
-        header, *cells = read(embcli.ok(*arguments, form).out)
+        header, *cells = read(written(records, form))
         assert header == fields
         assert cells == [[str(row[name]) for name in fields] for row in rows]
-    loaded = np.load(io.BytesIO(embcli.ok(*arguments, "npy").out))
+    loaded = np.load(io.BytesIO(written(records, "npy")))
     assert (loaded.dtype, loaded.tolist()) == (np.dtype(np.int64), ids)
-    tensors = safetensors.numpy.load(embcli.ok(*arguments, "safetensors").out)
+    tensors = safetensors.numpy.load(written(records, "safetensors"))
     assert {name: tensor.tolist() for name, tensor in tensors.items()} == {
         "ids": ids,
         "positions": list(range(len(ids))),
@@ -317,9 +318,10 @@ def test_cache_in_every_format_names_its_files(embcli: Embcli, tmp_path: Path) -
     size = path.stat().st_size
     assert document["run"] == {"folder": str(tmp_path), "bytes": size, "limit": 2 * 10**9}
     assert [(row["file"], row["bytes"]) for row in document["layers"]] == [(path.name, size)]
-    assert from_ndjson(embcli.ok("cache", "-f", "ndjson", **environment).out) == document["layers"]
+    records = contents(Cache(tmp_path)).records()
+    assert from_ndjson(written(records, "ndjson")) == document["layers"]
     for form, read in SEPARATED.items():
-        header, row = read(embcli.ok("cache", "-f", form, **environment).out)
+        header, row = read(written(records, form))
         assert dict(zip(header, row, strict=True)) == {key: str(value) for key, value in document["layers"][0].items()}
     checked = from_json(embcli.ok("cache", "verify", "-f", "json", **environment).out)
     assert checked["layers"] == [document["layers"][0] | {"fault": None}]
@@ -372,7 +374,8 @@ TOKEN: dict[str, Any] = {"position": COUNT, "id": COUNT, "token": STRING}
 SPAN: dict[str, Any] = {"bytes": {"type": "string", "pattern": "^([0-9a-f]{2})+$"}, "start": COUNT, "end": COUNT}
 VECTORS = strict(**dict.fromkeys(MATRICES, VECTOR))
 KEPT: dict[str, Any] = {"file": STRING, "bytes": COUNT, "used": STRING}
-SCHEMAS: dict[tuple[str, ...], tuple[dict[str, Any], dict[str, Any]]] = {  # command -> document, line
+# The document of a command, and its line of ndjson where that holds vectors too and is no row of the document.
+SCHEMAS: dict[tuple[str, ...], tuple[dict[str, Any], dict[str, Any] | None]] = {
     ("lookup", "Hi you"): (
         strict(
             run=strict(encoding=ENCODING, shapes=strict(token=SHAPE, position=SHAPE), **SEEDED),
@@ -411,22 +414,22 @@ SCHEMAS: dict[tuple[str, ...], tuple[dict[str, Any], dict[str, Any]]] = {  # com
     ),
     ("tokenize", "Hi 🦜"): (
         strict(run=strict(encoding=ENCODING, sequences=COUNT), tokens=array(strict(**TOKEN, **SPAN))),
-        strict(**TOKEN, **SPAN),
+        None,
     ),
     ("tokenize", "--lines", "Hi\nyou"): (
         strict(run=strict(encoding=ENCODING, sequences=COUNT), tokens=array(strict(sequence=COUNT, **TOKEN, **SPAN))),
-        strict(sequence=COUNT, **TOKEN, **SPAN),
+        None,
     ),
     ("cache",): (
         strict(run=strict(folder=STRING, bytes=COUNT, limit=COUNT), layers=array(strict(**KEPT))),
-        strict(**KEPT),
+        None,
     ),
     ("cache", "verify"): (
         strict(
             run=strict(folder=STRING, bytes=COUNT, limit=COUNT),
             layers=array(strict(**KEPT, fault={"type": ["string", "null"]})),
         ),
-        strict(**KEPT, fault={"type": ["string", "null"]}),
+        None,
     ),
 }
 
@@ -437,10 +440,9 @@ def test_each_json_document_and_each_line_of_ndjson_follows_its_schema(
 ) -> None:
     document, line = SCHEMAS[arguments]
     jsonschema.validate(from_json(embcli.ok(*arguments, "-f", "json").out), document)
-    lines = from_ndjson(embcli.ok(*arguments, "-f", "ndjson").out)
-    assert lines
-    for each in lines:
-        jsonschema.validate(each, line)
+    if line is not None:
+        for each in from_ndjson(embcli.ok(*arguments, "-f", "ndjson").out):
+            jsonschema.validate(each, line)
 
 
 # --- one case, all formats, whole output --------------------------------------------------------------------------

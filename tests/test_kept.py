@@ -257,7 +257,7 @@ for number in range(16):
         os.close(hold)
         os.read(start, 1)  # until nobody holds the other end any more
         os.dup2(os.open(f"{sys.argv[1]}/{number}", os.O_CREAT | os.O_WRONLY), 1)
-        sys.argv = ["embcli", "lookup", "--ids", "1 5000 50256", "--dim", "64", "-f", "npy"]
+        sys.argv = ["embcli", "lookup", "--ids", "1 5000 50256", "--dim", "16", "-f", "npy"]
         embcli.cli.run()
 os.close(hold)
 print(*(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(16)))
@@ -275,11 +275,11 @@ def test_sixteen_processes_at_once_are_right_and_leave_one_file_a_layer(tmp_path
         check=False,
     )
     assert (done.stdout.decode().split(), done.stderr) == (["0"] * 16, b"")
-    spec = Seeded(50257, 64)
+    spec = Seeded(50257, 16)
     wanted = live(spec)[[1, 5000, 50256]] + live(spec, "position")[:3]
     for number in range(16):
         assert np.load(results / str(number)).tobytes() == wanted.tobytes()
-    assert [name.split("-seed")[0] for name in names(cache)] == ["position-1024x64", "token-50257x64"]
+    assert [name.split("-seed")[0] for name in names(cache)] == ["position-1024x16", "token-50257x16"]
     assert contents(cache, verify=True).damaged == 0
 
 

@@ -446,7 +446,7 @@ def peak(*arguments: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.parametrize("form", ["npy", "safetensors", "ndjson"])
+@pytest.mark.parametrize("form", ["npy", "ndjson"])
 def test_memory_does_not_grow_with_the_output(embcli: Embcli, huge_file: Path, form: str) -> None:
     count = len(embcli.ok("tokenize", "--file", str(huge_file), "-f", "ids").out.split())
     small, large = (
