@@ -148,6 +148,7 @@ def test_traced_lines_add_up(dim: int) -> None:
     hidden = [*range(int(left_out[0][0]), int(left_out[0][1] or left_out[0][0]) + 1)] if left_out else []
     assert sorted(columns + hidden) == [*range(dim)]
     assert len(hidden) == (int(left_out[0][2]) if left_out else 0)
+    assert shown.count("⋮") == bool(hidden)
     for column, *terms in lines:
         values = token[49, int(column)], position[1, int(column)], token[49, int(column)] + position[1, int(column)]
         assert terms == [f"{value:.4f}" for value in values]

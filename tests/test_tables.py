@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as st_numpy
 from wcwidth import wcswidth
 
 from embcli import encodings
-from embcli.render.grid import Half, Label, Shown, print_grid
+from embcli.render.grid import Half, Label, Shown, print_grid, shorten
 from embcli.render.page import Page
 from embcli.tokens import shown
 from tests.conftest import TIMEOUT, Embcli
@@ -216,6 +216,21 @@ def test_chosen_columns_keep_their_numbers(inside: Embcli, layers: dict[str, np.
     assert [int(label[0]) for label in table.labels] == [50256, 100, 0, 1, 2]
     table.check(layers["token"][[50256, 100, 0, 1, 2]])
     assert "Left out" not in printed
+
+
+@untimed
+@given(st.text(st.sampled_from("ab日本語é🤖"), max_size=30), st.integers(6, 30))
+@example("日" * 30, 24)
+def test_a_long_token_is_shortened_in_its_middle(token: str, most: int) -> None:
+    short = shorten(token, most)
+    if wcswidth(token) <= most:
+        assert short == token
+        return
+    assert most - 2 <= wcswidth(short) <= most  # where a wide character does not fit, a space may stand for its half
+    head, _, tail = (part.strip(" ") for part in short.partition("…"))
+    assert token.startswith(head)
+    assert token.endswith(tail)
+    assert abs(wcswidth(head) - wcswidth(tail)) <= 3
 
 
 ODD = [1e30, -1e30, 1e-30, -1e-30, 3.4e38, 1e-45, float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.5, -999999.94]
