@@ -293,6 +293,8 @@ def _command() -> object:
     try:
         return app(prog_name=completion.PROGRAM, standalone_mode=False)
     except SystemExit as stop:  # Typer ends so when it has completed a line, or printed a script
+        if isinstance(stop.__context__, BrokenPipeError):  # which Typer takes for a failure, with status 1
+            raise stop.__context__ from None
         return stop.code
 
 

@@ -38,7 +38,7 @@ class Tokens:
     def window(self, length: int) -> Tokens:
         """Return the same tokens with every sequence cut into sequences of at most `length` tokens."""
         cuts = [
-            np.arange(start, stop, length)
+            np.arange(start, max(stop, start + 1), length)  # an empty sequence stays one
             for start, stop in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
         ]
         starts = np.concatenate([*cuts, self.starts[-1:]])

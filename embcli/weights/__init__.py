@@ -104,11 +104,6 @@ class Seeded:
         """Return the shape of the `token` or of the `position` layer."""
         return (self.vocabulary_size if name == "token" else self.context_length), self.dim
 
-    def layer_bytes(self, name: str) -> int:
-        """Return the size of a layer in memory, in bytes."""
-        rows, columns = self.shape(name)
-        return 4 * rows * columns
-
 
 def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1) -> None:
     """Raise LayerError where float32 matrices of this shape do not fit into the machine's memory."""
