@@ -256,3 +256,9 @@ def test_every_character_is_shown_in_a_known_width(before: str) -> None:
 )
 def test_shown(token: bytes | None, view: str) -> None:
     assert shown(token) == view
+
+
+def test_windows_keep_empty_sequences_and_their_order() -> None:
+    windows = of_lines(["a b c", "", "d"]).window(2)
+    assert windows.starts.tolist() == [0, 2, 3, 3, 4]
+    assert windows.places(np.arange(4))[0].tolist() == [0, 0, 1, 3]
