@@ -46,8 +46,7 @@ def read(
         raise InputError(f"{' and '.join(used)} stand for the same input; give one of them")
     if ids is not None:
         source = _standard_input("--ids -", errors) if ids == "-" else ids
-        sequences = source.splitlines() if lines else [source]
-        return Given(ids=tuple(map(parse_ids, sequences)), lines=lines)
+        return Given(ids=_lines_of_ids(source) if lines else (parse_ids(source),), lines=lines)
     if file is not None and str(file) != "-":
         whole = decode(_file(file), str(file), errors)
     elif text is None or text == "-":
@@ -74,6 +73,16 @@ def parse_ids(text: str) -> np.ndarray:
     if not _NOT_PLAIN.search(spaced):
         return np.fromstring(spaced, np.int64, sep=" ")
     return np.array([_one_id(word, place) for place, word in enumerate(spaced.split())], np.int64)
+
+
+def _lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
+    arrays = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            arrays.append(parse_ids(line))
+        except InputError as error:
+            raise InputError(f"line {number:,}: {error}") from None
+    return tuple(arrays)
 
 
 def _one_id(word: str, place: int) -> int:

@@ -123,6 +123,11 @@ def test_what_is_no_id_is_refused_with_its_place(written: str, message: str) -> 
     assert str(error.value) == message
 
 
+def test_what_is_no_id_is_refused_with_its_line() -> None:
+    with pytest.raises(InputError, match=r"^line 3: 'x' at position 1 is not a token ID: "):
+        read(ids="1 2\n\n3 x\n", lines=True)
+
+
 @untimed
 @given(st.binary(max_size=20))
 @example(b"ab\xe2\x80")
