@@ -86,7 +86,7 @@ def look_up(tokens: Tokens, source: Source, columns: str | None = None) -> Looku
             f"{tokens.longest:,} tokens are more than the context length of {context_length:,}: "
             f"pass --context-length {tokens.longest} for one sequence, or --window for several of {context_length:,}"
         )
-    chosen = select(columns or ":", dim, "column")
+    chosen = select(columns, dim, "column")
     weights = source.open(("token", "position"))
     layers = {
         "token": weights["token"].pin(tokens.ids),

@@ -81,7 +81,7 @@ def matrix(
     of range.
     """
     size, dim = source.shape(name)
-    ids, chosen = select(rows or ":", size, "row"), select(columns or ":", dim, "column")
+    ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
     tokens = encoding if name == "token" else None
     weights = source.open((name,))
     run = {"encoding": tokens.name if tokens else None, **weights.run}

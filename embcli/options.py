@@ -24,7 +24,10 @@ def _whole(value: str | int) -> int:
     try:
         return int(value)
     except ValueError:
-        raise typer.BadParameter(f"{str(value)[:40]!r} is no whole number.") from None
+        shown = str(value)[:40]
+        if str(value).strip().lstrip("+-").isdecimal():  # Python converts no more than some thousand digits
+            raise typer.BadParameter(f"{shown}... is out of range.") from None
+        raise typer.BadParameter(f"{shown!r} is no whole number.") from None
 
 
 def _encodings(incomplete: str) -> list[str]:

@@ -13,17 +13,20 @@ if TYPE_CHECKING:
 _PART = re.compile(r"(?P<start>[0-9]*)(?P<range>:(?P<stop>[0-9]*))?", re.ASCII)
 
 
-def select(spec: str, size: int, what: str) -> np.ndarray:
+def select(spec: str | None, size: int, what: str) -> np.ndarray:
     """Return the chosen indices, (n,) int64, in the order and as often as they are named.
 
-    A part is an index or `start:stop` (without stop, as in Python; either may be left out). `what` names one of the
-    things chosen ("row", "column"). Raises InputError for a malformed part and for one out of range.
+    A part is an index or `start:stop` (without stop, as in Python; either may be left out), and None is all of them.
+    `what` names one of the things chosen ("row", "column"). Raises InputError for a malformed part and for one out of
+    range.
 
     >>> select("0:3,5", 6, "row").tolist()
     [0, 1, 2, 5]
     """
     import numpy as np
 
+    if spec is None:
+        return np.arange(size)
     parts = [part.strip() for part in spec.split(",")]
     return np.concatenate([_part(part, size, what) for part in parts])
 

@@ -336,7 +336,7 @@ def test_markup_and_escape_sequences_in_a_text_stay_text(embcli: Embcli) -> None
     assert [label[1] for label in grids(terminal.text.split("\n"), 200)[0].labels] == names
     view = on_terminal(80, "tokenize", HOSTILE, NO_COLOR="1")
     assert "\x1b" not in view.raw
-    assert view.text.startswith(r"[│bold│ red│]│x│[/│]│ │\u001b│[│2│J")
+    assert view.text.startswith(r"[│bold│ red│]│x│[/│]│ │\x1b│[│2│J")
 
 
 TOKENIZED = r"""pos     token        ID  bytes  span
@@ -351,7 +351,7 @@ TOKENIZED = r"""pos     token        ID  bytes  span
   7     ␣           220  20     6:7
 
 7 characters, 11 bytes, 8 tokens, 0.88 characters per token (gpt2)
-␣日 is in tokens 1 to 3: \x20\xe6 + \x97 + \xa5
+日 is in tokens 1 to 3: \x20\xe6 + \x97 + \xa5
 本 is in tokens 4 to 5: \xe6\x9c + \xac
 """
 WEIGHED = """Position weight matrix, (C, D) = (4, 5): a row a position
@@ -419,3 +419,12 @@ def test_the_whole_output_of_lookup(inside: Embcli) -> None:
     traced = torch.stack([token[1], position[1], token[1] + position[1]], dim=1).flatten().tolist()
     arguments = ("--ids", "5,3", "--vocab", "6", "--dim", "3", "--trace", "1")
     assert inside.ok("lookup", *arguments, COLUMNS="60").text == LOOKED_UP.format(*numbers, *traced)
+
+
+@pytest.mark.parametrize("precision", [11, 12, 16])
+def test_a_number_is_worth_more_than_a_token_on_a_narrow_page(inside: Embcli, precision: int) -> None:
+    wanted = ("--precision", str(precision), "--show", "input")
+    lines = inside.ok("lookup", "Every effort", *wanted, COLUMNS="40").text.splitlines()
+    rows = [line for line in lines if "│" in line]
+    assert max(map(len, rows)) <= 40
+    assert all(len(row.split("│")[1].split()[0].split(".")[1]) == precision for row in rows[1:])

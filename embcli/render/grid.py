@@ -163,6 +163,8 @@ def _fit(
             return labels, Shown(count, 0, count)
         if fitting(dots=True) >= 2:
             break
+    if fitting(dots=True) < 1:
+        labels = [label for label in labels if not label.shortens]  # a number is worth more than a token's text
     return labels, Shown.most(max(fitting(dots=True), 1), count)
 
 

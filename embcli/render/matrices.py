@@ -43,7 +43,7 @@ def weights(result: Matrix, page: Page, chosen: bool) -> None:
         f"mean {number.write(summary.mean)}, standard deviation {number.write(summary.std)}, "
         f"minimum {number.write(summary.minimum)}, maximum {number.write(summary.maximum)}"
     )
-    _print_left_out(page, rows, result.ids, "row", columns, result.columns)
+    _print_left_out(page, rows, result.ids, columns, result.columns, picks=True)
 
 
 def _shape(result: Matrix) -> str:
@@ -70,7 +70,7 @@ def lookup(result: Lookup, page: Page, show: tuple[str, ...], trace: int | None)
         page.print()
     t, d = f"{len(tokens):,}", f"{dim:,}"
     page.print(f"input = token + position: (T, D) + (T, D) = (T, D), here ({t}, {d}) + ({t}, {d}) = ({t}, {d})")
-    _print_left_out(page, rows, np.arange(len(tokens)), "row", columns, result.columns)
+    _print_left_out(page, rows, np.arange(len(tokens)), columns, result.columns, picks=False)
     if trace is not None:
         _print_trace(result, page, trace)
 
@@ -102,18 +102,21 @@ def _caption(result: Lookup, name: str) -> str:
 
 
 def _print_left_out(
-    page: Page, rows: Shown, row_numbers: np.ndarray, what: str, columns: Shown, column_numbers: np.ndarray
+    page: Page, rows: Shown, row_numbers: np.ndarray, columns: Shown, column_numbers: np.ndarray, picks: bool
 ) -> None:
-    parts = [left_out(rows, row_numbers, what), left_out(columns, column_numbers, "column")]
-    parts = [part for part in parts if part]
-    if parts:
-        page.print(f"Left out: {' and '.join(parts)}. --columns picks; -f csv, json, npy give everything.")
+    """Say what is not shown, and how to see it; `picks` says that the command can pick rows."""
+    parts, options = [left_out(rows, row_numbers, "row"), left_out(columns, column_numbers, "column")], []
+    options += ["--rows"] * (picks and rows.left_out > 0) + ["--columns"] * (columns.left_out > 0)
+    if any(parts):
+        pick = f"{' and '.join(options)} {'picks' if len(options) == 1 else 'pick'}; " if options else ""
+        page.print(f"Left out: {' and '.join(filter(None, parts))}. {pick}-f csv, json, npy give everything.")
 
 
 def _print_trace(result: Lookup, page: Page, place: int) -> None:
     """Put the sum of one token on the page, value by value; raises InputError for a token that is not there."""
     if not 0 <= place < len(result.tokens):
-        raise InputError(f"--trace {place} is out of range: there are {counted(len(result.tokens), 'token')}, from 0")
+        there_are = f"there {'is' if len(result.tokens) == 1 else 'are'} {counted(len(result.tokens), 'token')}"
+        raise InputError(f"--trace {place} names no token: {there_are}, counted from 0")
     index = np.array([place])
     found = result.rows(index)
     token_id, position = int(result.tokens.ids[place]), int(result.tokens.places(index)[1][0])

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # C0 but tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting.
 _UNSAFE = re.compile(
@@ -10,10 +14,14 @@ _UNSAFE = re.compile(
 )
 
 
-def printable(text: str) -> str:
-    r"""Return the text with control characters and bidi controls written as `\u001b`, an escape that JSON reads too.
+def _for_json(character: str) -> str:
+    return f"\\u{ord(character):04x}"
+
+
+def printable(text: str, escape: Callable[[str], str] = _for_json) -> str:
+    r"""Return the text with control characters and bidi controls escaped; as `\u001b` unless told how, as in JSON.
 
     >>> printable("\x1b[2J")
     '\\u001b[2J'
     """
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _UNSAFE.sub(lambda match: escape(match[0]), text)

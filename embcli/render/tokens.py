@@ -13,7 +13,7 @@ from rich.text import Text
 from embcli.render.grid import Shown, counted, left_out, shorten
 from embcli.render.page import plain_table
 from embcli.render.safe import printable
-from embcli.tokens import Stretch, Tokenization, shown
+from embcli.tokens import Stretch, Tokenization, escaped, shown
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod as Justify
@@ -96,8 +96,9 @@ def _shared(stretch: Stretch) -> list[str]:
             last += 1
         group = stretch.tokens[place - 1 : last + 1]
         parts = " + ".join(shown(token) for token in group)
+        whole = b"".join(group)[len(group[0].decode(errors="ignore").encode()) :]  # without the characters before it
         first = int(stretch.index[place - 1])
-        lines.append(f"{shown(b''.join(group))} is in tokens {first} to {first + last - place + 1}: {parts}")
+        lines.append(f"{shown(whole)} is in tokens {first} to {first + last - place + 1}: {parts}")
     return lines
 
 
@@ -155,10 +156,11 @@ def _bordered(rows: list[_Row], color: bool) -> Text:
         if text.cell_len > _MOST_TEXT:
             text.append(" …", "dim")
             break
-        shown_text = printable(group.decode(errors="backslashreplace")).replace("\r", "\\r").replace("\t", "\\t")
-        shown_text = shown_text.replace("\n", "\\n\n")
-        if not color and number:
+        written = printable(group.decode(errors="backslashreplace").replace("\r", "\\r"), escaped)
+        if number and row.start == 0:  # another sequence
+            text.append("\n")
+        elif number and not color:
             text.append("│")
-        text.append(shown_text, _COLORS[number % 2] if color else "")
+        text.append(written.replace("\t", "\\t").replace("\n", "\\n\n"), _COLORS[number % 2] if color else "")
         number, group = number + 1, b""
     return text
