@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-import traceback
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -60,7 +58,7 @@ def tokenize(
     output: options.OutputPath = None,
     color: options.ColorChoice = "auto",
 ) -> None:
-    """Show the tokens of a text: position, token, ID, bytes, and where each stands in the text."""
+    """Show the tokens of a text. A row a token: position, token, ID, bytes, and where it stands in the text."""
     from embcli.tokens import Tokenization
 
     tokens = _tokens(text, file, ids, lines, errors, encodings.get(encoding), special)
@@ -69,11 +67,14 @@ def tokenize(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def decode(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", show_default=False)] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[IDS]...", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
+    ] = None,
     encoding: options.Encoding = encodings.DEFAULT,
     output: options.OutputPath = None,
 ) -> None:
-    """Turn token IDs back into text, byte for byte; they may come from standard input."""
+    """Turn token IDs back into text. Byte for byte; without IDs they are read from standard input."""
     from embcli.text import read
     from embcli.tokens import decode as core
 
@@ -98,7 +99,7 @@ def weights(
     precision: options.Precision = 4,
     color: options.ColorChoice = "auto",
 ) -> None:
-    """Show the weight matrix of a layer: all of it in short, or chosen rows and columns."""
+    """Show the weight matrix of a layer. All of it in short, or chosen rows and columns."""
     from embcli.matrix import matrix
 
     out = _output(form, output, color, precision)
@@ -130,14 +131,17 @@ def lookup(
     precision: options.Precision = 4,
     color: options.ColorChoice = "auto",
 ) -> None:
-    """Show the rows that tokens pick, the rows of their positions, and the sum of both: the input embeddings."""
+    """Show the rows that tokens pick. With the rows of their positions, and the sum of both: the input embeddings."""
     from embcli.lookup import MATRICES, look_up
 
     out, chosen = _output(form, output, color, precision), options.names(show, MATRICES, "--show")
     source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
     tokens = _tokens(text, file, ids, lines, errors, known if ids else encodings.get(encoding), special)
     result = look_up(tokens.window(context_length) if window else tokens, source, columns)
-    out.write(result, lambda result, page: render.matrices.lookup(result, page, chosen or MATRICES, trace), chosen)
+    needs = {"--trace": ("table",)} if trace is not None else {}
+    out.write(
+        result, lambda result, page: render.matrices.lookup(result, page, chosen or MATRICES, trace), chosen, needs
+    )
 
 
 @app.command()
@@ -160,10 +164,10 @@ def compare(
     precision: options.Precision = 4,
     color: options.ColorChoice = "auto",
 ) -> int:
-    """Show that a lookup is a one-hot product with the same weight, bit for bit; exit status 1 where it is not."""
-    from embcli.comparison import DEFAULT_IDS, STEPS, Task
+    """Show that a lookup is a one-hot product. With the same weight, bit for bit; exit status 1 where it is not."""
+    from embcli.comparison import DEFAULT_IDS, OUTPUTS, STEPS, Task, needs, steps
 
-    out, chosen = _output(form, output, color, precision), options.names(show, STEPS, "--show")
+    out, chosen = _output(form, output, color, precision), options.names(show, (*STEPS, *OUTPUTS), "--show")
     known = encodings.get(encoding)
     if text is None and file is None and ids is None:
         ids = DEFAULT_IDS
@@ -171,24 +175,26 @@ def compare(
     tokens = _tokens(text, file, ids, False, errors, known if named else None, special)
     least = known.vocabulary_size if ids is None else int(tokens.ids.max(initial=0)) + 1
     size = least if vocab is None else vocab
-    task = Task(tokens, Seeded(size, dim, 1, seed), chosen, gradient, vocab or known.vocabulary_size if bench else None)
+    sweep = (vocab or known.vocabulary_size) if bench else None
+    task = Task(tokens, Seeded(size, dim, 1, seed), steps(chosen), gradient, sweep)
 
     from embcli.compare import compare as core  # torch, once it is sure to be needed
 
     result = core(task, lambda sizes: render.compare.watched(sizes))
-    out.write(result, lambda result, page: render.compare.view(result, page, trace))
+    outputs = tuple(name for name in chosen or () if name in OUTPUTS) or None
+    out.write(result, lambda result, page: render.compare.view(result, page, trace), outputs, needs(task, trace))
     return int(not result.verdict.identical)
 
 
 @app.command()
 def info(form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto") -> None:
-    """Show versions, the CPU capability that torch uses, the encodings, and the cache."""
+    """Show versions, encodings and the cache. And the CPU capability that torch uses."""
     from embcli.info import info as core
 
     _output(form, output, color).write(core(), lambda *on: render.info.view(*on))
 
 
-cache = typer.Typer(help="Show where seeded layers are kept, how much, and what.", rich_markup_mode=None)
+cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_mode=None)
 app.add_typer(cache, name="cache")
 
 
@@ -209,19 +215,19 @@ def cache_show(
 @cache.command("clear")
 def cache_clear() -> None:
     """Remove all kept layers."""
-    from embcli.weights import in_bytes
+    from embcli.weights import counted, in_bytes
     from embcli.weights.kept import Cache
 
     kept = Cache.from_environment()
     files, size = kept.clear()
-    typer.echo(f"{files} files removed, {in_bytes(size)}, from {kept.folder}")
+    typer.echo(f"{counted(files, 'file')} removed, {in_bytes(size)}, from {kept.folder}")
 
 
 @cache.command("verify")
 def cache_verify(
     form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto"
 ) -> int:
-    """Read all kept layers and say which are damaged; the exit status is 1 if one is."""
+    """Read all kept layers. Say which are damaged; the exit status is 1 if one is."""
     from embcli.weights.kept import Cache, contents
 
     result = contents(Cache.from_environment(), verify=True)
@@ -314,30 +320,12 @@ def _flushed(command: Callable[[], object]) -> object:
     return status
 
 
-def run() -> NoReturn:
-    """Run the command line as a process of its own.
-
-    The process ends without Python's own tear-down, which frees every object one by one and takes as long as a fifth
-    of a lookup; and no cycles of garbage are looked for, as none that matter come about in so short a life.
-    """
-    gc.disable()
-    try:
-        status = main()
-    except BaseException:
-        traceback.print_exc()
-        status = 2
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            with suppress(OSError):
-                stream.flush()
-    os._exit(status)
-
-
 def _trouble(message: str) -> int:
-    from embcli.render.safe import printable
+    from embcli.safe import printable
 
     if sys.stderr is not None:
-        print(f"embcli: {printable(message)}", file=sys.stderr)
+        with suppress(OSError):  # the status tells it too
+            print(f"embcli: {printable(message)}", file=sys.stderr, flush=True)
     return 2
 
 

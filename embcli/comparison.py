@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT_IDS = "2,3,1"
-DEFAULT_DIM = 5
 STEPS = ("ids", "one-hot", "first", "shared", "outputs")
+OUTPUTS = ("embedding", "linear")  # the matrices of the last step, which data formats can name one by one
 _FEW_NUMBERS = 4096  # a weight matrix of so many is in a JSON document unasked
 _MOST_CAUSES = 5
 
@@ -45,6 +45,20 @@ class Task:
         if self.sweep is not None:
             refuse_layers(self.sweep, dim)
         check_ids(self.tokens, size)
+
+
+def steps(chosen: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the steps among the names that a user chose; an output stands for both."""
+    if chosen is None:
+        return None
+    return tuple(step for step in STEPS if step in chosen or (step == "outputs" and not {*OUTPUTS}.isdisjoint(chosen)))
+
+
+def needs(task: Task, trace: bool) -> dict[str, tuple[str, ...]]:
+    """Return which options were given that only some formats have a place for, and these formats."""
+    options = [f"--show {step}" for step in task.show or () if step != "outputs"]
+    options += ["--gradient"] * task.gradient + ["--bench"] * (task.sweep is not None)
+    return dict.fromkeys(options, ("table", "json")) | ({"--trace": ("table",)} if trace else {})
 
 
 def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False) -> None:

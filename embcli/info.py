@@ -10,6 +10,7 @@ from typing import Any
 import embcli
 from embcli.encodings import DEFINITIONS, rank_file
 from embcli.records import Piece, Records
+from embcli.safe import printable
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Info:
         names, sizes, carried = zip(*self.encodings, strict=True)
         fields: dict[str, Any] = {"encoding": list(names), "vocabulary_size": list(sizes), "carried": list(carried)}
         return Records(
-            run={**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache},
+            run={**self.versions, "cpu_capability": self.cpu_capability, "cache": printable(self.cache)},
             unit="encodings",
             rows=len(names),
             fields=tuple(fields),

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from functools import cache
 
-from embcli.render.safe import printable
+from embcli.safe import printable
 
 
 @cache

@@ -112,7 +112,8 @@ Steps = Annotated[
     typer.Option(
         "--show",
         metavar="NAMES",
-        help="Which steps: ids, one-hot, first (the linear layer's own first weights), shared, outputs.",
+        help="Which steps: ids, one-hot, first (the linear layer's own first weights), shared, outputs; or one output "
+        "for csv, tsv and npy: embedding, linear.",
         show_default="outputs, and what fits on the screen",
         autocompletion=_steps,
     ),
@@ -131,7 +132,9 @@ VocabOfIds = Annotated[
     ),
 ]
 Rows = Annotated[str | None, typer.Option("--rows", metavar="ROWS", help="Which rows: 0:5,100,50256.")]
-Columns = Annotated[str | None, typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255.")]
+Columns = Annotated[
+    str | None, typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).")
+]
 Layer = Annotated[LayerName, typer.Option("--layer", help="Which layer.")]
 Trace = Annotated[
     int | None,
@@ -140,7 +143,12 @@ Trace = Annotated[
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.")]
 Form = Annotated[
     Format | None,
-    typer.Option("--format", "-f", help="Form of the result.", show_default="by the suffix of --output, or table"),
+    typer.Option(
+        "--format",
+        "-f",
+        help="Form of the result; ids is for tokenize.",
+        show_default="by --output's suffix, EMBCLI_FORMAT, or table",
+    ),
 ]
 OutputPath = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="PATH", help="Write to a file, whole or not at all.")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
 
 from embcli.errors import OutputError
-from embcli.render.safe import printable
+from embcli.safe import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from embcli.records import Records
@@ -59,17 +59,32 @@ class Output:
         default = os.environ.get("EMBCLI_FORMAT") or "table"
         if default not in FORMATS:
             raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is no format; there are {', '.join(FORMATS)}")
-        chosen = self.format or _SUFFIXES.get(self.path.suffix.lower() if self.path else "")
+        suffix = self._file.suffix.lower() if self._file else ""
+        chosen = self.format or _SUFFIXES.get(suffix)
         if chosen is None:
+            if suffix and "EMBCLI_FORMAT" not in os.environ:
+                raise OutputError(f"--output {str(self.path)!r} tells no form; name one with --format")
             return default if default in able else "table"
         if chosen not in able:
             raise OutputError(f"this result has no form as {chosen}; it can be written as {', '.join(able)}")
         return chosen
 
-    def write(self, result: Result, view: Callable[[Any, Page], None], show: tuple[str, ...] | None = None) -> None:
-        """Write a result: as the table that `view` puts on a page, or as the data of the matrices in `show`."""
+    def write(
+        self,
+        result: Result,
+        view: Callable[[Any, Page], None],
+        show: tuple[str, ...] | None = None,
+        needs: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        """Write a result: as the table that `view` puts on a page, or as the data of the matrices in `show`.
+
+        `needs` tells of options that were given, and which forms can show what they ask for.
+        """
         records = result.records()
         form = self.resolve(records.forms)
+        for option, forms in (needs or {}).items():
+            if form not in forms:
+                raise OutputError(f"{option} has no place in {form}; it is shown by --format {' or '.join(forms)}")
         if form == "table":
             from embcli.render.page import Page
 
@@ -107,6 +122,9 @@ class _Terminal:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+
+    def isatty(self) -> bool:
+        return True
 
     def write(self, data: bytes) -> None:
         text = bytes(data).decode(errors="backslashreplace").replace("\r\n", "\n")  # csv ends its lines with both

@@ -45,7 +45,7 @@ def read(
     if len(used) > 1:
         raise InputError(f"{' and '.join(used)} stand for the same input; give one of them")
     if ids is not None:
-        source = _standard_input("--ids -", errors) if ids == "-" else ids
+        source = _standard_input("--ids -", "strict") if ids == "-" else ids
         return Given(ids=_lines_of_ids(source) if lines else (parse_ids(source),), lines=lines)
     if file is not None and str(file) != "-":
         whole = decode(_file(file), str(file), errors)
@@ -69,7 +69,7 @@ def parse_ids(text: str) -> np.ndarray:
     stripped = text.strip()
     if stripped.startswith("[") and stripped.endswith("]"):
         stripped = stripped[1:-1]
-    spaced = stripped.replace(",", " ")
+    spaced = stripped.replace(",", " ").strip()  # numpy reads a 0 from blanks alone
     if not _NOT_PLAIN.search(spaced):
         return np.fromstring(spaced, np.int64, sep=" ")
     return np.array([_one_id(word, place) for place, word in enumerate(spaced.split())], np.int64)
@@ -95,15 +95,14 @@ def _one_id(word: str, place: int) -> int:
     return int(word)
 
 
-def decode(data: bytes, source: str, errors: str = "strict") -> str:
+def decode(data: bytes, source: str, errors: str = "strict", errors_can_be_replaced: bool = True) -> str:
     """Return bytes as text; `source` names them in the InputError for bytes that are no UTF-8."""
     try:
         return data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{source} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason}); "
-            "--errors replace goes on with U+FFFD in its place"
-        ) from None
+        what = f"{source} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
+        hint = "; --errors replace goes on with U+FFFD in its place" if errors_can_be_replaced else ""
+        raise InputError(f"{what}{hint}") from None
 
 
 def _argument(text: str, errors: str) -> str:
@@ -134,7 +133,7 @@ def _standard_input(what: str, errors: str) -> str:
         data = sys.stdin.buffer.read()
     except OSError as error:
         raise InputError(f"cannot read standard input: {os.strerror(error.errno or 0)}") from None
-    return decode(data, "standard input", errors)
+    return decode(data, "standard input", errors, errors_can_be_replaced=what == "TEXT")
 
 
 def _split_lines(text: str) -> list[str]:

@@ -29,7 +29,6 @@ class Tokens:
     ids: np.ndarray  # (T,) uint32 or int64
     starts: np.ndarray  # (sequences + 1,) int64
     encoding: Encoding | None  # what the IDs mean; None where they are just row numbers
-    text: str | None = None  # what was tokenized, where it is one text
     many: bool = False  # more than one sequence was asked for, so rows say which one they are of
 
     def __len__(self) -> int:
@@ -42,7 +41,7 @@ class Tokens:
             for start, stop in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
         ]
         starts = np.concatenate([*cuts, self.starts[-1:]])
-        return Tokens(self.ids, starts, self.encoding, self.text, many=True)
+        return Tokens(self.ids, starts, self.encoding, many=True)
 
     def places(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the sequence of these tokens, and their positions in it, both (n,) int64."""
@@ -85,8 +84,7 @@ def tokenize(given: Given, encoding: Encoding | None, special: bool = False) -> 
     starts = np.cumsum([0, *map(len, arrays)])
     if len(arrays) != 1:
         arrays = [np.concatenate([np.empty(0, np.int64), *arrays]).astype(np.int64)]
-    text = given.texts[0] if given.texts is not None and not given.lines else None
-    return Tokens(arrays[0], starts, encoding, text, many=given.lines)
+    return Tokens(arrays[0], starts, encoding, many=given.lines)
 
 
 @dataclass(frozen=True)

@@ -343,3 +343,10 @@ def test_the_benchmark_has_a_progress_bar_on_a_terminal_s_standard_error_only() 
     assert sizes == ["16", "64", "256", "1,024", "4,096", "5,000"]
     bars = re.findall(r"(?m)^ *(?:[0-9,]+)? +(embedding|linear) +([█▏▎▍▌▋▊▉]+)$", output)
     assert [name for name, _ in bars] == ["embedding", "linear"] * 6
+
+
+@pytest.mark.parametrize("name", ["embedding", "linear"])
+def test_show_names_the_output_that_csv_holds(embcli: Embcli, name: str) -> None:
+    rows = embcli.ok("compare", "-f", "csv", "--show", name).text.splitlines()[1:]
+    whole = json.loads(embcli.ok("compare", "-f", "json").out)["matrices"][name]
+    assert [[float(value) for value in row.split(",")[3:]] for row in rows] == whole

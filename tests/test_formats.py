@@ -493,7 +493,7 @@ def whole_output(form: str) -> str:
         "position": "Position embeddings, (T, D) = (2, 3)\n"
         "Each line is row pos of the position weight matrix (C, D) = (1,024, 3).\n",
         "input": "Input embeddings, (T, D) = (2, 3)\n"
-        "Each line is the token row plus the position row above: what the model reads.\n",
+        "Each line is the token row plus the position row: what the model reads.\n",
     }
     tables = [
         f"{titles[name]}pos  ID  │        0        1        2\n{'─' * 37}\n"

@@ -250,7 +250,7 @@ def test_a_full_disk_is_noted_and_leaves_nothing_behind(tmp_path: Path, blocks: 
 AT_ONCE = """
 import os, sys
 import torch
-import embcli.cli, embcli.lookup, embcli.weights.seeded, embcli.weights.kept, embcli.render.data
+import embcli.__main__, embcli.cli, embcli.lookup, embcli.weights.seeded, embcli.weights.kept, embcli.render.data
 start, hold = os.pipe()
 for number in range(16):
     if os.fork() == 0:
@@ -258,7 +258,7 @@ for number in range(16):
         os.read(start, 1)  # until nobody holds the other end any more
         os.dup2(os.open(f"{sys.argv[1]}/{number}", os.O_CREAT | os.O_WRONLY), 1)
         sys.argv = ["embcli", "lookup", "--ids", "1 5000 50256", "--dim", "16", "-f", "npy"]
-        embcli.cli.run()
+        embcli.__main__.run()
 os.close(hold)
 print(*(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(16)))
 """

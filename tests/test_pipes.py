@@ -195,13 +195,18 @@ def test_a_full_disk_behind_output_is_an_error(embcli: Embcli) -> None:
         (".safetensors", "safetensors"),
         (".txt", "table"),
         (".CSV", "csv"),
-        (".unknown", "table"),
         ("", "table"),
     ],
 )
 def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
     assert Output(path=Path(f"out{suffix}")).resolve(LOOKUP_FORMATS) == form
     assert Output("tsv", Path(f"out{suffix}")).resolve(LOOKUP_FORMATS) == "tsv"
+
+
+def test_a_suffix_that_tells_no_format_is_refused_unless_one_is_named() -> None:
+    with pytest.raises(OutputError, match=r"'out\.unknown' tells no form; name one with --format"):
+        Output(path=Path("out.unknown")).resolve(LOOKUP_FORMATS)
+    assert Output("tsv", Path("out.unknown")).resolve(LOOKUP_FORMATS) == "tsv"
 
 
 def test_the_environment_sets_another_default_where_the_result_has_that_form(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,7 +380,7 @@ pos  ID  │        0        1        2
   1   3  │  {:7.4f}  {:7.4f}  {:7.4f}
 
 Input embeddings, (T, D) = (2, 3)
-Each line is the token row plus the position row above: what the model reads.
+Each line is the token row plus the position row: what the model reads.
 pos  ID  │        0        1        2
 ─────────────────────────────────────
   0   5  │  {:7.4f}  {:7.4f}  {:7.4f}

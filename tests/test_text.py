@@ -193,3 +193,8 @@ def test_nothing_given_and_nothing_piped(stdin: str, monkeypatch: pytest.MonkeyP
         read()
     with pytest.raises(InputError, match=r"^no --ids - given and nothing is piped in"):
         read(ids="-")
+
+
+@pytest.mark.parametrize("separators", ["", ",", " , ", "[ ]", "[,]", "\n"])
+def test_separators_alone_are_no_ids(separators: str) -> None:
+    assert parse_ids(separators).tolist() == []

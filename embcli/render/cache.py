@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from embcli.render.page import plain_table
-from embcli.weights import in_bytes
+from embcli.weights import counted, in_bytes
 
 if TYPE_CHECKING:
     from embcli.render.page import Page
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def view(result: Contents, page: Page) -> None:
     """Put the folder, how much it holds, and a line for each kept layer on a page."""
     page.print(f"{result.cache.folder}")
-    page.print(f"{len(result.entries)} layers, {in_bytes(result.size)} of at most {in_bytes(result.cache.limit)}")
+    page.print(
+        f"{counted(len(result.entries), 'layer')}, {in_bytes(result.size)} of at most {in_bytes(result.cache.limit)}"
+    )
     if not result.entries:
         return
     table = plain_table(("last used", "left"), ("size", "right"), ("layer", "left"))

@@ -46,7 +46,7 @@ def _json(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> Non
         file.write(b',\n"matrices":{')
         for place, name in enumerate(names):
             file.write(f'{"," * (place > 0)}\n"{name}":[\n'.encode())
-            pieces = progress(records.pieces((name,)), records.rows)
+            pieces = progress(records.pieces((name,)), records.rows, file)
             _joined(file, (_finite(row) for piece in pieces for row in piece.matrices[name]))
             file.write(b"\n]")
         file.write(b"\n}")
@@ -55,7 +55,7 @@ def _json(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> Non
 
 def _ndjson(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
     names = _several(records, show)
-    for piece in progress(records.pieces(names), records.rows):
+    for piece in progress(records.pieces(names), records.rows, file):
         if not all(np.isfinite(matrix).all() for matrix in piece.matrices.values()):
             _note_null()
         matrices = [(name, np.ascontiguousarray(piece.matrices[name])) for name in names]
@@ -97,7 +97,7 @@ def _separated(
     name = _one(records, show)
     header = (*records.fields, *(records.columns if name else ()))
     file.write(f"{lines([header])[0]}{end}".encode())
-    for piece in progress(records.pieces((name,) if name else ()), records.rows):
+    for piece in progress(records.pieces((name,) if name else ()), records.rows, file):
         rows = lines(_values(piece, records.fields))
         if name:
             decimals = _decimals(piece.matrices[name], between)
@@ -112,7 +112,7 @@ def _npy(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None
     np.lib.format.write_array_header_1_0(
         file, {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
     )
-    for piece in progress(records.pieces((name,) if name else ()), records.rows):
+    for piece in progress(records.pieces((name,) if name else ()), records.rows, file):
         _raw(file, piece.matrices[name] if name else piece.fields()["id"], kind)
 
 
@@ -130,7 +130,7 @@ def _safetensors(records: Records, show: tuple[str, ...] | None, file: BinaryIO)
         for piece in records.pieces(()):
             _raw(file, piece.fields()[field], np.dtype("<i8"))
     for name in names:
-        for piece in progress(records.pieces((name,)), records.rows):
+        for piece in progress(records.pieces((name,)), records.rows, file):
             _raw(file, piece.matrices[name], np.dtype("<f4"))
 
 

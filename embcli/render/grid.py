@@ -5,11 +5,13 @@ A number is never cut: columns in the middle are left out instead, and the line 
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
 from embcli.render.page import plain_table
@@ -28,6 +30,8 @@ _MOST_TOKEN = 24
 _FIXED_LIMIT = 1e6  # from here on numbers are written with an exponent
 _COLD, _NEUTRAL, _WARM = (60, 130, 246), (140, 140, 140), (234, 88, 12)
 _SHADES = 8
+_SHOWN_CHARACTER = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|.", re.DOTALL)  # as embcli.tokens.shown writes them
+BYTE_IN_HEX = re.compile("[0-9a-f]{2} ?")
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,11 @@ def _extremes(values: np.ndarray) -> list[float]:
     """Return the values that are longest to write."""
     finite = values[np.isfinite(values)]
     longest = [float(finite.min()), float(finite.max())] if finite.size else []
-    # With an exponent, the smallest number can have the longest one.
-    longest += [float(-np.abs(finite[finite != 0]).min())] if (finite < 0).any() else []
-    return longest + [float(value) for value in np.unique(values[~np.isfinite(values)])]
+    return longest + [value for value in (np.nan, np.inf, -np.inf) if _has(values, value)]
+
+
+def _has(values: np.ndarray, value: float) -> bool:
+    return bool(np.isnan(values).any() if np.isnan(value) else (values == value).any())
 
 
 def print_grid(
@@ -173,13 +179,18 @@ def _shortened(label: Label, most: int) -> Label:
     return Label(label.header, cells, label.justify, label.shortens)
 
 
-def shorten(text: str, most: int) -> str:
-    """Return a text in at most so many cells, with … in place of its middle where it is longer."""
+def shorten(text: str, most: int, unit: re.Pattern[str] = _SHOWN_CHARACTER) -> str:
+    """Return a text in at most so many cells, with … in place of its middle; a unit of it is shown whole or not."""
     if cell_len(text) <= most:
         return text
-    head = (most - 1) - (most - 1) // 2
-    tail = text[::-1]
-    return set_cell_size(text, head) + "…" + set_cell_size(tail, most - 1 - head)[::-1]
+    units = deque(unit.findall(text))
+    head, tail = "", ""
+    while True:
+        at_head = cell_len(head) <= cell_len(tail)
+        nearest = units.popleft() if at_head else units.pop()
+        if cell_len(head) + cell_len(tail) + cell_len(nearest) >= most:
+            return f"{head}…{tail}"
+        head, tail = (head + nearest, tail) if at_head else (head, nearest + tail)
 
 
 def _add_column(table: Table, header: str, justify: Justify, width: int, style: str = "") -> None:
@@ -226,11 +237,6 @@ def _titles(labels: Sequence[Label], halves: Sequence[Half], table: Table) -> Te
 
 def _ends(columns: np.ndarray) -> list[int]:
     return [int(columns.max())] if len(columns) else []
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a number of things in words: `1 token`, `2,000 tokens`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def left_out(shown: Shown, numbers: np.ndarray, what: str) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from rich.text import Text
 
 from embcli.errors import InputError
-from embcli.render.grid import Half, Label, Numbers, Shown, counted, left_out, print_grid
+from embcli.render.grid import Half, Label, Numbers, Shown, left_out, print_grid
 from embcli.tokens import Tokens, shown
-from embcli.weights import in_bytes
+from embcli.weights import counted, in_bytes
 
 if TYPE_CHECKING:
     from embcli.lookup import Lookup
@@ -38,7 +38,7 @@ def weights(result: Matrix, page: Page, chosen: bool) -> None:
     summary = result.summary
     number = Numbers([Half("", np.array([[summary.minimum, summary.maximum]], np.float32))], page.precision)
     seed = f"seed {result.run['seed']}, " if "seed" in result.run else ""
-    page.print(f"{seed}{size * dim:,} parameters (float32), {in_bytes(4 * size * dim)}")
+    page.print(f"{seed}{counted(size * dim, 'parameter')} (float32), {in_bytes(4 * size * dim)}")
     page.print(
         f"mean {number.write(summary.mean)}, standard deviation {number.write(summary.std)}, "
         f"minimum {number.write(summary.minimum)}, maximum {number.write(summary.maximum)}"
@@ -97,7 +97,7 @@ def _caption(result: Lookup, name: str) -> str:
     return {
         "token": f"Each line is row ID of the token weight matrix (V, D) = ({size:,}, {dim:,}).",
         "position": f"Each line is row pos of the position weight matrix (C, D) = ({context_length:,}, {dim:,}).",
-        "input": "Each line is the token row plus the position row above: what the model reads.",
+        "input": "Each line is the token row plus the position row: what the model reads.",
     }[name]
 
 

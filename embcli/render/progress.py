@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 _PATIENCE = 1.0  # seconds
 
 
-def progress(pieces: Iterable[Piece], total: int) -> Iterator[Piece]:
-    """Yield the pieces; `total` is the number of rows in all of them."""
-    if sys.stderr is None or not sys.stderr.isatty():
+def progress(pieces: Iterable[Piece], total: int, file: BinaryIO) -> Iterator[Piece]:
+    """Yield the pieces; `total` is the number of rows in all of them, and `file` is where they go.
+
+    There is no bar where the data itself runs over the terminal.
+    """
+    if sys.stderr is None or not sys.stderr.isatty() or file.isatty():
         yield from pieces
         return
     start, done = time.monotonic(), 0

@@ -10,10 +10,11 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from embcli.render.grid import Shown, counted, left_out, shorten
+from embcli.render.grid import BYTE_IN_HEX, Shown, left_out, shorten
 from embcli.render.page import plain_table
-from embcli.render.safe import printable
+from embcli.safe import printable
 from embcli.tokens import Stretch, Tokenization, escaped, shown
+from embcli.weights import counted
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod as Justify
@@ -50,7 +51,7 @@ def view(result: Tokenization, page: Page) -> None:
         if len(shared) <= _MOST_SHARED:
             shared += _shared(stretch)
     if page.terminal and len(tokens):
-        page.print(_bordered(rows[: which.head], page.color))
+        page.print(_bordered(rows[: which.head], page.color, cut=which.left_out > 0))
         page.print()
     page.print(_table(result, page, rows, which))
     page.print()
@@ -132,7 +133,7 @@ def _two_fit(names: list[str], codes: list[str], room: int) -> tuple[list[str], 
         return names, codes
     name_room = max(min(widest_name, max(room // 2, room - widest_code)), 6)
     code_room = max(room - name_room, 8)
-    return [shorten(name, name_room) for name in names], [shorten(code, code_room) for code in codes]
+    return [shorten(name, name_room) for name in names], [shorten(code, code_room, BYTE_IN_HEX) for code in codes]
 
 
 def _brackets(rows: list[_Row]) -> list[str]:
@@ -144,7 +145,7 @@ def _brackets(rows: list[_Row]) -> list[str]:
     return signs
 
 
-def _bordered(rows: list[_Row], color: bool) -> Text:
+def _bordered(rows: list[_Row], color: bool, cut: bool) -> Text:
     """Return the text itself with the borders between its tokens; tokens that share a character stand as one."""
     text = Text(no_wrap=False, overflow="fold")
     group = b""
@@ -163,4 +164,6 @@ def _bordered(rows: list[_Row], color: bool) -> Text:
             text.append("│")
         text.append(written.replace("\t", "\\t").replace("\n", "\\n\n"), _COLORS[number % 2] if color else "")
         number, group = number + 1, b""
+    else:
+        text.append(" …" if cut else "", "dim")
     return text

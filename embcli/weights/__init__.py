@@ -95,6 +95,8 @@ class Seeded:
         ):
             if value < 1:
                 raise LayerError(f"{flag} {value} makes no layer; it must be 1 or more")
+            if value >= 10**40:
+                raise LayerError(f"{flag} {str(value)[:20]}... is out of range; no machine has that much memory")
         if not 0 <= self.seed < 2**64:
             raise LayerError(f"--seed {self.seed} is out of range; torch takes seeds from 0 to {2**64 - 1}")
         for name in ("token", "position"):
@@ -114,6 +116,15 @@ def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1) -> None
             f"{what} of {shape[0]:,} x {shape[1]:,} takes {in_bytes(size)}, and this machine has "
             f"{in_bytes(memory)} of memory"
         )
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "token"), counted(2000, "token")
+    ('1 token', '2,000 tokens')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def in_bytes(size: int) -> str:

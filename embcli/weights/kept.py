@@ -25,6 +25,7 @@ import numpy as np
 from embcli.errors import InputError, OutputError
 from embcli.notes import note
 from embcli.records import Piece, Records
+from embcli.safe import printable
 from embcli.weights import Layer, Seeded, Summary
 from embcli.weights.build import torch_build
 from embcli.weights.safetensors import header, parse_header
@@ -361,7 +362,7 @@ class Contents:
         if self.faults is not None:
             fields["fault"] = list(self.faults)
         return Records(
-            run={"folder": str(self.cache.folder), "bytes": self.size, "limit": self.cache.limit},
+            run={"folder": printable(str(self.cache.folder)), "bytes": self.size, "limit": self.cache.limit},
             unit="layers",
             rows=len(self.entries),
             fields=tuple(fields),

@@ -231,7 +231,7 @@ class Meter:
             wide = piece.ravel().astype(np.float64)
             self._count += wide.size
             self._sum += float(wide.sum())
-            self._squares += float(np.dot(wide, wide))
+            self._squares += float(np.square(wide, out=wide).sum())  # np.dot starts threads, which wait for each other
             self._minimum = min(self._minimum, float(piece.min()))
             self._maximum = max(self._maximum, float(piece.max()))
 
