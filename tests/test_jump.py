@@ -69,3 +69,15 @@ def test_a_state_of_another_layout_is_skipped_through(monkeypatch: pytest.Monkey
     expected = seeded.Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3))
     monkeypatch.setattr("embcli.weights.seeded._WORDS_AT", 32)
     assert np.array_equal(seeded.Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3)), expected)
+
+
+@pytest.mark.parametrize("shape", [(100, 7, 30), (64, 16, 40), (33, 31, 50)])
+def test_a_layer_summed_up_in_parts_is_summed_up_whole(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+    monkeypatch.setattr("embcli.weights.seeded._FAR", 16)
+    monkeypatch.setattr("embcli.weights.seeded._BUFFER", 64)
+    spec = Seeded(*shape)
+    for name in ("token", "position"):
+        layer = seeded.Drawing(spec).layer(name)
+        whole, found = layer.rows(np.arange(spec.shape(name)[0])).astype(np.float64), layer.summary()
+        assert (found.minimum, found.maximum) == (whole.min(), whole.max())
+        assert (found.mean, found.std) == pytest.approx((whole.mean(), whole.std(ddof=1)), rel=1e-9)

@@ -9,7 +9,8 @@ draws one normal at a time, from 53-bit uniforms, and keeps one spare between ca
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,7 @@ _FAR = 1 << 25  # draws from which on a jump is faster than skipping
 _WORDS_AT = (
     24  # where the generator's words stand in torch's state, behind seed, count left, seeded flag and next place
 )
+_PARTS = 4  # of a huge layer, which are summed up side by side
 _BUFFER = 1 << 16  # elements that are drawn or skipped in one call: small enough to stay in the processor's cache
 
 
@@ -98,6 +100,15 @@ class Drawing:
         self._seek(self._start_of(name) + start)
         self._at += stop - start
         return self._normals(stop - start)
+
+    def buffered(self, name: str, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield what `blocks` returns in pieces that are valid until the next one: they share one buffer."""
+        self._seek(self._start_of(name) + start)
+        buffer = torch.empty(_BUFFER)
+        for at in range(start, stop, _BUFFER):
+            piece = buffer[: min(_BUFFER, stop - at)].normal_(generator=self._generator)
+            self._at += len(piece)
+            yield piece.numpy()
 
     def tail(self, name: str) -> np.ndarray:
         """Return the last 16 elements of a layer whose size is no multiple of 16."""
@@ -177,18 +188,32 @@ class DrawnLayer:
         return PinnedLayer(self.name, self.shape, wanted, self.rows(wanted), self)
 
     def summary(self) -> Summary:
-        """Return mean, standard deviation, minimum and maximum, from one pass through a small buffer.
+        """Return mean, standard deviation, minimum and maximum, from one pass through small buffers.
 
-        While a piece is drawn, the one before it is summed up on another core.
+        The layer is cut into parts, each with a generator of its own that jumps to its start; they run on all cores.
+        Their number is fixed, so that the sums come out the same everywhere.
         """
-        meter = Meter()
-        with ThreadPoolExecutor(1) as pool:
-            summed: Future[None] | None = None
+        if self._size < _FAR:
+            meter = Meter()
             for piece in self.flat():
-                if summed is not None:
-                    summed.result()
-                summed = pool.submit(meter.add, piece)
-        return meter.summary()
+                meter.add(piece)
+            return meter.summary()
+        step = -(-self._whole // _PARTS // _BUFFER) * _BUFFER
+        starts = range(0, self._whole, step)
+        with ThreadPoolExecutor(min(_PARTS, os.cpu_count() or 1)) as pool:
+            meters = list(pool.map(lambda start: self._measured(start, min(start + step, self._whole)), starts))
+        if self._size > self._whole:
+            meters[-1].add(self._drawing.tail(self.name))
+        return sum(meters, Meter()).summary()
+
+    def _measured(self, start: int, stop: int) -> Meter:
+        """Sum up elements `start` to `stop`, but for those that the tail overwrites."""
+        meter = Meter()
+        last = self._size - BLOCK if self._size > self._whole else self._size
+        pieces = Drawing(self._drawing.spec).buffered(self.name, start, stop)
+        for at, piece in zip(range(start, stop, _BUFFER), pieces, strict=True):
+            meter.add(piece[: max(last - at, 0)])
+        return meter
 
 
 class PinnedLayer:
@@ -234,6 +259,13 @@ class Meter:
             self._squares += float(np.square(wide, out=wide).sum())  # np.dot starts threads, which wait for each other
             self._minimum = min(self._minimum, float(piece.min()))
             self._maximum = max(self._maximum, float(piece.max()))
+
+    def __add__(self, other: Meter) -> Meter:
+        both = Meter()
+        both._count = self._count + other._count
+        both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
+        both._minimum, both._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
+        return both
 
     def summary(self) -> Summary:
         """Return what came in; the standard deviation of a single value is NaN, as in torch."""
