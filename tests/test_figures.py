@@ -39,3 +39,25 @@ def test_ids_pick_rows(embcli: Embcli) -> None:
 def test_shapes_of_a_batch(embcli: Embcli, name: str) -> None:
     shown = embcli.ok("lookup", "Every effort moves you", "--show", name).text
     assert "(T, D) = (4, 256)" in shown.splitlines()[0]
+
+
+VERDICT = (
+    "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no great surprise "
+    "to me to hear that, in"
+)
+BATCH = """\
+40 367 2885 1464
+1807 3619 402 271
+10899 2138 257 7026
+15632 438 2016 257
+922 5891 1576 438
+568 340 373 645
+1049 5975 284 502
+284 3285 326 11
+"""
+
+
+def test_the_first_batch_of_the_verdict(embcli: Embcli) -> None:
+    ids = embcli.ok("tokenize", VERDICT, "-f", "ids").text.split()
+    assert [ids[start : start + 4] for start in range(0, 32, 4)] == figures(BATCH)
+    assert ids[32:] == ["287"]
