@@ -100,7 +100,7 @@ def weights(
     color: options.ColorChoice = "auto",
 ) -> None:
     """Show the weight matrix of a layer. All of it in short, or chosen rows and columns."""
-    from embcli.matrix import matrix
+    from embcli.verbs.weights import matrix
 
     out = _output(form, output, color, precision)
     source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
@@ -132,7 +132,7 @@ def lookup(
     color: options.ColorChoice = "auto",
 ) -> None:
     """Show the rows that tokens pick. With the rows of their positions, and the sum of both: the input embeddings."""
-    from embcli.lookup import MATRICES, look_up
+    from embcli.verbs.lookup import MATRICES, look_up
 
     out, chosen = _output(form, output, color, precision), options.names(show, MATRICES, "--show")
     source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
@@ -165,7 +165,7 @@ def compare(
     color: options.ColorChoice = "auto",
 ) -> int:
     """Show that a lookup is a one-hot product. With the same weight, bit for bit; exit status 1 where it is not."""
-    from embcli.comparison import DEFAULT_IDS, OUTPUTS, STEPS, Task, needs, steps
+    from embcli.verbs.compare import DEFAULT_IDS, OUTPUTS, STEPS, Task, needs, steps
 
     out, chosen = _output(form, output, color, precision), options.names(show, (*STEPS, *OUTPUTS), "--show")
     known = encodings.get(encoding)
@@ -178,7 +178,7 @@ def compare(
     sweep = (vocab or known.vocabulary_size) if bench else None
     task = Task(tokens, Seeded(size, dim, 1, seed), steps(chosen), gradient, sweep)
 
-    from embcli.compare import compare as core  # torch, once it is sure to be needed
+    from embcli.verbs.compare.layers import compare as core  # torch, once it is sure to be needed
 
     result = core(task, lambda sizes: render.compare.watched(sizes))
     outputs = tuple(name for name in chosen or () if name in OUTPUTS) or None
@@ -189,7 +189,7 @@ def compare(
 @app.command()
 def info(form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto") -> None:
     """Show versions, encodings and the cache. And the CPU capability that torch uses."""
-    from embcli.info import info as core
+    from embcli.verbs.info import info as core
 
     _output(form, output, color).write(core(), lambda *on: render.info.view(*on))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.records import Records
-    from embcli.render.page import Page
+    from embcli.page.terminal import Page
 
 FORMATS = ("table", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids")
 LARGEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits to tell
@@ -86,14 +86,14 @@ class Output:
             if form not in forms:
                 raise OutputError(f"{option} has no place in {form}; it is shown by --format {' or '.join(forms)}")
         if form == "table":
-            from embcli.render.page import Page
+            from embcli.page.terminal import Page
 
             page = Page.of(self._file is None, self.color, self.precision)
             view(result, page)
             with self.open("view") as file:
                 file.write(page.content())
             return
-        from embcli.render.data import write
+        from embcli.writers import write
 
         with self.open("binary" if form in _BINARY else "text") as file:
             write(records, form, show, file)

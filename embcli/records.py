@@ -1,4 +1,4 @@
-"""A finished result as data: rows of fields and of float32 vectors, in pieces, from which every format is written."""
+"""A finished result as data: rows of fields and of matrices, in pieces, from which every data format is written."""
 
 from __future__ import annotations
 
@@ -8,43 +8,50 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import numpy as np
+
+@dataclass(frozen=True)
+class Array:
+    """What a matrix is before it is there; its first dimension is the rows of the result."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"  # as numpy names it
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive rows: n values of each field, and (n, columns) float32 of each matrix.
-
-    The fields are worked out when they are asked for: some formats hold none.
-    """
+    """Consecutive rows: n values of each field and matrix that was asked for, lists or arrays, (n, ...) each."""
 
     rows: int
-    fields: Callable[[], dict[str, Any]]
-    matrices: dict[str, np.ndarray]
+    values: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Records:
     """A result as data.
 
-    `pieces` takes the names of the matrices that are wanted and yields all rows in order; it may be called again.
-    `columns` are the numbers of the columns that the matrices hold. `default` is the matrix that a format with room for
-    just one of them holds. `more` stands beside the rows in a JSON document.
+    `pieces` takes the names of the fields and matrices that are wanted, works out no others, and yields all rows in
+    order; it may be called again. A piece's arrays are valid until the next piece. `columns` are the numbers of the
+    columns that the matrices hold. `default` is the matrix that a format with room for just one of them holds.
+    `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document.
     """
 
     run: dict[str, Any]
     unit: str  # what a row is: "tokens" or "rows"
     rows: int
     fields: tuple[str, ...]
-    matrices: dict[str, tuple[int, int]]  # name -> (rows, columns)
     pieces: Callable[[tuple[str, ...]], Iterator[Piece]]
+    matrices: dict[str, Array] = field(default_factory=dict)
     columns: tuple[int, ...] = ()
     default: str | None = None
+    sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """The formats that this result can be written in."""
-        arrays = ("npy", "safetensors") if self.matrices or "id" in self.fields else ()
-        ids = ("ids",) if "id" in self.fields and not self.matrices else ()
-        return ("table", "json", "ndjson", "csv", "tsv", *arrays, *ids)
+
+def listed(run: dict[str, Any], unit: str, fields: dict[str, list[Any]]) -> Records:
+    """Return rows that are all there, as data."""
+    rows = len(next(iter(fields.values())))
+
+    def pieces(names: tuple[str, ...]) -> Iterator[Piece]:
+        yield Piece(rows, {name: fields[name] for name in names})
+
+    return Records(run, unit, rows, tuple(fields), pieces)

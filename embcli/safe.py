@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,3 +28,11 @@ def printable(text: str, escape: Callable[[str], str] = _for_json) -> str:
     '\\u001b[2J'
     """
     return _UNSAFE.sub(lambda match: escape(match[0]), text)
+
+
+@cache
+def note(message: str) -> None:
+    """Say something that the result itself does not tell."""
+    if sys.stderr is not None:
+        with suppress(OSError):  # when nobody is left to read it, the result does not depend on it
+            print(f"embcli: {printable(message)}", file=sys.stderr, flush=True)

@@ -22,12 +22,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from embcli import compare as core
 from embcli import encodings
-from embcli.compare import compare, compare_weights
-from embcli.comparison import STEPS, Comparison, Task, differences, judge
+from embcli.verbs.compare.layers import compare, compare_weights
+from embcli.verbs.compare import STEPS, Comparison, Task, differences, judge
 from embcli.errors import InputError, LayerError
-from embcli.render.compare import view
-from embcli.render.data import write
-from embcli.render.page import Page
+from embcli.views.compare import view
+from embcli.writers import write
+from embcli.page.terminal import Page
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
 from embcli.weights import Seeded

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from embcli import cli, compare
-from embcli.comparison import Task
+from embcli.verbs.compare import Task
 from tests.conftest import TIMEOUT, Embcli
 
 FIRST = """\

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli import cli, options
-from embcli.lookup import MATRICES
+from embcli.verbs.lookup import MATRICES
 from tests.conftest import TIMEOUT, Embcli
 
 # Python 3.12 warns where a process with threads forks to start a terminal.

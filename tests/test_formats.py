@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 
 from embcli import encodings, notes
 from embcli.errors import OutputError
-from embcli.info import info
-from embcli.lookup import MATRICES, Lookup, look_up
-from embcli.matrix import matrix
+from embcli.verbs.info import info
+from embcli.verbs.lookup import MATRICES, Lookup, look_up
+from embcli.verbs.weights import matrix
 from embcli.records import Records
-from embcli.render.data import write
+from embcli.writers import write
 from embcli.text import Given
 from embcli.tokens import Tokenization, Tokens, tokenize
 from embcli.weights import Seeded, SeededSource, Summary, Weights

@@ -46,7 +46,7 @@ def test_a_jump_is_as_many_steps(seed: int, steps: int) -> None:
 def test_layers_behind_a_jump_are_torchs(
     monkeypatch: pytest.MonkeyPatch, far: int, shape: tuple[int, int, int]
 ) -> None:
-    monkeypatch.setattr("embcli.weights.seeded._FAR", far)
+    monkeypatch.setattr("embcli.weights.drawing._FAR", far)
     spec = Seeded(*shape, seed=2**40 + 5)
     torch.manual_seed(spec.seed)
     expected = {name: torch.nn.Embedding(*spec.shape(name)).weight.detach().numpy() for name in ("token", "position")}
@@ -59,22 +59,22 @@ def test_layers_behind_a_jump_are_torchs(
 def test_a_distant_row_is_what_skipping_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, ids = Seeded(3_000_000, 16, 4), np.array([2_999_999])
     jumped = [seeded.Drawing(spec).layer(name).rows(ids % spec.shape(name)[0]) for name in ("token", "position")]
-    monkeypatch.setattr("embcli.weights.seeded._FAR", 10**12)
+    monkeypatch.setattr("embcli.weights.drawing._FAR", 10**12)
     skipped = [seeded.Drawing(spec).layer(name).rows(ids % spec.shape(name)[0]) for name in ("token", "position")]
     assert np.array_equal(jumped, skipped)
 
 
 def test_a_state_of_another_layout_is_skipped_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embcli.weights.seeded._FAR", 0)
+    monkeypatch.setattr("embcli.weights.drawing._FAR", 0)
     expected = seeded.Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3))
-    monkeypatch.setattr("embcli.weights.seeded._WORDS_AT", 32)
+    monkeypatch.setattr("embcli.weights.drawing._WORDS_AT", 32)
     assert np.array_equal(seeded.Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3)), expected)
 
 
 @pytest.mark.parametrize("shape", [(100, 7, 30), (64, 16, 40), (33, 31, 50)])
 def test_a_layer_summed_up_in_parts_is_summed_up_whole(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
-    monkeypatch.setattr("embcli.weights.seeded._FAR", 16)
-    monkeypatch.setattr("embcli.weights.seeded._BUFFER", 64)
+    monkeypatch.setattr("embcli.weights.drawing._FAR", 16)
+    monkeypatch.setattr("embcli.weights.drawing._BUFFER", 64)
     spec = Seeded(*shape)
     for name in ("token", "position"):
         layer = seeded.Drawing(spec).layer(name)

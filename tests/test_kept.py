@@ -250,7 +250,7 @@ def test_a_full_disk_is_noted_and_leaves_nothing_behind(tmp_path: Path, blocks: 
 AT_ONCE = """
 import os, sys
 import torch
-import embcli.__main__, embcli.cli, embcli.lookup, embcli.weights.seeded, embcli.weights.kept, embcli.render.data
+import embcli.__main__, embcli.cli, embcli.verbs.lookup, embcli.weights.drawing, embcli.weights.kept, embcli.writers
 start, hold = os.pipe()
 for number in range(16):
     if os.fork() == 0:

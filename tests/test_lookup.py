@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from embcli import encodings
 from embcli.errors import InputError
-from embcli.lookup import MATRICES, Lookup, look_up
-from embcli.matrix import matrix
+from embcli.verbs.lookup import MATRICES, Lookup, look_up
+from embcli.verbs.weights import matrix
 from embcli.render import matrices
-from embcli.render.page import Page
+from embcli.page.terminal import Page
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
 from embcli.weights import Layer, Seeded, SeededSource, Summary, Weights

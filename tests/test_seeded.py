@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from embcli.errors import LayerError
 from embcli.weights import Seeded, SeededSource, seeded
-from embcli.weights.seeded import Drawing, Meter
+from embcli.weights.drawing import Drawing, Meter
 from tests.conftest import Embcli
 
 NAMES = ("token", "position")

@@ -18,8 +18,8 @@ from hypothesis.extra import numpy as st_numpy
 from wcwidth import wcswidth
 
 from embcli import encodings
-from embcli.render.grid import Half, Label, Shown, print_grid, shorten
-from embcli.render.page import Page
+from embcli.page.grid import Half, Label, Shown, print_grid, shorten
+from embcli.page.terminal import Page
 from embcli.tokens import shown
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from embcli.errors import LayerError
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterator, Mapping
 
-    from embcli.weights.kept import Cache
+    from embcli.encodings import Encoding
 
-DEFAULT_SEED = 123
-DEFAULT_DIM = 256
-DEFAULT_CONTEXT_LENGTH = 1024
+_BLOCK = 1 << 18  # values that are read at a time
 
 
 @dataclass(frozen=True)
@@ -29,145 +26,78 @@ class Summary:
     maximum: float
 
 
-class Layer(Protocol):
-    """A weight matrix that gives its rows by ID."""
+class Layer(ABC):
+    """A weight matrix that gives its rows by ID; a new format writes `shape`, `dtype` and `rows`."""
 
-    @property
-    def name(self) -> str:
-        """Which matrix it is: `token` or `position`."""
+    shape: tuple[int, int]  # (V, D) or (C, D)
+    dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Its rows and columns: (V, D) or (C, D)."""
-
-    @property
-    def origin(self) -> dict[str, str]:
-        """What there is to say of how its numbers came about: for a seeded layer, `torch` and `cpu_capability`."""
-
+    @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows, (n, D) float32; the IDs (n,) are within the shape."""
+        """Return these rows, (n,) int64 -> (n, D) float32; the IDs are within the shape, and those told at `open`."""
 
-    def pin(self, ids: np.ndarray) -> Layer:
-        """Return a layer that gives these rows fast and in any order; the other rows it need not have."""
+    def blocks(self) -> Iterator[np.ndarray]:
+        """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
+        step = max(_BLOCK // self.shape[1], 1)
+        for start in range(0, self.shape[0], step):
+            yield self.rows(np.arange(start, min(start + step, self.shape[0])))
 
     def summary(self) -> Summary:
-        """Return what the whole matrix is like."""
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The layers of one source, and what there is to say of how they came about."""
-
-    layers: dict[str, Layer]
-    run: dict[str, Any]
-
-    def __getitem__(self, name: str) -> Layer:
-        return self.layers[name]
+        """Return what the whole matrix is like, from one pass over its blocks."""
+        meter = Meter()
+        for block in self.blocks():
+            meter.add(block)
+        return meter.summary()
 
 
 class Source(Protocol):
     """Where weights come from; it tells their shapes before it makes or reads them."""
 
-    def shape(self, name: str) -> tuple[int, int]:
-        """Return the shape of the `token` or of the `position` layer."""
+    @property
+    def run(self) -> dict[str, Any]:
+        """What there is to say of how the numbers came about, complete once the layers are open."""
 
-    def open(self, names: tuple[str, ...]) -> Weights:
-        """Return the named layers."""
+    @property
+    def encoding(self) -> Encoding | None:
+        """The encoding whose tokens the rows of the token layer stand for; None where they stand for none."""
 
+    def shape(self, name: str) -> tuple[int, int] | None:
+        """Return the shape of the `token` or of the `position` layer; None where there is no such layer."""
 
-@dataclass(frozen=True)
-class Seeded:
-    """A seeded pair of layers: `Embedding(V, D)` drawn first, `Embedding(C, D)` right behind it.
-
-    Raises LayerError for numbers that make no layer, and for layers that do not fit into this machine's memory.
-    """
-
-    vocabulary_size: int
-    dim: int = DEFAULT_DIM
-    context_length: int = DEFAULT_CONTEXT_LENGTH
-    seed: int = DEFAULT_SEED
-
-    def __post_init__(self) -> None:
-        for flag, value in (
-            ("--vocab", self.vocabulary_size),
-            ("--dim", self.dim),
-            ("--context-length", self.context_length),
-        ):
-            if value < 1:
-                raise LayerError(f"{flag} {value} makes no layer; it must be 1 or more")
-            if value >= 10**40:
-                raise LayerError(f"{flag} {str(value)[:20]}... is out of range; no machine has that much memory")
-        if not 0 <= self.seed < 2**64:
-            raise LayerError(f"--seed {self.seed} is out of range; torch takes seeds from 0 to {2**64 - 1}")
-        for name in ("token", "position"):
-            refuse_too_large(f"a {name} layer", self.shape(name))
-
-    def shape(self, name: str) -> tuple[int, int]:
-        """Return the shape of the `token` or of the `position` layer."""
-        return (self.vocabulary_size if name == "token" else self.context_length), self.dim
+    def open(self, wanted: Mapping[str, np.ndarray | None]) -> dict[str, Layer]:
+        """Return the named layers; for each, the IDs that will be asked for, or None where that may be any."""
 
 
-def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1) -> None:
-    """Raise LayerError where float32 matrices of this shape do not fit into the machine's memory."""
-    size = 4 * shape[0] * shape[1] * copies
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**40
-    if size > memory:
-        raise LayerError(
-            f"{what} of {shape[0]:,} x {shape[1]:,} takes {in_bytes(size)}, and this machine has "
-            f"{in_bytes(memory)} of memory"
-        )
+class Meter:
+    """Sums up a matrix piece by piece, in float64."""
 
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = self._squares = 0.0
+        self._minimum, self._maximum = np.inf, -np.inf
 
-def counted(number: int, thing: str) -> str:
-    """Return a number of things in words.
+    def add(self, piece: np.ndarray) -> None:
+        """Take in some float32 values, in any shape."""
+        if piece.size:
+            wide = piece.ravel().astype(np.float64)
+            self._count += wide.size
+            self._sum += float(wide.sum())
+            self._squares += float(np.square(wide, out=wide).sum())  # np.dot starts threads, which wait for each other
+            self._minimum = min(self._minimum, float(piece.min()))
+            self._maximum = max(self._maximum, float(piece.max()))
 
-    >>> counted(1, "token"), counted(2000, "token")
-    ('1 token', '2,000 tokens')
-    """
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    def __add__(self, other: Meter) -> Meter:
+        both = Meter()
+        both._count = self._count + other._count
+        both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
+        both._minimum, both._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
+        return both
 
-
-def in_bytes(size: int) -> str:
-    """Return a size in words, in decimal units.
-
-    >>> in_bytes(51463168), in_bytes(72)
-    ('51.5 MB', '72 bytes')
-    """
-    if size < 1000:
-        return f"{size} bytes"
-    power = min(int(math.log10(size) / 3), 6)
-    return f"{size / 1000**power:,.1f} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
-
-
-@dataclass(frozen=True)
-class SeededSource:
-    """A seeded pair of layers: from the cache where it has them, otherwise drawn by torch.
-
-    What is drawn is kept in the cache, if there is one and the layer is not too large for it.
-    """
-
-    spec: Seeded
-    cache: Cache | None = None
-
-    def shape(self, name: str) -> tuple[int, int]:
-        """Return the shape of the `token` or of the `position` layer, before any number is drawn."""
-        return self.spec.shape(name)
-
-    def open(self, names: tuple[str, ...]) -> Weights:
-        """Return the named layers."""
-        layers: dict[str, Layer] = {}
-        drawing = None
-        for name in names:
-            kept = self.cache.open(self.spec, name) if self.cache else None
-            if kept is None:
-                if drawing is None:
-                    from embcli.weights.seeded import Drawing
-
-                    drawing = Drawing(self.spec)
-                drawn = drawing.layer(name)
-                kept = self.cache.keep(self.spec, drawn) if self.cache else None
-                layers[name] = kept or drawn
-            else:
-                layers[name] = kept
-        shapes = {name: list(self.shape(name)) for name in names}
-        return Weights(layers, {"seed": self.spec.seed, "shapes": shapes, **layers[names[0]].origin})
+    def summary(self) -> Summary:
+        """Return what came in; the standard deviation of a single value is NaN, as in torch."""
+        mean = self._sum / self._count
+        if self._count > 1:
+            std = float(np.sqrt(max(self._squares - mean * self._sum, 0.0) / (self._count - 1)))
+        else:
+            std = float("nan")
+        return Summary(mean, std, self._minimum, self._maximum)

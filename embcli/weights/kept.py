@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError, OutputError
-from embcli.notes import note
+from embcli.safe import note
 from embcli.records import Piece, Records
 from embcli.safe import printable
 from embcli.weights import Layer, Seeded, Summary
 from embcli.weights.build import torch_build
-from embcli.weights.safetensors import header, parse_header
+from embcli.files.safetensors import header, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.weights.seeded import DrawnLayer
+    from embcli.weights.drawing import DrawnLayer
 
 FORMAT = "embcli-1"
 DEFAULT_LIMIT = 2 * 10**9
@@ -254,7 +254,7 @@ class KeptLayer:
         return Summary(*(float(self._mapped.metadata[key]) for key in ("mean", "std", "minimum", "maximum")))
 
     def _drawn_anew(self, error: Damaged) -> Layer:
-        from embcli.weights.seeded import Drawing
+        from embcli.weights.drawing import Drawing
 
         note(f"{self._path.name} was damaged ({error}); the layer is drawn anew")
         drawn = Drawing(self._spec).layer(self.name)
@@ -262,7 +262,7 @@ class KeptLayer:
 
 
 def _write(path: Path, spec: Seeded, layer: DrawnLayer) -> None:
-    from embcli.weights.seeded import Meter
+    from embcli.weights.drawing import Meter
 
     meter, sums, crc, filled = Meter(), [], 0, 0
     with open(path, "wb") as file:

@@ -13,17 +13,17 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from embcli.comparison import STEPS
-from embcli.render.grid import Half, Label, Numbers, Shown, left_out, print_grid, shorten
-from embcli.render.matrices import token_labels
-from embcli.render.page import Page, plain_table
+from embcli.verbs.compare import STEPS
+from embcli.page.grid import Half, Label, Numbers, Shown, left_out, print_grid, shorten
+from embcli.views.lookup import token_labels
+from embcli.page.terminal import Page, plain_table
 from embcli.tokens import shown
 from embcli.weights import in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from embcli.comparison import Comparison, Cost, Gradient, Timing, Verdict
+    from embcli.verbs.compare import Comparison, Cost, Gradient, Timing, Verdict
 
 Item = TypeVar("Item")
 _PIPE_LINES = 60  # a pipe has no screen, so a printed page stands in for it

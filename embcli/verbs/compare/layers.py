@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from embcli.comparison import Comparison, Cost, Gradient, Task, Timing, refuse_layers
-from embcli.lookup import check_ids
+from embcli.verbs.compare import Comparison, Cost, Gradient, Task, Timing, refuse_layers
+from embcli.verbs.lookup import check_ids
 from embcli.selection import distinct
 from embcli.weights import DEFAULT_SEED
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embcli.render.page import plain_table
+from embcli.page.terminal import plain_table
 
 if TYPE_CHECKING:
-    from embcli.info import Info
-    from embcli.render.page import Page
+    from embcli.verbs.info import Info
+    from embcli.page.terminal import Page
 
 
 def view(result: Info, page: Page) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from embcli.render.grid import BYTE_IN_HEX, Shown, left_out, shorten
-from embcli.render.page import plain_table
+from embcli.page.grid import BYTE_IN_HEX, Shown, left_out, shorten
+from embcli.page.terminal import plain_table
 from embcli.safe import printable
 from embcli.tokens import Stretch, Tokenization, escaped, shown
 from embcli.weights import counted
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod as Justify
     from rich.table import Table
 
-    from embcli.render.page import Page
+    from embcli.page.terminal import Page
 
 _MOST_ROWS = 200
 _MOST_TEXT = 2000  # characters of the text that are shown with its token borders

@@ -14,7 +14,7 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from embcli.render.page import plain_table
+from embcli.page.terminal import plain_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod as Justify
     from rich.table import Table
 
-    from embcli.render.page import Page
+    from embcli.page.terminal import Page
 
 _GAP = 2  # cells between columns
 _LEAST_TOKEN = 6  # a token label is not shortened below this

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from embcli.render.page import plain_table
+from embcli.page.terminal import plain_table
 from embcli.weights import counted, in_bytes
 
 if TYPE_CHECKING:
-    from embcli.render.page import Page
+    from embcli.page.terminal import Page
     from embcli.weights.kept import Contents
 
 

@@ -8,14 +8,14 @@ import numpy as np
 from rich.text import Text
 
 from embcli.errors import InputError
-from embcli.render.grid import Half, Label, Numbers, Shown, left_out, print_grid
+from embcli.page.grid import Half, Label, Numbers, Shown, left_out, print_grid
 from embcli.tokens import Tokens, shown
 from embcli.weights import counted, in_bytes
 
 if TYPE_CHECKING:
-    from embcli.lookup import Lookup
-    from embcli.matrix import Matrix
-    from embcli.render.page import Page
+    from embcli.verbs.lookup import Lookup
+    from embcli.verbs.weights import Matrix
+    from embcli.page.terminal import Page
 
 _MOST_ROWS = 200  # of those that were chosen
 _FEW_ROWS = 10  # of a whole matrix

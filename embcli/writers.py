@@ -13,8 +13,8 @@ import numpy as np
 import orjson
 
 from embcli.errors import OutputError
-from embcli.notes import note
-from embcli.render.progress import progress
+from embcli.safe import note
+from embcli.page.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -117,7 +117,7 @@ def _npy(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None
 
 
 def _safetensors(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
-    from embcli.weights.safetensors import header
+    from embcli.files.safetensors import header
 
     names = _several(records, show)
     arrays = {field + "s": field for field in ("id", "position", "sequence") if field in records.fields}

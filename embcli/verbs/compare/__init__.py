@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from embcli.lookup import check_ids
+from embcli.verbs.lookup import check_ids
 from embcli.records import Piece, Records
 from embcli.tokens import PIECE, Tokens
 from embcli.weights import Seeded, refuse_too_large

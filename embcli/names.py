@@ -1,0 +1,35 @@
+"""What a user may type: the names of formats, matrices, layers, steps and choices, and the defaults, in this one place."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Format = Literal[
+    "table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"
+]
+Layer = Literal["token", "position"]
+Matrix = Literal["token", "position", "input"]
+Step = Literal["ids", "one-hot", "first", "shared", "outputs"]
+Output = Literal["embedding", "linear"]  # of the last step: data formats can name one of them
+Color = Literal["auto", "always", "never"]
+Errors = Literal["strict", "replace"]
+Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
+
+FORMATS: tuple[Format, ...] = get_args(Format)
+LAYERS: tuple[Layer, ...] = get_args(Layer)
+MATRICES: tuple[Matrix, ...] = get_args(Matrix)
+STEPS: tuple[Step, ...] = get_args(Step)
+OUTPUTS: tuple[Output, ...] = get_args(Output)
+PAGES: tuple[Format, ...] = ("table", "markdown", "latex")  # views; all other formats are data
+ROWS: tuple[Format, ...] = ("json", "ndjson", "csv", "tsv")  # data of anything that has rows
+SUFFIXES: dict[str, Format] = {".txt": "table", ".md": "markdown", ".tex": "latex", ".jsonl": "ndjson"} | {
+    f".{name}": name for name in FORMATS if name not in ("markdown", "latex", "projector")
+}
+
+ENCODINGS = ("gpt2", "r50k_base", "p50k_base", "p50k_edit", "cl100k_base", "o200k_base", "o200k_harmony")
+DEFAULT_ENCODING = "gpt2"
+DEFAULT_SEED = 123
+DEFAULT_DIM = 256
+DEFAULT_CONTEXT_LENGTH = 1024
+COMPARED_IDS = "2,3,1"  # what `compare` takes where nothing is given
+COMPARED_DIM = 5

@@ -1,0 +1,286 @@
+"""Seeded layers, drawn by torch: whole, or just the rows that are asked for, bit for bit the same.
+
+How torch fills a normal tensor on the CPU (aten/src/ATen/native/cpu/DistributionTemplates.h, `normal_fill`): from 16
+elements on it takes one 32-bit draw of the generator for each element and turns each block of 16 draws into 16
+normals; when the size is no multiple of 16, the last 16 elements are overwritten with a block of 16 fresh draws. So a
+block can be had without those before it, once the generator has been moved past their draws. Under 16 elements torch
+draws one normal at a time, from 53-bit uniforms, and keeps one spare between calls: those layers are drawn whole.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from embcli.selection import distinct
+from embcli.weights import Layer, Seeded, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+from embcli.weights.jump import WORDS, jump
+
+BLOCK = 16  # elements that torch draws together
+_STRETCH = 1 << 20  # elements that are drawn for the rows asked for before they are copied out
+_FAR = 1 << 25  # draws from which on a jump is faster than skipping
+_WORDS_AT = (
+    24  # where the generator's words stand in torch's state, behind seed, count left, seeded flag and next place
+)
+_PARTS = 4  # of a huge layer, which are summed up side by side
+_BUFFER = 1 << 16  # elements that are drawn or skipped in one call: small enough to stay in the processor's cache
+
+
+class Drawing:
+    """The layers of one seeded run, drawn from one generator that is read forwards as far as that serves."""
+
+    def __init__(self, spec: Seeded) -> None:
+        self.spec = spec
+        self._sizes = {name: spec.shape(name)[0] * spec.shape(name)[1] for name in ("token", "position")}
+        self._generator = torch.Generator()
+        self._skipped = torch.empty(_BUFFER, dtype=torch.uint8)
+        self._small: dict[str, np.ndarray] = {}
+        self._rewind()
+
+    def layer(self, name: str) -> DrawnLayer:
+        """Return the `token` or the `position` layer."""
+        return DrawnLayer(self, name, self.spec.shape(name))
+
+    def _rewind(self) -> None:
+        self._generator.manual_seed(self.spec.seed)
+        self._at = 0  # draws taken since, not counting those of small layers
+        if self._sizes["token"] < BLOCK:
+            self._small["token"] = self._normals(self._sizes["token"])
+
+    def _normals(self, count: int) -> np.ndarray:
+        normals: np.ndarray = torch.empty(count).normal_(generator=self._generator).numpy()
+        return normals
+
+    def _start_of(self, name: str) -> int:
+        size = self._sizes["token"]
+        return 0 if name == "token" or size < BLOCK else size + BLOCK * (size % BLOCK > 0)
+
+    def _seek(self, draw: int) -> None:
+        if draw < self._at:
+            self._rewind()
+        if draw - self._at > _FAR and self._jump(draw):
+            return
+        distance = draw - self._at
+        for _ in range(distance // _BUFFER):
+            self._skipped.random_(generator=self._generator)
+        self._skipped[: distance % _BUFFER].random_(generator=self._generator)
+        self._at = draw
+
+    def _jump(self, draw: int) -> bool:
+        """Move the generator to a draw at once; return whether its state is of the layout that this needs."""
+        if self._sizes["token"] < BLOCK:
+            return False  # the draws of a small layer are not counted
+        state = torch.Generator().manual_seed(self.spec.seed).get_state()
+        words = state.numpy()[_WORDS_AT : _WORDS_AT + 8 * WORDS].view(np.uint64)
+        if len(words) != WORDS or words[0] != self.spec.seed % 2**32 or words.max() >= 2**32:
+            return False
+        words[:] = jump(words.astype(np.uint32), draw)
+        self._generator.set_state(state)
+        self._at = draw
+        return True
+
+    def small(self, name: str) -> np.ndarray:
+        """Return a whole layer of fewer than 16 elements, flat."""
+        if name not in self._small:
+            self._rewind()
+            self._seek(self._start_of(name))
+            self._small[name] = self._normals(self._sizes[name])
+            self._rewind()
+        return self._small[name]
+
+    def blocks(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return elements `start` to `stop` of a layer as first drawn, flat; both are multiples of 16."""
+        self._seek(self._start_of(name) + start)
+        self._at += stop - start
+        return self._normals(stop - start)
+
+    def buffered(self, name: str, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield what `blocks` returns in pieces that are valid until the next one: they share one buffer."""
+        self._seek(self._start_of(name) + start)
+        buffer = torch.empty(_BUFFER)
+        for at in range(start, stop, _BUFFER):
+            piece = buffer[: min(_BUFFER, stop - at)].normal_(generator=self._generator)
+            self._at += len(piece)
+            yield piece.numpy()
+
+    def tail(self, name: str) -> np.ndarray:
+        """Return the last 16 elements of a layer whose size is no multiple of 16."""
+        self._seek(self._start_of(name) + self._sizes[name])
+        self._at += BLOCK
+        return self._normals(BLOCK)
+
+
+class DrawnLayer:
+    """One layer of a drawing; it holds no values, it draws them again each time they are asked for."""
+
+    def __init__(self, drawing: Drawing, name: str, shape: tuple[int, int]) -> None:
+        self.name = name
+        self.shape = shape
+        self.origin = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+        self._drawing = drawing
+        self._size = shape[0] * shape[1]
+        self._whole = self._size // BLOCK * BLOCK  # elements in whole blocks
+        self._last: tuple[int, np.ndarray] = (-1, np.empty(0, np.float32))  # the last block drawn, for the next rows
+
+    def flat(self) -> Iterator[np.ndarray]:
+        """Yield all elements in order, in pieces that stay valid."""
+        if self._size < BLOCK:
+            yield self._drawing.small(self.name)
+            return
+        kept = self._size - BLOCK if self._size > self._whole else self._size
+        for start in range(0, self._whole, _BUFFER):
+            stop = min(start + _BUFFER, self._whole)
+            yield self._drawing.blocks(self.name, start, stop)[: max(kept - start, 0)]
+        if kept < self._size:
+            yield self._drawing.tail(self.name)
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return rows, (n, D) float32; the generator skips to the blocks they lie in."""
+        dim = self.shape[1]
+        if self._size < BLOCK:
+            small: np.ndarray = self._drawing.small(self.name).reshape(self.shape)[ids]
+            return small
+        wanted, places = distinct(ids)
+        found: np.ndarray = np.empty((len(wanted), dim), np.float32)
+        for first, last in _runs(wanted, gap=BLOCK // dim, most=max(_STRETCH // dim, 1)):
+            start, stop = int(wanted[first]) * dim, (int(wanted[last]) + 1) * dim
+            elements = self._stretch(start, min(stop, self._whole))
+            for row in range(first, last + 1):
+                offset = int(wanted[row]) * dim - start
+                part = elements[offset : offset + dim]
+                found[row, : len(part)] = part
+        self._overwrite_tail(wanted, found)
+        chosen: np.ndarray = found[places]
+        return chosen
+
+    def _stretch(self, start: int, stop: int) -> np.ndarray:
+        low, high = start // BLOCK * BLOCK, -(-stop // BLOCK) * BLOCK
+        begin, last = self._last
+        if begin == low < high:  # rows that follow each other may share a block: no need to go back for it
+            drawn = np.concatenate([last, self._drawing.blocks(self.name, low + BLOCK, high)])
+        else:
+            drawn = self._drawing.blocks(self.name, low, high)
+        if high > low:
+            self._last = (high - BLOCK, drawn[-BLOCK:].copy())
+        return drawn[start - low : stop - low]
+
+    def _overwrite_tail(self, wanted: np.ndarray, found: np.ndarray) -> None:
+        dim = self.shape[1]
+        tail_start = self._size - BLOCK
+        first = int(np.searchsorted(wanted, tail_start // dim))
+        if self._size == self._whole or first == len(wanted):
+            return
+        tail = self._drawing.tail(self.name)
+        for row in range(first, len(wanted)):
+            offset = int(wanted[row]) * dim - tail_start  # of the row's first element in the tail
+            found[row, max(-offset, 0) :] = tail[max(offset, 0) : offset + dim]
+
+    def pin(self, ids: np.ndarray) -> Layer:
+        """Return a layer that holds these rows."""
+        wanted, _ = distinct(ids)
+        return PinnedLayer(self.name, self.shape, wanted, self.rows(wanted), self)
+
+    def summary(self) -> Summary:
+        """Return mean, standard deviation, minimum and maximum, from one pass through small buffers.
+
+        The layer is cut into parts, each with a generator of its own that jumps to its start; they run on all cores.
+        Their number is fixed, so that the sums come out the same everywhere.
+        """
+        if self._size < _FAR:
+            meter = Meter()
+            for piece in self.flat():
+                meter.add(piece)
+            return meter.summary()
+        step = -(-self._whole // _PARTS // _BUFFER) * _BUFFER
+        starts = range(0, self._whole, step)
+        with ThreadPoolExecutor(min(_PARTS, os.cpu_count() or 1)) as pool:
+            meters = list(pool.map(lambda start: self._measured(start, min(start + step, self._whole)), starts))
+        if self._size > self._whole:
+            meters[-1].add(self._drawing.tail(self.name))
+        return sum(meters, Meter()).summary()
+
+    def _measured(self, start: int, stop: int) -> Meter:
+        """Sum up elements `start` to `stop`, but for those that the tail overwrites."""
+        meter = Meter()
+        last = self._size - BLOCK if self._size > self._whole else self._size
+        pieces = Drawing(self._drawing.spec).buffered(self.name, start, stop)
+        for at, piece in zip(range(start, stop, _BUFFER), pieces, strict=True):
+            meter.add(piece[: max(last - at, 0)])
+        return meter
+
+
+class PinnedLayer:
+    """A layer of which some rows are held in memory."""
+
+    def __init__(
+        self, name: str, shape: tuple[int, int], ids: np.ndarray, held: np.ndarray, source: DrawnLayer
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self._ids = ids  # (n,) sorted
+        self._held = held  # (n, D)
+        self._source = source
+        self.origin = source.origin
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return held rows, (n, D) float32."""
+        return self._held[np.searchsorted(self._ids, ids)]
+
+    def pin(self, ids: np.ndarray) -> Layer:
+        """Return a layer that holds these rows, drawn from the source anew."""
+        return self._source.pin(ids)
+
+    def summary(self) -> Summary:
+        """Return what the whole matrix is like."""
+        return self._source.summary()
+
+
+class Meter:
+    """Sums up a matrix piece by piece, in float64."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = self._squares = 0.0
+        self._minimum, self._maximum = np.inf, -np.inf
+
+    def add(self, piece: np.ndarray) -> None:
+        """Take in some float32 values, in any shape."""
+        if piece.size:
+            wide = piece.ravel().astype(np.float64)
+            self._count += wide.size
+            self._sum += float(wide.sum())
+            self._squares += float(np.square(wide, out=wide).sum())  # np.dot starts threads, which wait for each other
+            self._minimum = min(self._minimum, float(piece.min()))
+            self._maximum = max(self._maximum, float(piece.max()))
+
+    def __add__(self, other: Meter) -> Meter:
+        both = Meter()
+        both._count = self._count + other._count
+        both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
+        both._minimum, both._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
+        return both
+
+    def summary(self) -> Summary:
+        """Return what came in; the standard deviation of a single value is NaN, as in torch."""
+        mean = self._sum / self._count
+        if self._count > 1:
+            std = float(np.sqrt(max(self._squares - mean * self._sum, 0.0) / (self._count - 1)))
+        else:
+            std = float("nan")
+        return Summary(mean, std, self._minimum, self._maximum)
+
+
+def _runs(sorted_ids: np.ndarray, gap: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) places of IDs so close together that one stretch serves them, `most` IDs at a time."""
+    if len(sorted_ids):
+        breaks = np.flatnonzero(np.diff(sorted_ids) > gap + 1).tolist()
+        for first, last in zip([0, *(place + 1 for place in breaks)], [*breaks, len(sorted_ids) - 1], strict=True):
+            for start in range(first, last + 1, most):
+                yield start, min(start + most - 1, last)
