@@ -1,12 +1,10 @@
-"""What a user may type: the names of formats, matrices, layers, steps and choices, and the defaults, in this one place."""
+"""What a user may type: the names of formats, matrices, layers, steps and choices; and what holds where he does not."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
-Format = Literal[
-    "table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"
-]
+Format = Literal["table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"]
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input"]
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]
@@ -22,6 +20,9 @@ STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 PAGES: tuple[Format, ...] = ("table", "markdown", "latex")  # views; all other formats are data
 ROWS: tuple[Format, ...] = ("json", "ndjson", "csv", "tsv")  # data of anything that has rows
+BINARY: tuple[Format, ...] = ("npy", "safetensors")
+FOLDERS: tuple[Format, ...] = ("projector",)
+ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "projector")  # formats with room for just one
 SUFFIXES: dict[str, Format] = {".txt": "table", ".md": "markdown", ".tex": "latex", ".jsonl": "ndjson"} | {
     f".{name}": name for name in FORMATS if name not in ("markdown", "latex", "projector")
 }

@@ -1,25 +1,58 @@
-"""The options that verbs share, each declared once, so that a flag means the same everywhere."""
+"""The options that verbs share, each declared once, so that a flag means the same everywhere, and in groups.
+
+A group is one parameter of a command and one value: what is given, which model, where the result goes. `grouped`
+spreads it for Typer, to which each field is an option.
+"""
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.completion import install_callback, show_callback
 
-from embcli.encodings import DEFINITIONS
+from embcli import names
 
-Format = Literal["table", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids"]
-Color = Literal["auto", "always", "never"]
-LayerName = Literal["token", "position"]
-MatrixName = Literal["token", "position", "input"]
-StepName = Literal["ids", "one-hot", "first", "shared", "outputs"]
-Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
-Errors = Literal["strict", "replace"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from embcli.encodings import Encoding
+    from embcli.output import Output
+    from embcli.tokens import Tokens
+    from embcli.weights.source import SeededSource
 
 
-def _whole(value: str | int) -> int:
+def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command as Typer is to see it: with the fields of its groups in place of the groups."""
+    declared = inspect.signature(command, eval_str=True).parameters.values()
+    groups = {each.name: each.annotation for each in declared if is_dataclass(each.annotation)}
+
+    def spread(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        return command(**given)
+
+    parameters: list[inspect.Parameter] = []
+    for each in declared:
+        parameters += _spread(groups[each.name]) if each.name in groups else [each.replace(kind=each.KEYWORD_ONLY)]
+    spread.__name__, spread.__doc__ = command.__name__, command.__doc__
+    spread.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return spread
+
+
+def _spread(group: Any) -> list[inspect.Parameter]:
+    """Return the fields of a group as the parameters of a command."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
+        for each in fields(group)
+    ]
+
+
+def whole(value: str | int) -> int:
     """Parse a whole number; torch, numpy and embcli itself say what is wrong with one that is out of range."""
     try:
         return int(value)
@@ -30,16 +63,32 @@ def _whole(value: str | int) -> int:
         raise typer.BadParameter(f"{shown!r} is no whole number.") from None
 
 
+def listed(given: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the names in the list between commas that --show takes, in the known order; None where none was given.
+
+    Raises InputError for a name that is not known.
+    """
+    if given is None:
+        return None
+    from embcli.errors import InputError
+
+    chosen = [name.strip() for name in given.split(",")]
+    for name in chosen:
+        if name not in known:
+            raise InputError(f"--show {name[:40]!r} is not known; choose from {', '.join(known)}, with commas between")
+    return tuple(name for name in known if name in chosen)
+
+
 def _encodings(incomplete: str) -> list[str]:
-    return [name for name in DEFINITIONS if name.startswith(incomplete)]
+    return [name for name in names.ENCODINGS if name.startswith(incomplete)]
 
 
 def _matrices(incomplete: str) -> list[str]:
-    return _last_of(incomplete, get_args(MatrixName))
+    return _last_of(incomplete, names.MATRICES)
 
 
 def _steps(incomplete: str) -> list[str]:
-    return _last_of(incomplete, get_args(StepName))
+    return _last_of(incomplete, (*names.STEPS, *names.OUTPUTS))
 
 
 def _last_of(incomplete: str, known: tuple[str, ...]) -> list[str]:
@@ -51,33 +100,14 @@ def _last_of(incomplete: str, known: tuple[str, ...]) -> list[str]:
 # Typer's own two options of these names find out the shell that they run in; here it is named, so that a script can be
 # made anywhere.
 ShowCompletion = Annotated[
-    Shell | None,
+    names.Shell | None,
     typer.Option("--show-completion", help="Print the completion script for a shell.", callback=show_callback),
 ]
 InstallCompletion = Annotated[
-    Shell | None,
+    names.Shell | None,
     typer.Option("--install-completion", help="Install completion for a shell.", callback=install_callback),
 ]
-Text = Annotated[
-    str | None,
-    typer.Argument(metavar="[TEXT]", help="The text; - or nothing reads standard input.", show_default=False),
-]
-CompareText = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[TEXT]",
-        help="The text; - reads standard input, and without TEXT, --file and --ids the IDs are 2,3,1.",
-        show_default=False,
-    ),
-]
-File = Annotated[Path | None, typer.Option("--file", metavar="PATH", help="Read the text from a file.")]
-Ids = Annotated[
-    str | None,
-    typer.Option("--ids", metavar="IDS", help="Token IDs in place of TEXT: 2,3,5,1; - reads standard input."),
-]
-Lines = Annotated[bool, typer.Option("--lines", help="Make each line of the input a sequence of its own.")]
-InputErrors = Annotated[Errors, typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.")]
-Encoding = Annotated[
+EncodingName = Annotated[
     str,
     typer.Option(
         "--encoding",
@@ -86,18 +116,8 @@ Encoding = Annotated[
         autocompletion=_encodings,
     ),
 ]
-Special = Annotated[bool, typer.Option("--special", help="Read special tokens in the text as such.")]
-Seed = Annotated[int, typer.Option("--seed", parser=_whole, metavar="INT", help="Seed of torch's generator.")]
-Vocab = Annotated[
-    int | None,
-    typer.Option("--vocab", parser=_whole, metavar="V", help="Rows of the token layer.", show_default="the encoding's"),
-]
-Dim = Annotated[int, typer.Option("--dim", parser=_whole, metavar="D", help="Columns: the embedding dimension.")]
-ContextLength = Annotated[
-    int, typer.Option("--context-length", parser=_whole, metavar="C", help="Rows of the position layer.")
-]
 Window = Annotated[bool, typer.Option("--window", help="Cut longer input into sequences of C tokens.")]
-Show = Annotated[
+ShowMatrices = Annotated[
     str | None,
     typer.Option(
         "--show",
@@ -107,7 +127,7 @@ Show = Annotated[
         autocompletion=_matrices,
     ),
 ]
-Steps = Annotated[
+ShowSteps = Annotated[
     str | None,
     typer.Option(
         "--show",
@@ -121,55 +141,174 @@ Steps = Annotated[
 TraceProducts = Annotated[bool, typer.Option("--trace", help="Write out the product of each token.")]
 Gradients = Annotated[bool, typer.Option("--gradient", help="Compare the gradients of one backward pass, too.")]
 Bench = Annotated[bool, typer.Option("--bench", help="Measure both for growing V, up to --vocab or the encoding's.")]
-VocabOfIds = Annotated[
-    int | None,
-    typer.Option(
-        "--vocab",
-        parser=_whole,
-        metavar="V",
-        help="Rows of the token layer.",
-        show_default="the encoding's; with --ids, the largest ID + 1",
-    ),
-]
 Rows = Annotated[str | None, typer.Option("--rows", metavar="ROWS", help="Which rows: 0:5,100,50256.")]
 Columns = Annotated[
     str | None, typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).")
 ]
-Layer = Annotated[LayerName, typer.Option("--layer", help="Which layer.")]
+LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.")]
 Trace = Annotated[
     int | None,
-    typer.Option("--trace", parser=_whole, metavar="N", help="Spell out the sum for token N, counted from 0."),
+    typer.Option("--trace", parser=whole, metavar="N", help="Spell out the sum for token N, counted from 0."),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.")]
-Form = Annotated[
-    Format | None,
-    typer.Option(
-        "--format",
-        "-f",
-        help="Form of the result; ids is for tokenize.",
-        show_default="by --output's suffix, EMBCLI_FORMAT, or table",
-    ),
-]
+Seed = Annotated[int, typer.Option("--seed", parser=whole, metavar="INT", help="Seed of torch's generator.")]
+Dim = Annotated[int, typer.Option("--dim", parser=whole, metavar="D", help="Columns: the embedding dimension.")]
 OutputPath = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="PATH", help="Write to a file, whole or not at all.")
 ]
-Precision = Annotated[int, typer.Option("--precision", parser=_whole, metavar="N", help="Decimals in a table.")]
-ColorChoice = Annotated[Color, typer.Option("--color", help="Colour in a table.")]
 
 
-def names(given: str | None, known: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-    """Return the names in a list between commas, in the known order; None where nothing was given.
+@dataclass(frozen=True)
+class Given:
+    """What is given: a text or token IDs."""
 
-    Raises InputError for a name that is not known.
-    """
-    if given is None:
-        return None
-    from embcli.errors import InputError
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEXT]", help="The text; - or nothing reads standard input.", show_default=False),
+    ] = None
+    file: Annotated[Path | None, typer.Option("--file", metavar="PATH", help="Read the text from a file.")] = None
+    ids: Annotated[
+        str | None,
+        typer.Option("--ids", metavar="IDS", help="Token IDs in place of TEXT: 2,3,5,1; - reads standard input."),
+    ] = None
+    errors: Annotated[names.Errors, typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.")] = (
+        "strict"
+    )
+    special: Annotated[bool, typer.Option("--special", help="Read special tokens in the text as such.")] = False
 
-    chosen = [name.strip() for name in given.split(",")]
-    for name in chosen:
-        if name not in known:
-            raise InputError(
-                f"{option} {name[:40]!r} is not known; choose from {', '.join(known)}, with commas between"
-            )
-    return tuple(name for name in known if name in chosen)
+    @property
+    def as_text(self) -> bool:
+        """Whether it is a text, and not IDs."""
+        return self.ids is None
+
+    def tokens(self, encoding: Encoding | None) -> Tokens:
+        """Return the tokens of what is given."""
+        from embcli.text import read
+        from embcli.tokens import tokenize
+
+        given = read(self.text, self.file, self.ids, self._lines, self.errors)
+        return tokenize(given, encoding, self.special)
+
+    @property
+    def _lines(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class GivenLines(Given):
+    """What is given, in one sequence or in one a line."""
+
+    lines: Annotated[bool, typer.Option("--lines", help="Make each line of the input a sequence of its own.")] = False
+
+    @property
+    def _lines(self) -> bool:
+        return self.lines
+
+
+@dataclass(frozen=True)
+class GivenOrExample(Given):
+    """What is given, or else the IDs of an example."""
+
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TEXT]",
+            help="The text; - reads standard input, and without TEXT, --file and --ids the IDs are 2,3,1.",
+            show_default=False,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.text is None and self.file is None and self.ids is None:
+            object.__setattr__(self, "ids", names.COMPARED_IDS)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which model: a seeded pair of layers."""
+
+    seed: Seed = names.DEFAULT_SEED
+    vocab: Annotated[
+        int | None,
+        typer.Option(
+            "--vocab", parser=whole, metavar="V", help="Rows of the token layer.", show_default="the encoding's"
+        ),
+    ] = None
+    dim: Dim = names.DEFAULT_DIM
+    context_length: Annotated[
+        int, typer.Option("--context-length", parser=whole, metavar="C", help="Rows of the position layer.")
+    ] = names.DEFAULT_CONTEXT_LENGTH
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.")] = (
+        False
+    )
+
+    def source(self, encoding: Encoding) -> SeededSource:
+        """Return where the layers come from; nothing is drawn yet."""
+        from embcli.encodings import meant
+        from embcli.weights.cache import Cache
+        from embcli.weights.seeded import Seeded
+        from embcli.weights.source import SeededSource
+
+        size = encoding.vocabulary_size if self.vocab is None else self.vocab
+        seeded = Seeded(size, self.dim, self.context_length, self.seed)
+        return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
+
+
+@dataclass(frozen=True)
+class SmallModel:
+    """Which model: a seeded layer, as large as the IDs need it."""
+
+    seed: Seed = names.DEFAULT_SEED
+    vocab: Annotated[
+        int | None,
+        typer.Option(
+            "--vocab",
+            parser=whole,
+            metavar="V",
+            help="Rows of the token layer.",
+            show_default="the encoding's; with --ids, the largest ID + 1",
+        ),
+    ] = None
+    dim: Dim = names.COMPARED_DIM
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the result goes, and in what form."""
+
+    format: Annotated[
+        names.Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Form of the result; ids is for tokenize.",
+            show_default="by --output's suffix, EMBCLI_FORMAT, or table",
+        ),
+    ] = None
+    output: OutputPath = None
+    color: Annotated[names.Color, typer.Option("--color", help="Colour in a table.")] = "auto"
+
+    def to(
+        self,
+        able: tuple[names.Format, ...],
+        show: tuple[str, ...] | None = None,
+        needs: Mapping[str, tuple[names.Format, ...]] | None = None,
+    ) -> Output:
+        """Return the output, for a result that has the formats `able`; raises OutputError for what cannot be done."""
+        from embcli import output
+
+        return output.to(able, self.format, self.output, self.color, self._precision, show, needs)
+
+    @property
+    def _precision(self) -> int:
+        return 4
+
+
+@dataclass(frozen=True)
+class PlaceOfNumbers(Place):
+    """Where a result with numbers goes."""
+
+    precision: Annotated[int, typer.Option("--precision", parser=whole, metavar="N", help="Decimals in a table.")] = 4
+
+    @property
+    def _precision(self) -> int:
+        return self.precision

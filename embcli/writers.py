@@ -13,8 +13,8 @@ import numpy as np
 import orjson
 
 from embcli.errors import OutputError
-from embcli.safe import note
 from embcli.page.progress import progress
+from embcli.safe import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -5,12 +5,17 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING
 
 import embcli
-from embcli.encodings import DEFINITIONS, rank_file
-from embcli.records import Piece, Records
-from embcli.safe import printable
+from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+from embcli.records import Records, listed
+from embcli.weights.cache import Cache
+
+if TYPE_CHECKING:
+    from embcli.names import Format
+
+FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "json", "ndjson", "csv", "tsv")
 
 
 @dataclass(frozen=True)
@@ -24,23 +29,14 @@ class Info:
 
     def records(self) -> Records:
         """Return the encodings as rows, and the rest beside them."""
-        names, sizes, carried = zip(*self.encodings, strict=True)
-        fields: dict[str, Any] = {"encoding": list(names), "vocabulary_size": list(sizes), "carried": list(carried)}
-        return Records(
-            run={**self.versions, "cpu_capability": self.cpu_capability, "cache": printable(self.cache)},
-            unit="encodings",
-            rows=len(names),
-            fields=tuple(fields),
-            matrices={},
-            pieces=lambda _: iter([Piece(len(names), lambda: fields, {})]),
-        )
+        names, sizes, carried = map(list, zip(*self.encodings, strict=True))
+        run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
+        return listed(run, "encodings", {"encoding": names, "vocabulary_size": sizes, "carried": carried})
 
 
 def info() -> Info:
     """Return what embcli runs on; imports torch to ask it."""
     import torch
-
-    from embcli.weights.kept import Cache
 
     versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch.__version__}
     versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}

@@ -1,89 +1,42 @@
-"""How `weights` and `lookup` look."""
+"""How `lookup` looks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.text import Text
 
-from embcli.errors import InputError
-from embcli.page.grid import Half, Label, Numbers, Shown, left_out, print_grid
-from embcli.tokens import Tokens, shown
-from embcli.weights import counted, in_bytes
+from embcli.page import Block, Column, Excerpt
+from embcli.views.parts import left_out, token_labels
 
 if TYPE_CHECKING:
+    from embcli.page import Page
     from embcli.verbs.lookup import Lookup
-    from embcli.verbs.weights import Matrix
-    from embcli.page.terminal import Page
 
-_MOST_ROWS = 200  # of those that were chosen
-_FEW_ROWS = 10  # of a whole matrix
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
 
 
-def weights(result: Matrix, page: Page, chosen: bool) -> None:
-    """Put a weight matrix on a page; `chosen` says that the user named the rows."""
-    rows = Shown.most(_MOST_ROWS if chosen else _FEW_ROWS, len(result.ids))
-    ids = result.ids[rows.places]
-    labels = [Label("pos" if result.layer.name == "position" else "ID", [str(row) for row in ids])]
-    if result.encoding is not None:
-        labels.append(Label("token", [shown(token) for token in result.tokens(ids)], "left", shortens=True))
-    values = result.rows(ids)
-    size, dim = result.layer.shape
-    page.print(Text(f"{result.layer.name.capitalize()} weight matrix, {_shape(result)}", "bold"))
-    columns = print_grid(page, labels, [Half("", values)], result.columns, rows)
-    page.print()
-    summary = result.summary
-    number = Numbers([Half("", np.array([[summary.minimum, summary.maximum]], np.float32))], page.precision)
-    seed = f"seed {result.run['seed']}, " if "seed" in result.run else ""
-    page.print(f"{seed}{counted(size * dim, 'parameter')} (float32), {in_bytes(4 * size * dim)}")
-    page.print(
-        f"mean {number.write(summary.mean)}, standard deviation {number.write(summary.std)}, "
-        f"minimum {number.write(summary.minimum)}, maximum {number.write(summary.maximum)}"
-    )
-    _print_left_out(page, rows, result.ids, columns, result.columns, picks=True)
-
-
-def _shape(result: Matrix) -> str:
-    size, dim = result.layer.shape
-    name = "V" if result.layer.name == "token" else "C"
-    return f"({name}, D) = ({size:,}, {dim:,}): {_rows_are(result)}"
-
-
-def _rows_are(result: Matrix) -> str:
-    return "a row a token ID" if result.layer.name == "token" else "a row a position"
-
-
-def lookup(result: Lookup, page: Page, show: tuple[str, ...], trace: int | None) -> None:
+def view(result: Lookup, page: Page) -> None:
     """Put the chosen matrices of a lookup on a page, and the sum of one token where it is asked for."""
     tokens, dim = result.tokens, result.dim
-    rows = Shown.most(_MOST_TOKENS, len(tokens))
+    rows = Excerpt.most(_MOST_TOKENS, len(tokens))
     found = result.rows(rows.places)
     labels = token_labels(tokens, rows.places)
-    columns = Shown(0, 0, 0)
-    for name in show:
-        page.print(Text(_title(name, len(tokens), dim), "bold"))
-        page.print(_caption(result, name))
-        columns = print_grid(page, labels, [Half("", found[name])], result.columns, rows)
-        page.print()
+    columns = Excerpt(0, 0, 0)
+    for name in result.show:
+        page.title(_title(name, len(tokens), dim))
+        page.line(_caption(result, name))
+        columns = page.grid(labels, [Block("", found[name])], result.columns, rows.gaps)
+        page.line()
     t, d = f"{len(tokens):,}", f"{dim:,}"
-    page.print(f"input = token + position: (T, D) + (T, D) = (T, D), here ({t}, {d}) + ({t}, {d}) = ({t}, {d})")
-    _print_left_out(page, rows, np.arange(len(tokens)), columns, result.columns, picks=False)
-    if trace is not None:
-        _print_trace(result, page, trace)
-
-
-def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
-    """Return the labels of a row a token: sequence (where there are many), position, token, ID."""
-    sequence, position = tokens.places(places)
-    ids = tokens.ids[places]
-    labels = [Label("seq", [str(each) for each in sequence])] if tokens.many else []
-    labels.append(Label("pos", [str(each) for each in position]))
-    if tokens.encoding is not None:
-        labels.append(Label("token", [shown(token) for token in tokens.bytes_of(ids)], "left", shortens=True))
-    return [*labels, Label("ID", [str(each) for each in ids])]
+    page.line(f"input = token + position: (T, D) + (T, D) = (T, D), here ({t}, {d}) + ({t}, {d}) = ({t}, {d})")
+    missing = left_out(rows.missing(np.arange(len(tokens)), "row"), columns.missing(result.columns, "column"))
+    if missing:
+        pick = "--columns picks; " if columns.left_out else ""
+        page.line(f"{missing} {pick}-f csv, json, npy give everything.")
+    if result.trace is not None:
+        _put_trace(result, page, result.trace)
 
 
 def _title(name: str, length: int, dim: int) -> str:
@@ -92,8 +45,7 @@ def _title(name: str, length: int, dim: int) -> str:
 
 
 def _caption(result: Lookup, name: str) -> str:
-    size, dim = result.weights["token"].shape
-    context_length = result.weights["position"].shape[0]
+    (size, dim), context_length = result.layer.shape, result.context_length
     return {
         "token": f"Each line is row ID of the token weight matrix (V, D) = ({size:,}, {dim:,}).",
         "position": f"Each line is row pos of the position weight matrix (C, D) = ({context_length:,}, {dim:,}).",
@@ -101,40 +53,31 @@ def _caption(result: Lookup, name: str) -> str:
     }[name]
 
 
-def _print_left_out(
-    page: Page, rows: Shown, row_numbers: np.ndarray, columns: Shown, column_numbers: np.ndarray, picks: bool
-) -> None:
-    """Say what is not shown, and how to see it; `picks` says that the command can pick rows."""
-    parts, options = [left_out(rows, row_numbers, "row"), left_out(columns, column_numbers, "column")], []
-    options += ["--rows"] * (picks and rows.left_out > 0) + ["--columns"] * (columns.left_out > 0)
-    if any(parts):
-        pick = f"{' and '.join(options)} {'picks' if len(options) == 1 else 'pick'}; " if options else ""
-        page.print(f"Left out: {' and '.join(filter(None, parts))}. {pick}-f csv, json, npy give everything.")
-
-
-def _print_trace(result: Lookup, page: Page, place: int) -> None:
-    """Put the sum of one token on the page, value by value; raises InputError for a token that is not there."""
-    if not 0 <= place < len(result.tokens):
-        there_are = f"there {'is' if len(result.tokens) == 1 else 'are'} {counted(len(result.tokens), 'token')}"
-        raise InputError(f"--trace {place} names no token: {there_are}, counted from 0")
+def _put_trace(result: Lookup, page: Page, place: int) -> None:
+    """Put the sum of one token on the page, value by value."""
     index = np.array([place])
     found = result.rows(index)
     token_id, position = int(result.tokens.ids[place]), int(result.tokens.places(index)[1][0])
-    page.print()
-    page.print(
-        Text(f"Trace of token {place}: token row {token_id} + position row {position} = input row {place}", "bold")
+    page.line()
+    page.title(f"Trace of token {place}: token row {token_id} + position row {position} = input row {place}")
+    numbers = page.numbers([Block(name, values) for name, values in found.items()])
+    terms = Excerpt.most(_MOST_TERMS, len(result.columns))
+    token, position_row, total = (
+        [numbers.write(values[0, term]) for term in terms.places] for values in found.values()
     )
-    halves = [Half(name, found[name]) for name in ("token", "position", "input")]
-    numbers = Numbers(halves, page.precision)
-    terms = Shown.most(_MOST_TERMS, len(result.columns))
-    width = max(len("column"), len(str(result.columns.max(initial=0))))
-    cell = max(numbers.width, len("position"))
-    page.print(f"{'column':>{width}}  {'token':>{cell}}   {'position':>{cell}}   {'input':>{cell}}")
-    for line, column in enumerate(terms.places.tolist()):
-        if terms.left_out and line == terms.head:
-            page.print(f"{'⋮':>{width}}")
-        token, position_value, total = (numbers.write(half.values[0, column]) for half in halves)
-        page.print(f"{result.columns[column]:>{width}}  {token:>{cell}} + {position_value:>{cell}} = {total:>{cell}}")
-    page.print(f"The sum is one of float32 values; it is shown to {page.precision} decimals.")
+    cells = max(numbers.width, len("position"))
+    page.table(
+        [
+            Column("column ", [f"{column} " for column in result.columns[terms.places]]),
+            Column("token", token, minimum=cells),
+            Column("", ["+"] * len(token)),
+            Column("position", position_row, minimum=cells),
+            Column("", ["="] * len(token)),
+            Column("input", total, minimum=cells),
+        ],
+        terms.gaps,
+        ruled=False,
+    )
+    page.line(f"The sum is one of float32 values; it is shown to {page.paper.precision} decimals.")
     if terms.left_out:
-        page.print(f"Left out: {left_out(terms, result.columns, 'column')}; --columns picks.")
+        page.line(f"{left_out(terms.missing(result.columns, 'column'))[:-1]}; --columns picks.")

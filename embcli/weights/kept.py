@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError, OutputError
-from embcli.safe import note
+from embcli.files.safetensors import header, parse_header
 from embcli.records import Piece, Records
-from embcli.safe import printable
+from embcli.safe import note, printable
 from embcli.weights import Layer, Seeded, Summary
 from embcli.weights.build import torch_build
-from embcli.files.safetensors import header, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

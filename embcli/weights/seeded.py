@@ -9,6 +9,7 @@ from embcli.errors import LayerError
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
 from embcli.words import in_bytes
 
+
 @dataclass(frozen=True)
 class Seeded:
     """A seeded pair of layers: `Embedding(V, D)` drawn first, `Embedding(C, D)` right behind it.

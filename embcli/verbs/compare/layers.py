@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from embcli.verbs.compare import Comparison, Cost, Gradient, Task, Timing, refuse_layers
-from embcli.verbs.lookup import check_ids
+import embcli
+from embcli.names import DEFAULT_SEED
 from embcli.selection import distinct
-from embcli.weights import DEFAULT_SEED
+from embcli.verbs.compare.found import Comparison, Cost, Gradient, Task, Timing, refuse_layers
+from embcli.verbs.lookup import check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,9 +43,9 @@ def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> C
     """Return what both layers of a seeded run give; `watch` goes through the vocabulary sizes of the benchmark."""
     torch.manual_seed(task.layer.seed)
     embedding = torch.nn.Embedding(*task.layer.shape("token"))
-    found = _compare(task.tokens, embedding, task.layer.seed, task.gradient)
+    found = _compare(task.tokens, embedding, task.layer.seed, task.wanted.gradient)
     sweep = _sweep(_tensor(task.tokens.ids), task.sweep, task.layer.dim, watch) if task.sweep else ()
-    return replace(found, sweep=tuple(sweep), show=task.show)
+    return replace(found, sweep=tuple(sweep), wanted=task.wanted)
 
 
 def compare_weights(tokens: Tokens, weight: np.ndarray, gradient: bool = False, seed: int = DEFAULT_SEED) -> Comparison:
@@ -68,7 +69,9 @@ def _compare(tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient:
     layers, ids = _layers(embedding, seed), _tensor(tokens.ids)
     left, right, cost = _outputs(layers, ids)
     run = {
+        "embcli": embcli.__version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
+        "sequences": tokens.sequences,
         "seed": seed,
         "torch": torch.__version__,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
