@@ -1,4 +1,4 @@
-"""How a position becomes a vector, and how that joins a token's row: an object that may add, may rotate, may be none."""
+"""How a position becomes a vector, and how that joins a token's row: added, rotating it, or not at all."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ class Records:
     """A result as data.
 
     `pieces` takes the names of the fields and those of the matrices that are wanted, works out no others, and yields
-    all rows in order; it may be called again. A piece's arrays are valid until the next piece. `columns` are the numbers of the
-    columns that the matrices hold. `default` is the matrix that a format with room for just one of them holds.
-    `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document.
+    all rows in order; it may be called again. A piece's arrays are valid until the next piece. `columns` are the
+    numbers of the columns that the matrices hold. `default` is the matrix that a format with room for just one of them
+    holds. `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document.
     """
 
     run: dict[str, Any]

@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
-    *("BYTE_IN_HEX", "LEAST_TOKEN"),
-    *("Bar", "Block", "Column", "Columns", "Excerpt", "Numbers", "Page", "Paper", "Tone", "Word"),
+    "BYTE_IN_HEX",
+    "LEAST_TOKEN",
+    "Bar",
+    "Block",
+    "Column",
+    "Columns",
+    "Excerpt",
+    "Numbers",
+    "Page",
+    "Paper",
+    "Tone",
+    "Word",
 ]
 
 NARROWEST = 40
@@ -60,9 +70,8 @@ class Page(ABC):
         `gaps` are the rows in front of which others are left out, which a row of dots tells. Without a rule a table
         stands close, as terms of a sum do.
         """
-        self._parts.append(
-            self._table(layout.fitted([_safe_column(each) for each in columns], self.width), gaps, ruled)
-        )
+        safe = [_safe_column(each) for each in columns]
+        self._parts.append(self._table(layout.fitted(safe, self.width), gaps, ruled))
 
     def grid(
         self,

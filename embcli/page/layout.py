@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from rich.cells import cell_len
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,6 +163,15 @@ def _longest(values: np.ndarray) -> list[float]:
 
 def _has(values: np.ndarray, value: float) -> bool:
     return bool(np.isnan(values).any() if np.isnan(value) else (values == value).any())
+
+
+def cell_len(text: str) -> int:
+    """Return how many cells of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def text_of(cell: str | Word) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
 _PIPE_LINES = 60  # a pipe has no screen, so a printed page stands in for it
+_FRAME = 6  # lines of the heading, of blanks, of the names of missing steps, and of the prompt
 _MOST_TOKENS = 40
 _MOST_IDS = 12  # that are named in one line
 _FEW_ROWS = 8  # of a weight matrix
@@ -33,16 +34,17 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def view(result: Comparison, page: Page) -> None:
     """Put the steps on a page, those the user named or as many as fit on the screen, the verdict and the cost."""
-    steps = {name: _part(page, put, result) for name, put in _PUT.items()}
+    wanted = result.wanted.steps
+    steps = {name: _part(page, _PUT[name], result) for name in wanted or STEPS}
     end = _part(page, _put_end, result)
-    chosen = result.wanted.steps or _fitting(page, steps, end)
+    chosen = wanted or _fitting(page, steps, end)
     _put_head(result, page)
     for name in chosen:
         page.add(steps[name])
         page.line()
     page.add(end)
     missing = [name for name in STEPS if name not in chosen]
-    if missing and result.wanted.steps is None:
+    if missing and wanted is None:
         page.line(f"Left out for want of room: --show {','.join(missing)}")
 
 
@@ -56,9 +58,7 @@ def _fitting(page: Page, steps: dict[str, Page], end: Page) -> tuple[str, ...]:
     """Return the steps that fit on the screen with all that comes behind them; the outputs come before the others."""
     height = page.paper.screen or _PIPE_LINES
     *others, outputs = STEPS
-    room = (
-        height - 6 - end.lines - steps[outputs].lines
-    )  # 6: the heading, the names of missing steps, blanks, the prompt
+    room = height - _FRAME - end.lines - steps[outputs].lines
     chosen = []
     for name in others:
         if steps[name].lines + 1 <= room:
@@ -240,11 +240,12 @@ def _why(result: Comparison) -> list[str]:
     where += f"the product {_number(verdict.right)}."
     if verdict.kind == "nan":
         cause = next(each for each in verdict.causes if each.row != own)
-        return [
-            where,
-            f"Row {cause.row} of the weight has {_number(cause.value)} in column {column}: the lookup reads "
-            f"only the row it wants, the product multiplies all others by 0, and 0 · {_number(cause.value)} = NaN.",
-        ]
+        value = _number(cause.value)
+        reason = (
+            f"Row {cause.row} of the weight has {value} in column {column}: the lookup reads only the row it wants, "
+            f"the product multiplies all others by 0, and 0 · {value} = NaN."
+        )
+        return [where, reason]
     reasons = {
         "value": "The sum of the product was rounded.",
         "nan bits": "Both are NaN there; only the bits that come with a NaN differ.",

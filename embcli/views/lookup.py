@@ -62,18 +62,16 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
     page.title(f"Trace of token {place}: token row {token_id} + position row {position} = input row {place}")
     numbers = page.numbers([Block(name, values) for name, values in found.items()])
     terms = Excerpt.most(_MOST_TERMS, len(result.columns))
-    token, position_row, total = (
-        [numbers.write(values[0, term]) for term in terms.places] for values in found.values()
-    )
+    written = {name: [numbers.write(values[0, term]) for term in terms.places] for name, values in found.items()}
     cells = max(numbers.width, len("position"))
     page.table(
         [
             Column("column ", [f"{column} " for column in result.columns[terms.places]]),
-            Column("token", token, minimum=cells),
-            Column("", ["+"] * len(token)),
-            Column("position", position_row, minimum=cells),
-            Column("", ["="] * len(token)),
-            Column("input", total, minimum=cells),
+            Column("token", written["token"], minimum=cells),
+            Column("", ["+"] * len(terms.places)),
+            Column("position", written["position"], minimum=cells),
+            Column("", ["="] * len(terms.places)),
+            Column("input", written["input"], minimum=cells),
         ],
         terms.gaps,
         ruled=False,
