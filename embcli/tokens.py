@@ -60,9 +60,11 @@ class Tokens:
 
     def bytes_of(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of each ID; None for an ID that the encoding does not have."""
-        if self.encoding is None:
-            return [None] * len(ids)
-        return list(map(self.encoding.token_bytes, ids.tolist()))
+        return list(map(self._bytes, ids.tolist()))
+
+    @cached_property
+    def _bytes(self) -> Callable[[int], bytes | None]:
+        return cache(self.encoding.token_bytes) if self.encoding else lambda _: None
 
     def bytes_at(self, index: np.ndarray) -> list[bytes | None]:
         """Return the bytes of each of these tokens, as the text has them."""

@@ -248,7 +248,7 @@ def _dots(rows: int) -> Column:
 
 def fits(room: int, precision: int, labels: Sequence[Column], blocks: Sequence[Block]) -> bool:
     """Return whether there is room for two columns of numbers in each block, or for the only one there is."""
-    columns = blocks[0].values.shape[1]
+    columns: int = blocks[0].values.shape[1]
     cell = max(Numbers(blocks, precision).width, len(str(columns - 1)))
     return _most(room, [label.shortest for label in labels], len(blocks), cell, columns > 2) >= min(columns, 2)
 

@@ -14,6 +14,7 @@ from embcli.positions import Learned, Positions
 from embcli.records import Array, Names, Piece, Records
 from embcli.selection import select
 from embcli.tokens import Tokens, token_text
+from embcli.weights import shape_of
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def look_up(
     Raises InputError for an ID that the token layer has no row for, for a sequence longer than the position layer, for
     columns out of range, and for a token to trace that is not there.
     """
-    (vocabulary_size, dim), (context_length, _) = source.shape("token"), source.shape("position")
+    (vocabulary_size, dim), (context_length, _) = shape_of(source, "token"), shape_of(source, "position")
     check_ids(tokens, vocabulary_size)
     if tokens.longest > context_length:
         raise InputError(

@@ -10,6 +10,7 @@ import embcli
 from embcli.records import Array, Names, Piece, Records
 from embcli.selection import select
 from embcli.tokens import token_text
+from embcli.weights import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +83,7 @@ def matrix(source: Source, name: str, rows: str | None = None, columns: str | No
 
     Raises InputError for rows and columns out of range.
     """
-    size, dim = source.shape(name)
+    size, dim = shape_of(source, name)
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
     encoding = source.encoding if name == "token" else None
     layer = source.open({name: None})[name]

@@ -16,8 +16,8 @@ from embcli.words import in_bytes, in_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from embcli.page import Page
-    from embcli.verbs.compare.found import Comparison, Cost, Gradient
+    from embcli.page import Page, Tone
+    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing
     from embcli.verdict import Verdict
 
 _WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
@@ -370,10 +370,14 @@ def _put_chart(sweep: Sequence[Cost], page: Page) -> None:
     room = min(page.width - label - len("  embedding  "), _WIDEST_BAR)
     page.line(f"How both grow: time on a logarithmic scale, {_power(low)} to {_power(high)}")
     for cost in sweep:
-        for name, timing in (("embedding", cost.lookup), ("linear", cost.product)):
+        for name, timing in _ways(cost):
             share = (math.log10(timing.seconds) - low) / (high - low)
             size = f"{cost.vocabulary_size:,}" if name == "embedding" else ""
             page.line(f"{size:>{label}}  {name:<9}  ", Word(_bar(share, room), name))
+
+
+def _ways(cost: Cost) -> tuple[tuple[Tone, Timing], tuple[Tone, Timing]]:
+    return ("embedding", cost.lookup), ("linear", cost.product)
 
 
 def _power(exponent: int) -> str:

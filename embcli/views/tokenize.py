@@ -145,7 +145,8 @@ def _put_bordered(rows: list[_Row], page: Page, cut: bool) -> None:
             if place:
                 page.line(*line)
                 line = []
-            line.append(Word(part, "odd token" if number % 2 else "even token"))
-            cells += line[-1].width
+            word = Word(part, "odd token" if number % 2 else "even token")
+            line.append(word)
+            cells += word.width
         number, group = number + 1, b""
     page.line(*line, *[Word(" …", "dim")] * cut)
