@@ -43,6 +43,7 @@ class Lookup:
     columns: np.ndarray  # (chosen columns,) int64
     run: dict[str, Any]
     show: tuple[str, ...] = MATRICES
+    chosen: bool = False  # the columns, by the user
     trace: int | None = None  # the token whose sum is to be spelled out
 
     @property
@@ -122,7 +123,8 @@ def look_up(
         **source.run,
     }
     positions = Learned(layers["position"])
-    return Lookup(tokens, layers["token"], positions, context_length, chosen, run, show or MATRICES, trace)
+    show = show or MATRICES
+    return Lookup(tokens, layers["token"], positions, context_length, chosen, run, show, columns is not None, trace)
 
 
 def check_ids(tokens: Tokens, vocabulary_size: int) -> None:
