@@ -42,4 +42,5 @@ class Learned:
 
     def joined(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return token rows + position rows, (n, D) float32."""
-        return token_rows + self.rows(positions)
+        joined: np.ndarray = token_rows + self.rows(positions)
+        return joined
