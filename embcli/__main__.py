@@ -58,10 +58,12 @@ def main() -> int:
             raise
         return _trouble(str(error), error.hint)
     except typer.TyperException as error:
+        from embcli.slips import hint
+
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "embcli"
         message = " ".join(error.format_message().replace("Value error, ", "").split())
-        return _trouble(message, f"Try '{command} --help' for help.")
+        return _trouble(message, hint(message, command, sys.argv[len(command.split()) :]))
     except typer.Exit as stop:
         return stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -69,6 +71,12 @@ def main() -> int:
     except BrokenPipeError:
         _silence()
         return 0
+    except Exception as error:
+        from embcli.memory import ran_out
+
+        if not ran_out(error):
+            raise
+        return _trouble("memory ran out; choose fewer rows, or smaller layers")
     return status if isinstance(status, int) else 0
 
 
@@ -77,6 +85,7 @@ def _command() -> object:
     from embcli import completion
     from embcli.cli import app
     from embcli.errors import OutputError
+    from embcli.memory import ran_out
 
     completion.prepare()
     try:
@@ -91,7 +100,9 @@ def _command() -> object:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is not None:
+        if error.filename is not None:  # as when Typer installs completion
+            raise OutputError(f"cannot use {error.filename!r}: {error.strerror}") from None
+        if ran_out(error):
             raise
         _silence()
         raise OutputError(f"cannot write to standard output: {error.strerror}") from None

@@ -76,7 +76,8 @@ def tokenize(
     from embcli.views.tokenize import view
 
     output = place.to()
-    output.write(Tokenization(given.tokens(encodings.get(encoding))), view)
+    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"')
+    output.write(Tokenization(tokens), view)
 
 
 @verb(
@@ -100,9 +101,8 @@ def decode(
     from embcli.output import Output
     from embcli.verbs.decode import decode
 
-    (array,) = text.read(ids=" ".join(ids) if ids else "-").ids or ()
-    with Output("table", output).open("text") as file:
-        file.write(decode(array, encodings.get(encoding)))
+    array = text.read_ids(" ".join(ids) if ids else None)
+    Output("table", output).write_text(decode(array, encodings.get(encoding)))
 
 
 @verb(
@@ -128,7 +128,7 @@ def weights(
     from embcli.views.weights import view
 
     output = place.to()
-    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns), view)
+    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns, output.room(1)), view)
 
 
 @verb(
@@ -160,7 +160,8 @@ def lookup(
     source = model.source(known)
     tokens = given.tokens(known if given.as_text else source.encoding)
     tokens = tokens.window(model.context_length) if given.window else tokens
-    output.write(look_up(tokens, source, columns, chosen, trace), view)
+    room = output.room(len(chosen or names.MATRICES))
+    output.write(look_up(tokens, source, columns, chosen, trace, room), view)
 
 
 @verb(

@@ -1,0 +1,54 @@
+"""Hints for likely slips in a command line: what was meant, as one would type it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+
+def hint(message: str, command: str, words: list[str]) -> str:
+    """Return the right command for a usage error, or where to find help; `words` are what was typed behind the verb.
+
+    >>> hint("Got unexpected extra argument (effort)", "embcli lookup", ["Every", "effort", "--dim", "3"])
+    'Words of one text stand in quotes: embcli lookup "Every effort" --dim 3'
+    """
+    extra = re.match(r"Got unexpected extra arguments? \(", message)
+    if extra and "--ids" in words[:-2]:
+        return f"IDs stand in one word, with commas between: {command} {_joined_ids(words)}"
+    if extra and command != "embcli cache":
+        return f"Words of one text stand in quotes: {command} {_joined_text(words)}"
+    option = re.match(r"No such option: (\S+)", message)
+    dashed = next((word for word in words if option and word.startswith(option[1]) and _looks_like_text(word)), None)
+    if dashed is not None:
+        others = [word for word in words if word != dashed]
+        return (
+            f"A text that begins with a dash stands behind --: {command} {' '.join([*others, '--', _quoted(dashed)])}"
+        )
+    return f"Try '{command} --help' for help."
+
+
+def _looks_like_text(word: str) -> bool:
+    return bool(re.search(r"\s|^-[^-a-zA-Z]", word))
+
+
+def _joined_ids(words: list[str]) -> str:
+    """Return the words with the IDs behind --ids in one word."""
+    start = words.index("--ids") + 1
+    stop = next((place for place in range(start, len(words)) if not re.fullmatch(r"[0-9,]+", words[place])), len(words))
+    ids = ",".join(word.strip(",") for word in words[start:stop])
+    return " ".join([*map(_plain, words[:start]), ids, *map(_plain, words[stop:])])
+
+
+def _joined_text(words: list[str]) -> str:
+    """Return the words with the first that follow each other, and are no options, as one text."""
+    start = next(place for place, word in enumerate(words) if not word.startswith("-"))
+    stop = next((place for place in range(start, len(words)) if words[place].startswith("-")), len(words))
+    return " ".join([*map(_plain, words[:start]), _quoted(" ".join(words[start:stop])), *map(_plain, words[stop:])])
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if re.search(r'["$`\\!]', text) else f'"{text}"'
+
+
+def _plain(word: str) -> str:
+    return shlex.quote(word)
