@@ -19,7 +19,8 @@ import torch
 
 from embcli import encodings
 from embcli.errors import OutputError
-from embcli.output import FORMATS, Output
+from embcli.names import FORMATS
+from embcli.output import Output, to
 from embcli.text import parse_ids
 from tests.conftest import TIMEOUT, Embcli, Ran
 
@@ -106,8 +107,8 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(options: str) -> None
 @pytest.mark.parametrize(
     ("command", "head", "wanted"),
     [
-        ("lookup --window -f table", "-1", b"Token embeddings, (T, D) = "),
-        ("lookup --window -f json", "-1", b'{"run":{"encoding":"gpt2",'),
+        ("lookup --window -f table", "-1", b"Input embeddings = token embeddings + "),
+        ("lookup --window -f json", "-1", b'{"run":{"embcli":"'),
         ("lookup --window -f ndjson", "-1", b'{"sequence":0,"position":0,"id":6109,"token":"Every",'),
         ("lookup --window -f csv", "-1", b"sequence,position,id,token,0,1,"),
         ("lookup --window -f tsv", "-1", b"sequence\tposition\tid\ttoken\t0\t1\t"),
@@ -199,26 +200,26 @@ def test_a_full_disk_behind_output_is_an_error(embcli: Embcli) -> None:
     ],
 )
 def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
-    assert Output(path=Path(f"out{suffix}")).resolve(LOOKUP_FORMATS) == form
-    assert Output("tsv", Path(f"out{suffix}")).resolve(LOOKUP_FORMATS) == "tsv"
+    assert to(LOOKUP_FORMATS, path=Path(f"out{suffix}")).format == form
+    assert to(LOOKUP_FORMATS, "tsv", Path(f"out{suffix}")).format == "tsv"
 
 
 def test_a_suffix_that_tells_no_format_is_refused_unless_one_is_named() -> None:
     with pytest.raises(OutputError, match=r"'out\.unknown' tells no form; name one with --format"):
-        Output(path=Path("out.unknown")).resolve(LOOKUP_FORMATS)
-    assert Output("tsv", Path("out.unknown")).resolve(LOOKUP_FORMATS) == "tsv"
+        to(LOOKUP_FORMATS, path=Path("out.unknown"))
+    assert to(LOOKUP_FORMATS, "tsv", Path("out.unknown")).format == "tsv"
 
 
 def test_the_environment_sets_another_default_where_the_result_has_that_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBCLI_FORMAT", "npy")
-    assert Output().resolve(LOOKUP_FORMATS) == "npy"
-    assert Output(path=Path("out.csv")).resolve(LOOKUP_FORMATS) == "csv"
-    assert Output("json").resolve(LOOKUP_FORMATS) == "json"
-    assert Output().resolve(TEXT_FORMATS) == "table"
+    assert to(LOOKUP_FORMATS).format == "npy"
+    assert to(LOOKUP_FORMATS, path=Path("out.csv")).format == "csv"
+    assert to(LOOKUP_FORMATS, "json").format == "json"
+    assert to(TEXT_FORMATS).format == "table"
     with pytest.raises(OutputError, match="no form as npy"):
-        Output("npy").resolve(TEXT_FORMATS)
+        to(TEXT_FORMATS, "npy")
     monkeypatch.setenv("EMBCLI_FORMAT", "")
-    assert Output().resolve(LOOKUP_FORMATS) == "table"
+    assert to(LOOKUP_FORMATS).format == "table"
 
 
 def test_suffix_and_environment_write_what_the_option_writes(embcli: Embcli, tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ def test_a_link_stays_a_link_and_permissions_stay_as_they_are(embcli: Embcli, ol
 
 def test_a_private_file_is_private_while_it_is_written(old: Path) -> None:
     old.chmod(0o600)
-    with Output(path=old).open("text") as file:
+    with Output("table", old).open("text") as file:
         file.write(b"new")
         modes = [stat.S_IMODE(path.stat().st_mode) for path in old.parent.iterdir()]
     assert modes == [0o600, 0o600]
@@ -276,7 +277,7 @@ def test_a_dangling_link_is_filled(embcli: Embcli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["一" * 83 + ".csv", "🦜" * 62 + ".csv", "a" * 251 + ".csv", "-dash.csv"])
 def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) -> None:
-    with Output(path=tmp_path / name).open("text") as file:
+    with Output("csv", tmp_path / name).open("text") as file:
         file.write(b"new")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -307,7 +308,7 @@ def test_a_place_where_nothing_can_be_written_is_named(tmp_path: Path, place: ob
     assert callable(place)
     path = place(tmp_path)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(OutputError) as error, Output(path=path).open("text") as file:
+    with pytest.raises(OutputError) as error, to(LOOKUP_FORMATS, "csv", path).open("text") as file:
         file.write(b"new")
     assert str(error.value) == f"cannot write to {str(path)!r}: {reason}"
     assert sorted(tmp_path.iterdir()) == before
