@@ -62,11 +62,11 @@ def decode(
 ) -> None:
     """Turn token IDs back into text. Byte for byte; without IDs they are read from standard input."""
     from embcli import encodings, text
-    from embcli.output import Output
+    from embcli.output import Output, named
     from embcli.verbs.decode import decode
 
     (array,) = text.read(ids=" ".join(ids) if ids else "-").ids or ()
-    with Output("table", output).open("text") as file:
+    with Output("table", named(output)).open("text") as file:
         file.write(decode(array, encodings.get(encoding)))
 
 

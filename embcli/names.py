@@ -21,7 +21,7 @@ OUTPUTS: tuple[Output, ...] = get_args(Output)
 PAGES: tuple[Format, ...] = ("table", "markdown", "latex")  # views; all other formats are data
 ROWS: tuple[Format, ...] = ("json", "ndjson", "csv", "tsv")  # data of anything that has rows
 BINARY: tuple[Format, ...] = ("npy", "safetensors")
-FOLDERS: tuple[Format, ...] = ("projector",)
+FOLDERS: dict[Format, tuple[str, ...]] = {"projector": ("vectors.tsv", "metadata.tsv")}  # formats of several files
 ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "projector")  # formats with room for just one
 SUFFIXES: dict[str, Format] = {
     **{f".{name}": name for name in FORMATS if name not in FOLDERS},
