@@ -155,7 +155,7 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
     suffix = file.suffix.lower() if file else ""
     chosen = format or SUFFIXES.get(suffix)
     if chosen is None:
-        if suffix and "EMBCLI_FORMAT" not in os.environ:
+        if suffix and not os.environ.get("EMBCLI_FORMAT"):
             raise OutputError(f"--output {str(file)!r} tells no form; name one with --format")
         return default if default in able else "table"
     if chosen not in able:
