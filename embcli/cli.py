@@ -165,13 +165,14 @@ app.add_typer(cache, name="cache")
 @grouped
 def cache_show(context: typer.Context, place: options.Place) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""
+    if context.invoked_subcommand is not None:
+        return
     from embcli.verbs.cache import FORMATS, contents
     from embcli.views.cache import view
     from embcli.weights.cache import Cache
 
-    if context.invoked_subcommand is None:
-        output = place.to(FORMATS)
-        output.write(contents(Cache.from_environment()), view)
+    output = place.to(FORMATS)
+    output.write(contents(Cache.from_environment()), view)
 
 
 @cache.command("clear")
