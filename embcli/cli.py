@@ -98,11 +98,11 @@ def decode(
     Byte for byte; without IDs they are read from standard input.
     """
     from embcli import encodings, text
-    from embcli.output import Output
+    from embcli.output import Output, named
     from embcli.verbs.decode import decode
 
     array = text.read_ids(" ".join(ids) if ids else None)
-    Output("table", output).write_text(decode(array, encodings.get(encoding)))
+    Output("table", named(output)).write_text(decode(array, encodings.get(encoding)))
 
 
 @verb(
@@ -223,13 +223,14 @@ app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
 @grouped
 def cache_show(context: typer.Context, place: options.Place) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""
+    if context.invoked_subcommand is not None:
+        return
     from embcli.verbs.cache import contents
     from embcli.views.cache import view
     from embcli.weights.cache import Cache
 
-    if context.invoked_subcommand is None:
-        output = place.to()
-        output.write(contents(Cache.from_environment()), view)
+    output = place.to()
+    output.write(contents(Cache.from_environment()), view)
 
 
 @cache.command("clear")

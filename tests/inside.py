@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from embcli import cli
+from embcli.__main__ import main
 from tests.conftest import Embcli, Ran
 
 
@@ -38,6 +38,6 @@ class Inside(Embcli):
             patch.setattr(sys, "stdin", Stream(io.BytesIO(data)))
             patch.setattr(sys, "stdout", Stream(out, self.terminal))
             patch.setattr(sys, "stderr", Stream(err))
-            status = cli.main()
+            status = main()
             sys.stdout.flush()
             return Ran(status, out.getvalue(), err.getvalue().decode())

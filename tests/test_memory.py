@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from embcli.errors import LayerError
 from embcli import memory
+from embcli.errors import LayerError
 from embcli.weights.seeded import refuse_too_large
 from tests.conftest import TIMEOUT
 

@@ -12,13 +12,13 @@ import pexpect
 import pyte
 import pytest
 import torch
+from embcli.page.grid import Half, Label, Shown, print_grid, shorten
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from wcwidth import wcswidth
 
 from embcli import encodings
-from embcli.page.grid import Half, Label, Shown, print_grid, shorten
 from embcli.page.terminal import Page
 from embcli.tokens import shown
 from tests.conftest import TIMEOUT, Embcli
