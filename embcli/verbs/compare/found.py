@@ -74,8 +74,8 @@ class Task:
 
 def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False) -> None:
     """Raise LayerError where two layers, their gradients and a row of the one-hot matrix do not fit into memory."""
-    one_hot = 3 // dim  # matrices that a row of V int64 and V float32 takes as much as
-    refuse_too_large("a pair of layers", (vocabulary_size, dim), copies=(4 if gradient else 2) + one_hot)
+    one_hot = (8 + 4) * vocabulary_size  # bytes of a row, int64 as torch makes it, and float32
+    refuse_too_large("a pair of layers", (vocabulary_size, dim), copies=4 if gradient else 2, more=one_hot)
 
 
 @dataclass(frozen=True)
