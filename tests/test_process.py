@@ -63,15 +63,16 @@ def test_an_error_that_nobody_expected_keeps_its_traceback(monkeypatch: pytest.M
         (EmbcliError("what is wrong", "what would be right"), 2, "embcli: what is wrong\nwhat would be right\n"),
         (EmbcliError("a\nb\x1b[2J"), 2, "embcli: a\\nb\\u001b[2J\n"),
     ],
-    ids=repr,
+    ids=ascii,
 )
+@pytest.mark.parametrize("where", ["embcli.encodings.get", "embcli.__main__._command"])
 def test_what_ends_a_command_has_its_status_and_its_words(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, raised: BaseException, status: int, told: str
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, where: str, raised: BaseException, status: int, told: str
 ) -> None:
     def ends(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr("embcli.encodings.get", ends)
+    monkeypatch.setattr(where, ends)
     monkeypatch.setattr("embcli.__main__._silence", lambda: None)  # it is this process's own standard output
     ran = inside("tokenize", "hi")
     assert (ran.status, ran.out, ran.err) == (status, b"", told)
