@@ -7,16 +7,29 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeVar, cast
 
 from embcli.errors import OutputError
-from embcli.names import BINARY, FOLDERS, FORMATS, ONE_MATRIX, PAGES, SUFFIXES, Color, Format
+from embcli.names import (
+    ALIASES,
+    BINARY,
+    DEFAULT_PRECISION,
+    FOLDERS,
+    FORMATS,
+    ONE_MATRIX,
+    PAGES,
+    SUFFIXES,
+    Color,
+    Format,
+)
 from embcli.safe import printable
 
 if TYPE_CHECKING:
@@ -27,6 +40,7 @@ if TYPE_CHECKING:
     from embcli.records import Records
 
 LARGEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits to tell
+_MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _PIPE_WIDTH = 120
 _WIDTH_UNKNOWN, _LINES_UNKNOWN = 80, 24  # of a terminal that does not say
 
@@ -48,7 +62,7 @@ class Output:
     format: Format
     path: Path | None  # None for standard output
     color: Color = "auto"
-    precision: int = 4
+    precision: int = DEFAULT_PRECISION
     show: tuple[str, ...] | None = None  # the matrices that the user named
 
     def write(self, result: AnyResult, view: Callable[[AnyResult, Page], None]) -> None:
@@ -65,13 +79,26 @@ class Output:
             with self._told(), _replacing_folder(self.path) as folder:
                 writers.write_folder(result.records(), self.format, self.show, folder)
             return
+        if self.format == "json" and self._on_a_terminal:
+            from embcli.page.document import pretty
+
+            document = BytesIO()
+            writers.write(result.records(), self.format, self.show, document)
+            text = pretty(printable(document.getvalue().decode()).encode(), _colored(self.color, True))
+            with self.open("page") as file:
+                file.write(text.encode())
+            return
         with self.open("binary" if self.format in BINARY else "text") as file:
             writers.write(result.records(), self.format, self.show, file)
+
+    @property
+    def _on_a_terminal(self) -> bool:
+        return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
     def _page(self) -> Page:
         from embcli.page import Paper
 
-        terminal = self.format == "table" and self.path is None and sys.stdout is not None and sys.stdout.isatty()
+        terminal = self.format == "table" and self._on_a_terminal
         width, lines = _size(terminal)
         paper = Paper(width, lines if terminal else None, _colored(self.color, terminal), self.precision)
         if self.format == "table":
@@ -81,6 +108,19 @@ class Output:
         from embcli.page import markup
 
         return {"markdown": markup.Markdown, "latex": markup.Latex}[self.format](paper)
+
+    def room(self, matrices: int) -> int | None:
+        """Return how many numbers a matrix may have, where so many are written; None for any number."""
+        if self.format in PAGES or not self._on_a_terminal:
+            return None
+        return _MOST_ON_A_TERMINAL // (1 if self.format in ONE_MATRIX else matrices)
+
+    def write_text(self, text: bytes) -> None:
+        """Write a text as it is; on a terminal its last line is ended."""
+        with self.open("text") as file:
+            file.write(text)
+            if file.isatty() and not text.endswith(b"\n"):
+                file.write(b"\n")
 
     @contextmanager
     def open(self, kind: Literal["page", "text", "binary"]) -> Iterator[BinaryIO]:
@@ -109,7 +149,7 @@ def to(
     format: Format | None = None,
     path: Path | None = None,
     color: Color = "auto",
-    precision: int = 4,
+    precision: int = DEFAULT_PRECISION,
     show: tuple[str, ...] | None = None,
     needs: Mapping[str, tuple[Format, ...]] | None = None,
 ) -> Output:
@@ -136,6 +176,9 @@ def to(
     return Output(chosen, file, color, precision, show)
 
 
+_OPEN_ALREADY = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
+
+
 def named(path: Path | None) -> Path | None:
     """Return the path that --output names; None, as where it is not given, for -, which is standard output."""
     return None if path is None or str(path) == "-" else path
@@ -149,7 +192,8 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
 
     Raises OutputError for a format that this result does not have; EMBCLI_FORMAT then gives way to the table.
     """
-    default = os.environ.get("EMBCLI_FORMAT") or "table"
+    named = os.environ.get("EMBCLI_FORMAT") or "table"
+    default = ALIASES.get(named, named)
     if default not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is no format; there are {', '.join(FORMATS)}")
     suffix = file.suffix.lower() if file else ""
@@ -250,6 +294,11 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
+    if descriptor := _OPEN_ALREADY.fullmatch(str(path)):
+        number = {"stdout": 1, "stderr": 2}.get(descriptor[1]) or int(descriptor[2])
+        with os.fdopen(os.dup(number), "wb") as file:  # to go on where it stands: >> appends
+            yield file
+        return
     status = _status(path)
     if status is not None and not stat.S_ISREG(status.st_mode):
         with path.open("wb") as file:  # a device or a pipe cannot be replaced

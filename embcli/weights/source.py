@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from embcli.memory import told_when_it_runs_out
 from embcli.safe import note
 from embcli.weights import Layer, Summary
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
 from embcli.weights.kept import Damaged, Key
-from embcli.weights.memory import told_when_it_runs_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,7 +63,8 @@ class SeededSource:
             build = replace(own, torch=torch)
             layers = [self.cache.open(self.key(name, build)) for name in names]
             if all(layer is not None and _is_sound(layer) for layer in layers):
-                note(f"torch is not installed; these layers were drawn by torch {torch}, and kept")
+                version, _, _ = torch.rpartition("+")  # without the commit it was built from
+                note(f"torch is not installed; these layers were kept when torch {version} drew them")
                 return build
         return own
 
