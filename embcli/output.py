@@ -5,6 +5,7 @@ All that can be refused is refused when the output is made, before a result is w
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -131,7 +132,7 @@ def to(
     if file is None and chosen in BINARY and sys.stdout is not None and sys.stdout.isatty():
         raise OutputError(_NOT_FOR_A_TERMINAL)
     if file is not None and not file.parent.is_dir():
-        raise _unwritable(file, "there is no such folder")
+        raise _unwritable(file, os.strerror(errno.ENOENT))
     return Output(chosen, file, color, precision, show)
 
 

@@ -52,6 +52,7 @@ class Terminal(Page):
             markup=False,
             emoji=False,
             legacy_windows=False,
+            height=25,  # of no use, but without it rich takes a dumb terminal to be 80 cells wide
         )
 
     def content(self) -> bytes:
@@ -104,7 +105,7 @@ class Terminal(Page):
         return self._drawn(line, max(line.cell_len, self.width))
 
     def _cell(self, cell: str | Word) -> Text:
-        return Text(cell) if isinstance(cell, str) else self._text(cell)
+        return Text(cell) if isinstance(cell, str) else Text(cell.text, _style(cell))
 
     def _text(self, *words: Word) -> Text:
         text = Text()

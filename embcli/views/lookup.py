@@ -63,10 +63,12 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
     numbers = page.numbers([Block(name, values) for name, values in found.items()])
     terms = Excerpt.most(_MOST_TERMS, len(result.columns))
     written = {name: [numbers.write(values[0, term]) for term in terms.places] for name, values in found.items()}
+    names = result.columns[terms.places]
+    width = max(len("column"), len(str(result.columns.max(initial=0))))
     cells = max(numbers.width, len("position"))
     page.table(
         [
-            Column("column ", [f"{column} " for column in result.columns[terms.places]]),
+            Column("column".rjust(width), [f"{column:{width}}" for column in names], "left", minimum=width + 1),
             Column("token", written["token"], minimum=cells),
             Column("", ["+"] * len(terms.places)),
             Column("position", written["position"], minimum=cells),
