@@ -148,6 +148,35 @@ def compare(
 
 @app.command()
 @grouped
+def positions(
+    model: options.Model,
+    kind: options.PositionsKind = "learned",
+    clip: options.Clip = None,
+    pairing: options.Pairing = None,
+    theta: options.Theta = None,
+    ids: options.OneID = None,
+    similarity: options.Similarity = False,
+    rows: options.Rows = None,
+    columns: options.Columns = None,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    *,
+    place: options.PlaceOfNumbers,
+) -> None:
+    """Show how a position becomes a vector. Learned, sinusoidal, relative or rotary; --context-length of them."""
+    from dataclasses import replace
+
+    from embcli import encodings
+    from embcli.verbs.positions import Wanted, positions
+    from embcli.views.positions import view
+
+    wanted = Wanted(kind, model.context_length, model.dim, clip, pairing, theta, ids, similarity)
+    output = place.to(wanted.formats)
+    source = replace(model, context_length=wanted.rows).source(encodings.get(encoding))
+    output.write(positions(wanted, source, rows, columns), view)
+
+
+@app.command()
+@grouped
 def info(place: options.Place) -> None:
     """Show versions, encodings and the cache. And the CPU capability that torch uses."""
     from embcli.verbs.info import FORMATS, info

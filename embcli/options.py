@@ -150,6 +150,28 @@ Trace = Annotated[
     int | None,
     typer.Option("--trace", parser=whole, metavar="N", help="Spell out the sum for token N, counted from 0."),
 ]
+PositionsKind = Annotated[names.Positions, typer.Option("--kind", help="Which kind of positions.")]
+Clip = Annotated[
+    int | None,
+    typer.Option(
+        "--clip", parser=whole, metavar="K", help="Largest relative distance.", show_default=str(names.DEFAULT_CLIP)
+    ),
+]
+Pairing = Annotated[
+    names.Pairing | None,
+    typer.Option("--pairing", help="Which columns rotary positions turn together.", show_default="interleaved"),
+]
+Theta = Annotated[
+    float | None,
+    typer.Option("--theta", metavar="THETA", help="Base of the rotary angles.", show_default="10000"),
+]
+Similarity = Annotated[bool, typer.Option("--similarity", help="Show the dot products of positions.")]
+OneID = Annotated[
+    str | None,
+    typer.Option(
+        "--ids", metavar="ID", help="The token whose row rotary and relative positions meet.", show_default="0"
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", parser=whole, metavar="INT", help="Seed of torch's generator.")]
 Dim = Annotated[int, typer.Option("--dim", parser=whole, metavar="D", help="Columns: the embedding dimension.")]
 OutputPath = Annotated[

@@ -46,7 +46,8 @@ class Learned:
 
     def joined(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return token rows + position rows, (n, D) float32."""
-        return token_rows + self.rows(positions)
+        found: np.ndarray = token_rows + self.rows(positions)
+        return found
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Sinusoidal:
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float32."""
-        return self.exact(positions).astype(np.float32)
+        found: np.ndarray = self.exact(positions).astype(np.float32)
+        return found
 
     def exact(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float64.
@@ -81,7 +83,8 @@ class Sinusoidal:
 
     def joined(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return token rows + position rows, (n, D) float32."""
-        return token_rows + self.rows(positions)
+        found: np.ndarray = token_rows + self.rows(positions)
+        return found
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,15 @@ class Rotary:
         every = np.arange(self.dim)
         return every.reshape(-1, 2) if self.pairing == "interleaved" else every.reshape(2, -1).T
 
+    def columns_of(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the columns that these pairs are made of, in the order of a row, (2n,) int64."""
+        found: np.ndarray = self.pairs[pairs] if self.pairing == "interleaved" else self.pairs[pairs].T
+        return found.reshape(-1)
+
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the angles of these positions, in radians, (n, D/2) float32."""
-        return _angles(positions, self.dim, self.theta).astype(np.float32)
+        found: np.ndarray = _angles(positions, self.dim, self.theta).astype(np.float32)
+        return found
 
     def exact(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return token rows (n, D), or one for all (1, D), as they are turned at these positions, (n, D) float64.
@@ -135,7 +144,8 @@ class Rotary:
 
     def joined(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return the token rows, turned, (n, D) float32."""
-        return self.exact(token_rows, positions).astype(np.float32)
+        found: np.ndarray = self.exact(token_rows, positions).astype(np.float32)
+        return found
 
 
 @dataclass(frozen=True)
@@ -167,6 +177,10 @@ class Relative:
         """The largest distance that has a row of its own, k."""
         return self.layer.shape[0] // 2
 
+    def every(self) -> np.ndarray:
+        """Return the rows of all distances, from -k to k, (2k + 1, D) float32."""
+        return self.layer.rows(np.arange(self.layer.shape[0]))
+
     def distances(self, of: np.ndarray, to: np.ndarray) -> np.ndarray:
         """Return the clipped distances of these positions (n,) to those (m,), (n, m) int64."""
         found: np.ndarray = np.clip(to[None, :] - of[:, None], -self.clip, self.clip)
@@ -174,8 +188,8 @@ class Relative:
 
     def rows(self, of: np.ndarray, to: np.ndarray) -> np.ndarray:
         """Return the rows of the distances of these positions (n,) to those (m,), (n, m, D) float32."""
-        every = self.layer.rows(np.arange(self.layer.shape[0]))
-        return every[self.distances(of, to) + self.clip]
+        found: np.ndarray = self.every()[self.distances(of, to) + self.clip]
+        return found
 
 
 def _angles(positions: np.ndarray, dim: int, theta: float) -> np.ndarray:
