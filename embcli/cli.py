@@ -141,7 +141,7 @@ def compare(
     known = encodings.get(encoding)
     tokens = given.tokens(known)
     task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted)
-    result = verb.compare(task, watched)
+    result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
     output.write(result, view)
     return int(not result.verdict.identical)
 

@@ -26,8 +26,12 @@ ROWS: tuple[Format, ...] = ("json", "ndjson", "csv", "tsv")  # data of anything 
 BINARY: tuple[Format, ...] = ("npy", "safetensors")
 FOLDERS: tuple[Format, ...] = ("projector",)
 ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "projector")  # formats with room for just one
-SUFFIXES: dict[str, Format] = {".txt": "table", ".md": "markdown", ".tex": "latex", ".jsonl": "ndjson"} | {
-    f".{name}": name for name in FORMATS if name not in ("markdown", "latex", "projector")
+SUFFIXES: dict[str, Format] = {
+    **{f".{name}": name for name in FORMATS if name not in FOLDERS},
+    ".txt": "table",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".jsonl": "ndjson",
 }
 
 ENCODINGS = ("gpt2", "r50k_base", "p50k_base", "p50k_edit", "cl100k_base", "o200k_base", "o200k_harmony")

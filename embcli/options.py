@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command as Typer is to see it: with the fields of its groups in place of the groups."""
     declared = inspect.signature(command, eval_str=True).parameters.values()
-    groups = {each.name: each.annotation for each in declared if is_dataclass(each.annotation)}
+    groups: dict[str, Any] = {each.name: each.annotation for each in declared if is_dataclass(each.annotation)}
 
     def spread(**given: Any) -> Any:
         for name, group in groups.items():

@@ -101,7 +101,7 @@ class Output:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _unwritable(self.path, error.strerror) from None
+            raise _unwritable(self.path, error.strerror or str(error)) from None
 
 
 def to(

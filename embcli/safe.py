@@ -40,6 +40,15 @@ def in_line(text: str) -> str:
     return printable(text).translate(_BLANKS)
 
 
+def in_data(text: str) -> str:
+    r"""Return a path or the like as data can hold it: bytes that are no UTF-8 are written as escapes.
+
+    >>> in_data("caf\udce9")
+    'caf\\xe9'
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 @cache
 def note(message: str) -> None:
     """Say something that the result itself does not tell: on standard error, one line, each said once."""

@@ -12,7 +12,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from embcli.page import layout
-from embcli.page.layout import BYTE_IN_HEX, LEAST_TOKEN, Bar, Block, Column, Columns, Excerpt, Numbers, Tone, Word
+from embcli.page.layout import (
+    BYTE_IN_HEX,
+    LEAST_TOKEN,
+    TOKEN_TONES,
+    Bar,
+    Block,
+    Column,
+    Columns,
+    Excerpt,
+    Numbers,
+    Tone,
+    Word,
+)
 from embcli.safe import in_line
 
 if TYPE_CHECKING:
@@ -23,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BYTE_IN_HEX",
     "LEAST_TOKEN",
+    "TOKEN_TONES",
     "Bar",
     "Block",
     "Column",
@@ -80,13 +93,23 @@ class Page(ABC):
         numbers: np.ndarray,
         gaps: Sequence[int] = (),
         after: Sequence[Column] = (),
+        tones: Sequence[Tone] = (),
+        every: bool = False,
     ) -> Excerpt:
         """Put matrices side by side in one table, with labels before and after; return which of their columns it shows.
 
         All blocks show the same columns, whose numbers are `numbers`, (columns,) int64. No number is cut: columns in
-        the middle are left out where the page is too narrow.
+        the middle are left out where the page is too narrow; where every column is wanted they go on in further tables.
+        `tones` are those of the rows, where they are not coloured by their numbers.
         """
-        columns, shown = layout.grid(self.width, self.paper.precision, labels, blocks, numbers, after)
+        if every and not self.holds_grid([*labels, *after], blocks):
+            for places in layout.parts(self.width, self.paper.precision, [*labels, *after], blocks, len(numbers)):
+                part = [replace(block, values=block.values[:, places]) for block in blocks]
+                self.grid(labels, part, numbers[places], gaps, after, tones)
+                if places[-1] + 1 < len(numbers):
+                    self.line()
+            return Excerpt(len(numbers), 0, len(numbers))
+        columns, shown = layout.grid(self.width, self.paper.precision, labels, blocks, numbers, after, tones)
         self._parts.append(self._table([_safe_column(each) for each in columns], gaps, True))
         return shown
 
@@ -96,7 +119,7 @@ class Page(ABC):
         return layout.width(least) <= self.width
 
     def holds_grid(self, labels: Sequence[Column], blocks: Sequence[Block]) -> bool:
-        """Return whether a grid fits with two columns of numbers in each block, or with the only one there is."""
+        """Return whether a grid fits with all columns of its blocks."""
         return layout.fits(self.width, self.paper.precision, labels, blocks)
 
     def numbers(self, blocks: Sequence[Block]) -> Numbers:

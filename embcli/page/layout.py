@@ -13,15 +13,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 GAP = 2  # cells between columns
-MOST_TOKEN, LEAST_TOKEN = 24, 6  # cells of a token beside numbers, and what it is shortened to at most
+LEAST_TOKEN = 6  # cells that a token is shortened to at most
+_TOKEN_CELLS = 24, LEAST_TOKEN  # that a token beside numbers may take
+_FEW_COLUMNS = 2  # of numbers, for which tokens are shortened
 _FIXED_LIMIT = 1e6  # from here on numbers are written with an exponent
 _UNIT = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|.", re.DOTALL)  # a character as embcli.tokens.shown writes it
 BYTE_IN_HEX = re.compile("[0-9a-f]{2} ?")
 
-Tone = Literal["plain", "strong", "dim", "good", "bad", "embedding", "linear", "even token", "odd token"]
+Tone = Literal[
+    "plain", "strong", "dim", "good", "bad", "embedding", "linear", "token 0", "token 1", "token 2", "token 3"
+]
+TOKEN_TONES: tuple[Tone, ...] = ("token 0", "token 1", "token 2", "token 3")  # of tokens that follow each other
 Align = Literal["left", "right"]
 
 
@@ -61,7 +66,13 @@ class Column:
 
     def shortened(self, most: int) -> Column:
         """Return the column with no cell longer than this."""
-        return replace(self, cells=[shorten(text_of(cell), most, self.unit) for cell in self.cells])
+        cells = [
+            replace(cell, text=shorten(cell.text, most, self.unit))
+            if isinstance(cell, Word)
+            else shorten(cell, most, self.unit)
+            for cell in self.cells
+        ]
+        return replace(self, cells=cells)
 
     @property
     def shortest(self) -> Column:
@@ -227,8 +238,12 @@ def grid(
     blocks: Sequence[Block],
     numbers: np.ndarray,
     after: Sequence[Column] = (),
+    tones: Sequence[Tone] = (),
 ) -> tuple[Columns, Excerpt]:
-    """Return matrices side by side as the columns of a table, and which of their columns are in it."""
+    """Return matrices side by side as the columns of a table, and which of their columns are in it.
+
+    `tones` are those of the rows, where they are not coloured by their numbers.
+    """
     written = Numbers(blocks, precision)
     cell = max(written.width, len(str(numbers.max(initial=0))))
     kept, shown = _fit(room, [*labels], [*after], len(blocks), cell, len(numbers))
@@ -239,10 +254,22 @@ def grid(
             if place in shown.gaps:
                 columns.append(_dots(len(block.values)))
             words = [written.word(value) for value in block.values[:, index]]
+            if tones:
+                words = [Word(word.text, tone) for word, tone in zip(words, tones, strict=True)]
             columns.append(Column(str(numbers[index]), words, minimum=cell))
         if shown.left_out and not shown.tail:
             columns.append(_dots(len(block.values)))
     return [*columns, *after], shown
+
+
+def parts(
+    room: int, precision: int, labels: Sequence[Column], blocks: Sequence[Block], count: int
+) -> Iterator[np.ndarray]:
+    """Yield the places of so many columns in parts that fit beside the labels, one after the other."""
+    cell = max(Numbers(blocks, precision).width, len(str(count)))
+    most = max(_most(room, [label.shortest for label in labels], len(blocks), cell, False), 1)
+    for start in range(0, max(count, 1), most):
+        yield np.arange(start, min(start + most, count))
 
 
 def _dots(rows: int) -> Column:
@@ -251,10 +278,10 @@ def _dots(rows: int) -> Column:
 
 
 def fits(room: int, precision: int, labels: Sequence[Column], blocks: Sequence[Block]) -> bool:
-    """Return whether there is room for two columns of numbers in each block, or for the only one there is."""
-    columns = blocks[0].values.shape[1]
+    """Return whether there is room for all columns of numbers in each block."""
+    columns: int = blocks[0].values.shape[1]
     cell = max(Numbers(blocks, precision).width, len(str(columns - 1)))
-    return _most(room, [label.shortest for label in labels], len(blocks), cell, columns > 2) >= min(columns, 2)
+    return _most(room, [label.shortest for label in labels], len(blocks), cell, False) >= columns
 
 
 def _most(room: int, labels: Sequence[Column], blocks: int, cell: int, dots: bool) -> int:
@@ -267,12 +294,11 @@ def _fit(
     room: int, labels: list[Column], after: list[Column], blocks: int, cell: int, count: int
 ) -> tuple[list[Column], Excerpt]:
     """Shorten labels where there is need, and return how many columns of numbers fit beside them."""
-    for most in (MOST_TOKEN, LEAST_TOKEN):
-        labels = [label.shortened(most) if label.least else label for label in labels]
-        if _most(room, [*labels, *after], blocks, cell, False) >= count:
-            return labels, Excerpt(count, 0, count)
-        if _most(room, [*labels, *after], blocks, cell, True) >= 2:
-            break
-    if _most(room, [*labels, *after], blocks, cell, True) < 1:
-        labels = [label for label in labels if not label.least]  # a number is worth more than a token's text
-    return labels, Excerpt.most(max(_most(room, [*labels, *after], blocks, cell, True), 1), count)
+    whole, short = ([label.shortened(most) if label.least else label for label in labels] for most in _TOKEN_CELLS)
+    for kept in (whole, short):
+        if _most(room, [*kept, *after], blocks, cell, False) >= count:
+            return kept, Excerpt(count, 0, count)
+    kept = whole if _most(room, [*whole, *after], blocks, cell, True) >= _FEW_COLUMNS else short
+    if _most(room, [*kept, *after], blocks, cell, True) < 1:
+        kept = [label for label in labels if not label.least]  # a number is worth more than a token's text
+    return kept, Excerpt.most(max(_most(room, [*kept, *after], blocks, cell, True), 1), count)

@@ -23,19 +23,31 @@ if TYPE_CHECKING:
     from embcli.page import Paper
     from embcli.page.layout import Columns
 
+# Each colour of these can be read on black, on white, and on both grounds of Solarized: 3:1 at least, and no colour
+# reaches 4.5:1 on all four. All are among the 256 colours; of the 16, whose shades the terminal chooses, these are
+# nearest in meaning.
+_COLORS = {
+    "cold": ("rgb(0,135,215)", "bright_blue"),
+    "warm": ("rgb(215,95,0)", "red"),
+    "good": ("rgb(0,135,0)", "green"),
+    "bad": ("rgb(255,0,0)", "red"),
+    "token 2": ("rgb(95,135,0)", "green"),
+    "token 3": ("rgb(175,95,215)", "magenta"),
+}
 _STYLES = {
     "plain": "",
     "strong": "bold",
     "dim": "dim",
-    "good": "bold green",
-    "bad": "bold red",
-    "embedding": "rgb(60,130,246)",
-    "linear": "rgb(234,88,12)",
-    "even token": "white on rgb(30,64,120)",
-    "odd token": "white on rgb(120,60,16)",
+    "good": "bold {good}",
+    "bad": "bold {bad}",
+    "embedding": "{cold}",
+    "linear": "{warm}",
+    "token 0": "{cold}",
+    "token 1": "{warm}",
+    "token 2": "{token 2}",
+    "token 3": "{token 3}",
 }
-_COLD, _NEUTRAL, _WARM = (60, 130, 246), (140, 140, 140), (234, 88, 12)
-_SHADES = 8
+_NEAR_ZERO, _LARGE = 1 / 8, 7 / 8  # shares of the largest number
 
 
 class Terminal(Page):
@@ -54,6 +66,9 @@ class Terminal(Page):
             legacy_windows=False,
             height=25,  # of no use, but without it rich takes a dumb terminal to be 80 cells wide
         )
+        few = self._console.color_system == "standard"
+        colors = {name: pair[few] for name, pair in _COLORS.items()}
+        self._styles = {tone: style.format_map(colors) for tone, style in _STYLES.items()}
 
     def content(self) -> bytes:
         """Return the page in the encoding of the terminal, or else in UTF-8."""
@@ -83,7 +98,7 @@ class Terminal(Page):
                     min_width=column.width,
                     no_wrap=True,
                     overflow="crop",
-                    style=_STYLES[column.tone],
+                    style=self._styles[column.tone],
                 )
         rows = len(next(column.cells for column in columns if isinstance(column, Column)))
         for row in range(rows):
@@ -105,26 +120,25 @@ class Terminal(Page):
         return self._drawn(line, max(line.cell_len, self.width))
 
     def _cell(self, cell: str | Word) -> Text:
-        return Text(cell) if isinstance(cell, str) else Text(cell.text, _style(cell))
+        return Text(cell) if isinstance(cell, str) else Text(cell.text, self._style(cell))
 
     def _text(self, *words: Word) -> Text:
         text = Text()
         for word in words:
-            text.append(word.text, _style(word))
+            text.append(word.text, self._style(word))
         return text
+
+    def _style(self, word: Word) -> str:
+        """Return how a word looks: by its tone, or a number by its sign and size, plain near zero, bold if large."""
+        if word.share is None:
+            return self._styles[word.tone]
+        if abs(word.share) < _NEAR_ZERO:
+            return ""
+        color = self._styles["linear" if word.share > 0 else "embedding"]
+        return f"bold {color}" if abs(word.share) >= _LARGE else color
 
     def _drawn(self, renderable: RenderableType, cells: int) -> str:
         self._console.width = max(cells, 1)
         with self._console.capture() as capture:
             self._console.print(renderable)
         return "".join(f"{line.rstrip(' ')}\n" for line in capture.get().split("\n")[:-1])
-
-
-def _style(word: Word) -> str:
-    """Return how a word looks: by its tone, or cold below zero, warm above, grey near it."""
-    if word.share is None:
-        return _STYLES[word.tone]
-    share = round(min(abs(word.share), 1.0) * _SHADES) / _SHADES
-    end = _WARM if word.share > 0 else _COLD
-    red, green, blue = (round(n + (e - n) * share) for n, e in zip(_NEUTRAL, end, strict=True))
-    return f"rgb({red},{green},{blue})"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import embcli
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.records import Records, listed
+from embcli.safe import in_data
 from embcli.weights.cache import Cache
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Info:
 
     versions: dict[str, str]
     cpu_capability: str
-    cache: str
+    cache: str | None  # its folder; None where this user has none
     encodings: tuple[tuple[str, int, bool], ...]
 
     def records(self) -> Records:
@@ -44,4 +45,6 @@ def info() -> Info:
         (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())
         for name, definition in DEFINITIONS.items()
     )
-    return Info(versions, torch.backends.cpu.get_cpu_capability(), str(Cache.from_environment().folder), encodings)
+    cache = Cache.from_environment()
+    folder = in_data(str(cache.folder)) if cache else None
+    return Info(versions, torch.backends.cpu.get_cpu_capability(), folder, encodings)

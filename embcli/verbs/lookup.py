@@ -14,6 +14,7 @@ from embcli.positions import Learned, Positions
 from embcli.records import Array, Names, Piece, Records
 from embcli.selection import select
 from embcli.tokens import Tokens, token_text
+from embcli.weights import shape_of
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Lookup:
     columns: np.ndarray  # (chosen columns,) int64
     run: dict[str, Any]
     show: tuple[str, ...] = MATRICES
+    chosen: bool = False  # the columns, by the user
     trace: int | None = None  # the token whose sum is to be spelled out
 
     @property
@@ -102,7 +104,7 @@ def look_up(
     Raises InputError for an ID that the token layer has no row for, for a sequence longer than the position layer, for
     columns out of range, and for a token to trace that is not there.
     """
-    (vocabulary_size, dim), (context_length, _) = source.shape("token"), source.shape("position")
+    (vocabulary_size, dim), (context_length, _) = shape_of(source, "token"), shape_of(source, "position")
     check_ids(tokens, vocabulary_size)
     if tokens.longest > context_length:
         raise InputError(
@@ -121,7 +123,8 @@ def look_up(
         **source.run,
     }
     positions = Learned(layers["position"])
-    return Lookup(tokens, layers["token"], positions, context_length, chosen, run, show or MATRICES, trace)
+    show = show or MATRICES
+    return Lookup(tokens, layers["token"], positions, context_length, chosen, run, show, columns is not None, trace)
 
 
 def check_ids(tokens: Tokens, vocabulary_size: int) -> None:

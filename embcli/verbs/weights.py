@@ -10,6 +10,7 @@ import embcli
 from embcli.records import Array, Names, Piece, Records
 from embcli.selection import select
 from embcli.tokens import token_text
+from embcli.weights import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,8 @@ class Matrix:
     columns: np.ndarray  # (chosen columns,) int64
     encoding: Encoding | None  # whose tokens the rows stand for; None where they stand for none
     run: dict[str, Any]
-    chosen: bool = False  # the rows were chosen by the user
+    rows_chosen: bool = False  # by the user
+    columns_chosen: bool = False
 
     @cached_property
     def summary(self) -> Summary:
@@ -82,9 +84,9 @@ def matrix(source: Source, name: str, rows: str | None = None, columns: str | No
 
     Raises InputError for rows and columns out of range.
     """
-    size, dim = source.shape(name)
+    size, dim = shape_of(source, name)
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
     encoding = source.encoding if name == "token" else None
     layer = source.open({name: None})[name]
     run = {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
-    return Matrix(name, layer, ids, chosen, encoding, run, rows is not None)
+    return Matrix(name, layer, ids, chosen, encoding, run, rows is not None, columns is not None)

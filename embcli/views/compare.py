@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +17,14 @@ from embcli.words import in_bytes, in_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from embcli.page import Page
-    from embcli.verbs.compare.found import Comparison, Cost, Gradient
+    from embcli.page import Page, Tone
+    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing
     from embcli.verdict import Verdict
 
 _WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
 _PIPE_LINES = 60  # a pipe has no screen, so a printed page stands in for it
-_FRAME = 6  # lines of the heading, of blanks, of the names of missing steps, and of the prompt
+_FRAME = 4  # lines of the heading, of the names of missing steps, and of the prompt
+_NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the steps in the order in which one needs them
 _MOST_TOKENS = 40
 _MOST_IDS = 12  # that are named in one line
 _FEW_ROWS = 8  # of a weight matrix
@@ -55,21 +57,22 @@ def _part(page: Page, put: Callable[[Comparison, Page], None], result: Compariso
 
 
 def _fitting(page: Page, steps: dict[str, Page], end: Page) -> tuple[str, ...]:
-    """Return the steps that fit on the screen with all that comes behind them; the outputs come before the others."""
-    height = page.paper.screen or _PIPE_LINES
-    *others, outputs = STEPS
-    room = height - _FRAME - end.lines - steps[outputs].lines
-    chosen = []
-    for name in others:
-        if steps[name].lines + 1 <= room:
-            chosen.append(name)
-            room -= steps[name].lines + 1
-    return *chosen, outputs
+    """Return the steps that fit on the screen with all that comes behind them, those first that one needs first."""
+    room = (page.paper.screen or _PIPE_LINES) - _FRAME - end.lines
+    chosen = {_NEEDED[0]}
+    for name in _NEEDED:
+        room -= steps[name].lines + 1
+        if room < 0:
+            break
+        chosen.add(name)
+    return tuple(name for name in STEPS if name in chosen)
 
 
 def _put_end(result: Comparison, page: Page) -> None:
     """Put what comes behind the steps on the page: the verdict, what was asked for on top, the cost."""
     _put_verdict(result, page)
+    if result.wanted.trace or result.gradient is not None:
+        page.line()
     if result.wanted.trace:
         _put_trace(result, page)
     if result.gradient is not None:
@@ -85,12 +88,11 @@ def _put_head(result: Comparison, page: Page) -> None:
     page.line(
         f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), seed {result.run['seed']}"
     )
-    page.line()
 
 
-def _put_title(page: Page, step: str, title: str, name: str, shape: tuple[int, ...]) -> None:
+def _put_title(page: Page, step: str, title: str, name: str, shape: tuple[int, ...], more: str = "") -> None:
     sizes = ", ".join(f"{size:,}" for size in shape) + "," * (len(shape) == 1)
-    page.title(f"{STEPS.index(step) + 1}. {title}, {name} = ({sizes})")
+    page.title(f"{STEPS.index(step) + 1}. {title}, {name} = ({sizes}){more}")
 
 
 def _put_ids(result: Comparison, page: Page) -> None:
@@ -158,8 +160,7 @@ def _put_matrix(page: Page, values: np.ndarray, row: str, column: str) -> None:
 
 def _put_outputs(result: Comparison, page: Page) -> None:
     length, dim = result.embedding.shape
-    _put_title(page, "outputs", "The outputs, side by side", "(T, D)", (length, dim))
-    page.line("Left: row ID of the weight, looked up. Right: one-hot row times weight, summed up.")
+    _put_title(page, "outputs", "The outputs", "(T, D)", (length, dim), ": row ID looked up, one-hot row times weight")
     rows = Excerpt.most(_MOST_TOKENS, length)
     labels = token_labels(result.tokens, rows.places)
     both = result.embedding[rows.places], result.linear[rows.places]
@@ -169,19 +170,19 @@ def _put_outputs(result: Comparison, page: Page) -> None:
 def _put_side_by_side(
     page: Page, labels: list[Column], left: np.ndarray, right: np.ndarray, largest: np.ndarray, rows: Excerpt
 ) -> None:
-    """Put two matrices beside each other on the page, or one below the other where it is too narrow for that."""
-    blocks = [Block("embedding", left), Block("linear", right)]
+    """Put two matrices beside each other on the page, or row under row where that would leave columns out."""
     numbers = np.arange(left.shape[1])
-    after = Column("diff", [_difference(value) for value in largest.tolist()])
-    if page.holds_grid([*labels, after], blocks):
-        columns = page.grid(labels, blocks, numbers, rows.gaps, [after])
+    differences = [_difference(value) for value in largest.tolist()]
+    blocks = [Block("embedding", left), Block("linear", right)]
+    if page.holds_grid([*labels, Column("diff", differences)], blocks):
+        columns = page.grid(labels, blocks, numbers, rows.gaps, [Column("diff", differences)])
     else:
-        if not page.holds_grid([*labels, after], blocks[:1]):
-            labels = [label for label in labels if not label.least]
-        # The same columns are to be shown in both, so the first has an empty label as wide as the second's differences.
-        room = Column("", [""] * len(largest), minimum=after.width)
-        page.grid(labels, blocks[:1], numbers, rows.gaps, [room])
-        columns = page.grid(labels, blocks[1:], numbers, rows.gaps, [after])
+        stacked = np.stack([left, right], axis=1).reshape(-1, left.shape[1])
+        doubled = [replace(label, cells=[cell for each in label.cells for cell in (each, "")]) for label in labels]
+        ways = Column("", ["lookup", "one-hot"] * len(left), "left")
+        diff = Column("diff", [cell for each in differences for cell in ("", each)])
+        gaps = [2 * gap for gap in rows.gaps]
+        columns = page.grid([*doubled, ways], [Block("", stacked)], numbers, gaps, [diff])
     _put_left_out(page, rows, columns)
 
 
@@ -191,7 +192,7 @@ def _put_left_out(page: Page, rows: Excerpt, columns: Excerpt | None = None) -> 
         columns.missing(np.arange(columns.total), "column") if columns else "",
     )
     if missing:
-        page.line(missing)
+        page.line(f"{missing}.")
 
 
 def _difference(value: float) -> str:
@@ -212,7 +213,6 @@ def _put_verdict(result: Comparison, page: Page) -> None:
     if len(result.tokens):
         for line in _why(result):
             page.line(line)
-    page.line()
 
 
 def _judgement(verdict: Verdict) -> Word:
@@ -267,14 +267,22 @@ def _put_trace(result: Comparison, page: Page) -> None:
         factors = [int(term == token_id) for term in terms]
         page.line()
         page.line(f"token {place}, ID {token_id}: {_formula(terms, factors, token_id)}")
-        signs = [f"{'+ ' * (number > 0)}{factor} ·" for number, factor in enumerate(factors)]
-        labels = [Column("factor", [*signs, "="]), Column("row", [*(f"row{term}" for term in terms), "sum"], "left")]
+        tones: list[Tone] = [*("strong" if factor else "dim" for factor in factors), "plain"]
+        signs = [f"{'+ ' if number else ''}{factor} ·" for number, factor in enumerate(factors)]
+        labels = [
+            Column("factor", _toned([*signs, "="], tones)),
+            Column("row", _toned([*(f"row{term}" for term in terms), "sum"], tones), "left"),
+        ]
         values = np.concatenate([result.weight[terms], result.linear[place : place + 1]])
-        columns = page.grid(labels, [Block("", values)], np.arange(dim))
+        columns = page.grid(labels, [Block("", values)], np.arange(dim), tones=tones)
         if len(terms) < size:
             page.line(f"Left out: {size - len(terms):,} terms, all of them 0 times a row.")
     _put_left_out(page, traced, columns)
     page.line()
+
+
+def _toned(cells: Sequence[str], tones: Sequence[Tone]) -> list[Word]:
+    return [Word(cell, tone) for cell, tone in zip(cells, tones, strict=True)]
 
 
 def _formula(terms: list[int], factors: list[int], token_id: int) -> str:
@@ -313,18 +321,24 @@ def _why_gradients_differ(verdict: Verdict) -> str:
 
 def _put_cost(cost: Cost, page: Page) -> None:
     one_hot = cost.one_hot_bytes
+    both = f"{in_bytes(one_hot['int64'])} + {in_bytes(one_hot['float32'])}"
     rows = [
         ("multiply-adds", "0", f"{cost.multiply_adds:,}", "T·V·D"),
         ("weight read", in_bytes(cost.lookup_bytes), in_bytes(cost.product_bytes), "T·D and V·D float32"),
-        ("one-hot int64", "0", in_bytes(one_hot["int64"]), "T·V, as torch.nn.functional.one_hot makes it"),
-        ("one-hot float32", "0", in_bytes(one_hot["float32"]), "T·V, as the linear layer takes it"),
-        ("time", in_seconds(cost.lookup.seconds), in_seconds(cost.product.seconds), _runs(cost)),
+        ("one-hot matrix", "0", both, "T·V int64, as torch makes it, and float32"),
+        ("time on 1 thread", in_seconds(cost.lookup.seconds), in_seconds(cost.product.seconds), _runs(cost)),
+        ("  at least", in_seconds(cost.lookup.least), in_seconds(cost.product.least), "the fastest run"),
     ]
     names, lookups, products, formulas = zip(*rows, strict=True)
     columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products)]
     wide = page.width >= _WIDE_COST
     page.table([*columns, *[Column("", formulas, "left")] * wide])
-    page.line(f"The one-hot way takes {_times(cost.ratio)} as long{_in_slices(cost)}.")
+    zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
+    page.line(
+        f"The one-hot way takes {_times(cost.ratio)} as long; {zeros} multiplications are by zero{_in_slices(cost)}."
+    )
+    if cost.scattered:
+        page.line("The runs scatter, as on a busy machine: trust the least times more.")
 
 
 def _in_slices(cost: Cost) -> str:
@@ -370,10 +384,14 @@ def _put_chart(sweep: Sequence[Cost], page: Page) -> None:
     room = min(page.width - label - len("  embedding  "), _WIDEST_BAR)
     page.line(f"How both grow: time on a logarithmic scale, {_power(low)} to {_power(high)}")
     for cost in sweep:
-        for name, timing in (("embedding", cost.lookup), ("linear", cost.product)):
+        for name, timing in _ways(cost):
             share = (math.log10(timing.seconds) - low) / (high - low)
             size = f"{cost.vocabulary_size:,}" if name == "embedding" else ""
             page.line(f"{size:>{label}}  {name:<9}  ", Word(_bar(share, room), name))
+
+
+def _ways(cost: Cost) -> tuple[tuple[Tone, Timing], tuple[Tone, Timing]]:
+    return ("embedding", cost.lookup), ("linear", cost.product)
 
 
 def _power(exponent: int) -> str:

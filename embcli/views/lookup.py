@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Excerpt
-from embcli.views.parts import left_out, token_labels
+from embcli.views.parts import left_out, token_column
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -18,39 +18,61 @@ _MOST_TERMS = 40  # lines of a trace
 
 
 def view(result: Lookup, page: Page) -> None:
-    """Put the chosen matrices of a lookup on a page, and the sum of one token where it is asked for."""
-    tokens, dim = result.tokens, result.dim
+    """Put the chosen matrices of a lookup on a page, a band of rows each, and one token's sum where it is asked for."""
+    tokens, show = result.tokens, result.show
     rows = Excerpt.most(_MOST_TOKENS, len(tokens))
-    found = result.rows(rows.places)
-    labels = token_labels(tokens, rows.places)
-    columns = Excerpt(0, 0, 0)
-    for name in result.show:
-        page.title(_title(name, len(tokens), dim))
-        page.line(_caption(result, name))
-        columns = page.grid(labels, [Block("", found[name])], result.columns, rows.gaps)
-        page.line()
-    t, d = f"{len(tokens):,}", f"{dim:,}"
-    page.line(f"input = token + position: (T, D) + (T, D) = (T, D), here ({t}, {d}) + ({t}, {d}) = ({t}, {d})")
+    found = result.rows(rows.places, show)
+    page.title(f"{_title(show)}, (T, D) = ({len(tokens):,}, {result.dim:,})")
+    gaps = [band * len(rows.places) + gap for band in range(len(show)) for gap in rows.gaps]
+    block = Block("", np.concatenate([found[name] for name in show]))
+    columns = page.grid(_labels(result, rows.places), [block], result.columns, gaps, every=result.chosen)
+    for line in _meaning(result):
+        page.line(line)
     missing = left_out(rows.missing(np.arange(len(tokens)), "row"), columns.missing(result.columns, "column"))
     if missing:
-        pick = "--columns picks; " if columns.left_out else ""
-        page.line(f"{missing} {pick}-f csv, json, npy give everything.")
+        page.line(f"{missing}; {'--columns picks, ' if columns.left_out else ''}-f npy gives all.")
     if result.trace is not None:
         _put_trace(result, page, result.trace)
 
 
-def _title(name: str, length: int, dim: int) -> str:
-    titles = {"token": "Token embeddings", "position": "Position embeddings", "input": "Input embeddings"}
-    return f"{titles[name]}, (T, D) = ({length:,}, {dim:,})"
+def _title(show: tuple[str, ...]) -> str:
+    if len(show) == len(_SIGNS):
+        return "Input embeddings = token embeddings + position embeddings"
+    return f"{' and '.join(show).capitalize()} embeddings"
 
 
-def _caption(result: Lookup, name: str) -> str:
+_SIGNS = {"token": "token", "position": "+ position", "input": "= input"}
+
+
+def _labels(result: Lookup, places: np.ndarray) -> list[Column]:
+    """Return what stands beside the rows of each band: its name, the number of the row in its layer, the token."""
+    tokens, show = result.tokens, result.show
+    sequence, position = tokens.places(places)
+    words = tokens.bytes_of(tokens.ids[places])
+    labels: list[Column] = []
+    if len(show) > 1:
+        names = [_SIGNS[name] if len(show) == len(_SIGNS) else name for name in show]
+        firsts = [name if first else "" for name in names for first in places == places[:1]]
+        labels.append(Column("", firsts, "left"))
+    if tokens.many:
+        labels.append(Column("seq", [str(each) for each in sequence] * len(show)))
+    numbers = {"token": tokens.ids[places], "position": position, "input": position}
+    header = "row" if len(show) > 1 else "ID" if show == ("token",) else "pos"
+    labels.append(Column(header, [str(each) for name in show for each in numbers[name]]))
+    if tokens.encoding is not None:  # a position's row is the same whatever token stands there
+        labels.append(token_column([word if name != "position" else None for name in show for word in words]))
+    return labels
+
+
+def _meaning(result: Lookup) -> list[str]:
+    """Return in words where the rows of the two layers come from."""
     (size, dim), context_length = result.layer.shape, result.context_length
-    return {
-        "token": f"Each line is row ID of the token weight matrix (V, D) = ({size:,}, {dim:,}).",
-        "position": f"Each line is row pos of the position weight matrix (C, D) = ({context_length:,}, {dim:,}).",
-        "input": "Each line is the token row plus the position row: what the model reads.",
-    }[name]
+    told = {
+        "token": f"token: row ID of the token weight matrix, (V, D) = ({size:,}, {dim:,})",
+        "position": f"position: row pos of the position weight matrix, (C, D) = ({context_length:,}, {dim:,})",
+        "input": "",
+    }
+    return [told[name] for name in result.show if told[name]] or ["input: the token row plus the position row"]
 
 
 def _put_trace(result: Lookup, page: Page, place: int) -> None:
@@ -80,4 +102,4 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
     )
     page.line(f"The sum is one of float32 values; it is shown to {page.paper.precision} decimals.")
     if terms.left_out:
-        page.line(f"{left_out(terms.missing(result.columns, 'column'))[:-1]}; --columns picks.")
+        page.line(f"{left_out(terms.missing(result.columns, 'column'))}; --columns picks.")

@@ -34,4 +34,4 @@ def token_column(tokens: Sequence[bytes | None]) -> Column:
 def left_out(*parts: str) -> str:
     """Return in words what is left out of a table: `Left out: row 3 (1 of 9) and columns ...`; empty for nothing."""
     missing = [part for part in parts if part]
-    return f"Left out: {' and '.join(missing)}." if missing else ""
+    return f"Left out: {' and '.join(missing)}" if missing else ""

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, Column, Columns, Excerpt, Word
-from embcli.safe import printable
-from embcli.tokens import escaped, shown
+from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Word
+from embcli.tokens import shown
 from embcli.views.parts import left_out
 from embcli.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from embcli.page import Page
     from embcli.verbs.tokenize import Spans, Tokenization
 
 _MOST_ROWS = 200
-_MOST_TEXT = 2000  # cells of the text that are shown with its token borders
+_MOST_TEXT = 2000  # cells of the text that are shown with its IDs
 _MOST_SHARED = 5  # characters in several tokens that are named below the table
 _LEAST_BYTES = 8  # cells that the bytes of a token are shortened to at most
 
@@ -34,7 +35,7 @@ class _Row:
 
 
 def view(result: Tokenization, page: Page) -> None:
-    """Put the text with its token borders (on a terminal), a row a token, and the totals on a page."""
+    """Put a row a token, the totals, and (on a screen) the text itself with the IDs under it on a page."""
     tokens = result.tokens
     which = Excerpt.most(_MOST_ROWS, len(tokens))
     rows: list[_Row] = []
@@ -46,20 +47,20 @@ def view(result: Tokenization, page: Page) -> None:
         rows += _rows(spans, which)
         if len(shared) <= _MOST_SHARED:
             shared += _shared(spans)
-    if page.paper.screen and len(tokens):
-        _put_bordered(rows[: which.head], page, cut=which.left_out > 0)
-        page.line()
     page.table(_columns(result, rows, which), which.gaps)
     page.line()
     ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
     counts = (counted(characters, "character"), counted(size, "byte"), counted(len(tokens), "token"))
     page.line(f"{', '.join(counts)}{ratio} ({tokens.encoding.name if tokens.encoding else 'no encoding'})")
     if which.left_out:
-        page.line(f"{left_out(which.missing(np.arange(len(tokens)), 'row'))[:-1]}; -f tsv gives all of them.")
+        page.line(f"{left_out(which.missing(np.arange(len(tokens)), 'row'))}; -f tsv gives all of them.")
     for line in shared[:_MOST_SHARED]:
         page.line(line)
     if len(shared) > _MOST_SHARED:
         page.line("More characters stand in several tokens; the brackets show which tokens belong together.")
+    if page.paper.screen and len(tokens):
+        page.line()
+        _put_text(result, rows, page)
 
 
 def _rows(spans: Spans, which: Excerpt) -> list[_Row]:
@@ -106,7 +107,7 @@ def _columns(result: Tokenization, rows: list[_Row], which: Excerpt) -> Columns:
         columns.append(Column("", brackets, "left"))
     return [
         *columns,
-        Column("token", [shown(row.token) for row in rows], "left", least=LEAST_TOKEN),
+        Column("token", [_toned(row, shown(row.token)) for row in rows], "left", least=LEAST_TOKEN),
         Column("ID", [str(token_id) for token_id in tokens.ids[which.places].tolist()]),
         Column("bytes", [row.token.hex(" ") for row in rows], "left", least=_LEAST_BYTES, unit=BYTE_IN_HEX),
         Column("span", [f"{row.start}:{row.end}" for row in rows], "left"),
@@ -122,30 +123,47 @@ def _brackets(rows: list[_Row]) -> list[str]:
     return signs
 
 
-def _put_bordered(rows: list[_Row], page: Page, cut: bool) -> None:
-    """Put the text itself on the page, with borders between tokens; tokens that share a character stand as one."""
-    line: list[str | Word] = []
-    group = b""
-    number = cells = 0
-    for row, after in zip_longest(rows, rows[1:]):
-        group += row.token
-        if after is not None and after.joined:
-            continue
-        if cells > _MOST_TEXT:
-            cut = True
+def _toned(row: _Row, text: str) -> Word:
+    return Word(text, TOKEN_TONES[row.place % len(TOKEN_TONES)])
+
+
+def _put_text(result: Tokenization, rows: list[_Row], page: Page) -> None:
+    """Put the text on the page as it would be read, each token in its colour, with its ID under it.
+
+    Tokens that share a character stand as one.
+    """
+    above: list[str | Word] = []
+    under: list[str | Word] = []
+    cells = taken = 0
+    for group in _groups(rows):
+        ids = result.tokens.ids[[row.place for row in group]].tolist()
+        word = _toned(group[0], shown(b"".join(row.token for row in group)))
+        number = _toned(group[0], " ".join(map(str, ids)))
+        width = max(word.width, number.width) + 1
+        if above and (cells + width > page.width + 1 or group[0].start == 0):
+            _put_lines(page, above, under)
+            cells, above, under = 0, [], []
+        taken += width
+        if taken > _MOST_TEXT:
+            above.append(Word("…", "dim"))
             break
-        written = printable(group.decode(errors="backslashreplace").replace("\r", "\\r"), escaped)
-        if number and row.start == 0:  # another sequence
-            page.line(*line)
-            line = []
-        elif number and not page.paper.color:
-            line.append("│")
-        parts = written.replace("\t", "\\t").replace("\n", "\\n\n").split("\n")
-        for place, part in enumerate(parts):
-            if place:
-                page.line(*line)
-                line = []
-            line.append(Word(part, "odd token" if number % 2 else "even token"))
-            cells += line[-1].width
-        number, group = number + 1, b""
-    page.line(*line, *[Word(" …", "dim")] * cut)
+        above += [word, " " * (width - word.width)]
+        under += [number, " " * (width - number.width)]
+        cells += width
+    _put_lines(page, above, under)
+
+
+def _groups(rows: list[_Row]) -> Iterator[list[_Row]]:
+    """Yield consecutive rows, those of one character together."""
+    group: list[_Row] = []
+    for row in rows:
+        if group and not row.joined:
+            yield group
+            group = []
+        group.append(row)
+    yield group
+
+
+def _put_lines(page: Page, *lines: list[str | Word]) -> None:
+    for line in lines:
+        page.line(*line)

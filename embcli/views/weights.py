@@ -20,13 +20,13 @@ _FEW_ROWS = 10  # of a whole matrix
 
 def view(result: Matrix, page: Page) -> None:
     """Put a weight matrix on a page, and what all of it is like."""
-    rows = Excerpt.most(_MOST_ROWS if result.chosen else _FEW_ROWS, len(result.ids))
+    rows = Excerpt.most(_MOST_ROWS if result.rows_chosen else _FEW_ROWS, len(result.ids))
     ids = result.ids[rows.places]
     labels = [Column("pos" if result.name == "position" else "ID", [str(row) for row in ids])]
     if result.encoding is not None:
         labels.append(token_column(result.tokens(ids)))
     page.title(f"{result.name.capitalize()} weight matrix, {_shape(result)}")
-    columns = page.grid(labels, [Block("", result.rows(ids))], result.columns, rows.gaps)
+    columns = page.grid(labels, [Block("", result.rows(ids))], result.columns, rows.gaps, every=result.columns_chosen)
     page.line()
     _put_summary(result, page)
     _put_left_out(result, page, rows, columns)
@@ -56,4 +56,4 @@ def _put_left_out(result: Matrix, page: Page, rows: Excerpt, columns: Excerpt) -
     options = ["--rows"] * (rows.left_out > 0) + ["--columns"] * (columns.left_out > 0)
     if missing:
         pick = f"{' and '.join(options)} {'picks' if len(options) == 1 else 'pick'}"
-        page.line(f"{missing} {pick}; -f csv, json, npy give everything.")
+        page.line(f"{missing}; {pick}, -f npy gives all.")

@@ -1,32 +1,102 @@
-"""Which torch would draw, and on what processor, told without importing torch."""
+"""Which torch would draw, and on what processor, told without importing torch; and how torch is loaded with care."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import signal
+import threading
 import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embcli.errors import LayerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+NO_TORCH = "none"
+_CPU_FLAGS = "/proc/cpuinfo"
+
+
+@dataclass(frozen=True)
+class Build:
+    """Everything about torch and the machine that can change a bit of what torch draws."""
+
+    torch: str  # its version and the commit it was built from, or NO_TORCH
+    machine: str
+    cpu: str  # the processor's flags and ATEN_CPU_CAPABILITY, from which torch's CPU capability follows
+    libc: str  # whose logarithm and cosine torch's scalar code calls
+
+    def __str__(self) -> str:
+        return f"torch={self.torch} machine={self.machine} cpu={self.cpu} libc={self.libc}"
 
 
 @lru_cache
-def torch_build() -> str:
-    """Return everything about torch and the machine that can change a bit of what torch draws, as one line.
+def this_build() -> Build:
+    """Return the build that would draw in this process."""
+    return Build(_torch(), platform.machine(), _processor(), _libc())
 
-    torch's version and the commit it was built from stand in its version.py; its CPU capability follows from the
-    processor's flags and ATEN_CPU_CAPABILITY; its scalar code calls the C library's logarithm and cosine.
+
+@contextmanager
+def loading_torch() -> Iterator[None]:
+    """Hold back signals while torch is imported, and say in a sentence why it cannot be.
+
+    torch's own start calls Python from C++ that lets no exception through: a signal's would end the process there and
+    then, with SIGABRT. Raises LayerError where torch is missing or broken.
     """
-    return " ".join((f"torch={_torch()}", f"machine={platform.machine()}", f"cpu={_processor()}", f"libc={_libc()}"))
+    if this_build().torch == NO_TORCH:
+        raise LayerError("torch is not installed, and this takes it; pip install torch")
+    with _signals_held():
+        try:
+            yield
+        except Exception as error:
+            reason = " ".join((str(error) or type(error).__name__).split())[:200]
+            raise LayerError(
+                f"torch does not load ({reason}); to install it anew: pip install --force-reinstall torch"
+            ) from None
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Run what is inside to its end before a signal's handler is called; handlers belong to the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def hold(number: int, _: FrameType | None) -> None:
+        came.append(number)
+
+    named = (getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP"))
+    handlers = {number: signal.getsignal(number) for number in named if number is not None}
+    held = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in held:
+            signal.signal(number, hold)
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 def _torch() -> str:
-    spec = find_spec("torch")
-    if spec is None or not spec.submodule_search_locations:
-        return "none"
     try:
-        text = (Path(spec.submodule_search_locations[0]) / "version.py").read_text()
+        spec = find_spec("torch")
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None or not spec.submodule_search_locations:
+        return NO_TORCH  # a folder without origin is what pip leaves behind of a package that is gone
+    try:
+        text = (Path(spec.submodule_search_locations[0]) / "version.py").read_text(errors="replace")
     except OSError:
         return "unknown"
     found = dict(re.findall(r"^(__version__|git_version)\s*(?::[^=]*)?=\s*'([^']*)'", text, re.MULTILINE))
@@ -37,7 +107,7 @@ def _processor() -> str:
     forced = os.environ.get("ATEN_CPU_CAPABILITY", "")
     flags = b""
     try:
-        with open("/proc/cpuinfo", "rb") as lines:
+        with open(_CPU_FLAGS, "rb") as lines:
             flags = next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
     except OSError:
         pass  # not Linux: the machine's name has to do

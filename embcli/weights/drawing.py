@@ -11,24 +11,25 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from embcli.selection import distinct
-from embcli.weights import Layer, Seeded, Summary
+from embcli.weights import Layer, Meter, Summary
+from embcli.weights.jump import WORDS, jump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-from embcli.weights.jump import WORDS, jump
+
+    from embcli.weights.seeded import Seeded
 
 BLOCK = 16  # elements that torch draws together
-_STRETCH = 1 << 20  # elements that are drawn for the rows asked for before they are copied out
+_AT_ONCE = 1 << 20  # elements that are drawn for the rows asked for before they are copied out
 _FAR = 1 << 25  # draws from which on a jump is faster than skipping
-_WORDS_AT = (
-    24  # where the generator's words stand in torch's state, behind seed, count left, seeded flag and next place
-)
+_WORDS_AT = 24  # where the generator's words stand in torch's state: behind seed, count left, seeded flag, next place
 _PARTS = 4  # of a huge layer, which are summed up side by side
 _BUFFER = 1 << 16  # elements that are drawn or skipped in one call: small enough to stay in the processor's cache
 
@@ -36,9 +37,10 @@ _BUFFER = 1 << 16  # elements that are drawn or skipped in one call: small enoug
 class Drawing:
     """The layers of one seeded run, drawn from one generator that is read forwards as far as that serves."""
 
-    def __init__(self, spec: Seeded) -> None:
-        self.spec = spec
-        self._sizes = {name: spec.shape(name)[0] * spec.shape(name)[1] for name in ("token", "position")}
+    def __init__(self, seeded: Seeded) -> None:
+        self.seeded = seeded
+        self._sizes = {name: seeded.shape(name)[0] * seeded.shape(name)[1] for name in ("token", "position")}
+        self.origin = {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
         self._generator = torch.Generator()
         self._skipped = torch.empty(_BUFFER, dtype=torch.uint8)
         self._small: dict[str, np.ndarray] = {}
@@ -46,10 +48,10 @@ class Drawing:
 
     def layer(self, name: str) -> DrawnLayer:
         """Return the `token` or the `position` layer."""
-        return DrawnLayer(self, name, self.spec.shape(name))
+        return DrawnLayer(self, name, self.seeded.shape(name))
 
     def _rewind(self) -> None:
-        self._generator.manual_seed(self.spec.seed)
+        self._generator.manual_seed(self.seeded.seed)
         self._at = 0  # draws taken since, not counting those of small layers
         if self._sizes["token"] < BLOCK:
             self._small["token"] = self._normals(self._sizes["token"])
@@ -77,9 +79,9 @@ class Drawing:
         """Move the generator to a draw at once; return whether its state is of the layout that this needs."""
         if self._sizes["token"] < BLOCK:
             return False  # the draws of a small layer are not counted
-        state = torch.Generator().manual_seed(self.spec.seed).get_state()
+        state = torch.Generator().manual_seed(self.seeded.seed).get_state()
         words = state.numpy()[_WORDS_AT : _WORDS_AT + 8 * WORDS].view(np.uint64)
-        if len(words) != WORDS or words[0] != self.spec.seed % 2**32 or words.max() >= 2**32:
+        if len(words) != WORDS or words[0] != self.seeded.seed % 2**32 or words.max() >= 2**32:
             return False
         words[:] = jump(words.astype(np.uint32), draw)
         self._generator.set_state(state)
@@ -98,8 +100,9 @@ class Drawing:
     def blocks(self, name: str, start: int, stop: int) -> np.ndarray:
         """Return elements `start` to `stop` of a layer as first drawn, flat; both are multiples of 16."""
         self._seek(self._start_of(name) + start)
+        drawn = self._normals(stop - start)
         self._at += stop - start
-        return self._normals(stop - start)
+        return drawn
 
     def buffered(self, name: str, start: int, stop: int) -> Iterator[np.ndarray]:
         """Yield what `blocks` returns in pieces that are valid until the next one: they share one buffer."""
@@ -113,17 +116,20 @@ class Drawing:
     def tail(self, name: str) -> np.ndarray:
         """Return the last 16 elements of a layer whose size is no multiple of 16."""
         self._seek(self._start_of(name) + self._sizes[name])
+        drawn = self._normals(BLOCK)
         self._at += BLOCK
-        return self._normals(BLOCK)
+        return drawn
 
 
-class DrawnLayer:
+class DrawnLayer(Layer):
     """One layer of a drawing; it holds no values, it draws them again each time they are asked for."""
+
+    dtype = "float32"
 
     def __init__(self, drawing: Drawing, name: str, shape: tuple[int, int]) -> None:
         self.name = name
         self.shape = shape
-        self.origin = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+        self.origin = drawing.origin
         self._drawing = drawing
         self._size = shape[0] * shape[1]
         self._whole = self._size // BLOCK * BLOCK  # elements in whole blocks
@@ -149,9 +155,9 @@ class DrawnLayer:
             return small
         wanted, places = distinct(ids)
         found: np.ndarray = np.empty((len(wanted), dim), np.float32)
-        for first, last in _runs(wanted, gap=BLOCK // dim, most=max(_STRETCH // dim, 1)):
+        for first, last in _runs(wanted, gap=BLOCK // dim, most=max(_AT_ONCE // dim, 1)):
             start, stop = int(wanted[first]) * dim, (int(wanted[last]) + 1) * dim
-            elements = self._stretch(start, min(stop, self._whole))
+            elements = self._elements(start, min(stop, self._whole))
             for row in range(first, last + 1):
                 offset = int(wanted[row]) * dim - start
                 part = elements[offset : offset + dim]
@@ -160,7 +166,7 @@ class DrawnLayer:
         chosen: np.ndarray = found[places]
         return chosen
 
-    def _stretch(self, start: int, stop: int) -> np.ndarray:
+    def _elements(self, start: int, stop: int) -> np.ndarray:
         low, high = start // BLOCK * BLOCK, -(-stop // BLOCK) * BLOCK
         begin, last = self._last
         if begin == low < high:  # rows that follow each other may share a block: no need to go back for it
@@ -182,16 +188,11 @@ class DrawnLayer:
             offset = int(wanted[row]) * dim - tail_start  # of the row's first element in the tail
             found[row, max(-offset, 0) :] = tail[max(offset, 0) : offset + dim]
 
-    def pin(self, ids: np.ndarray) -> Layer:
-        """Return a layer that holds these rows."""
-        wanted, _ = distinct(ids)
-        return PinnedLayer(self.name, self.shape, wanted, self.rows(wanted), self)
-
     def summary(self) -> Summary:
         """Return mean, standard deviation, minimum and maximum, from one pass through small buffers.
 
-        The layer is cut into parts, each with a generator of its own that jumps to its start; they run on all cores.
-        Their number is fixed, so that the sums come out the same everywhere.
+        A huge layer is cut into parts, each with a generator of its own that jumps to its start; they run on all
+        cores. The pieces are the same and are added in the same order, so that the numbers are those of one part.
         """
         if self._size < _FAR:
             meter = Meter()
@@ -199,86 +200,63 @@ class DrawnLayer:
                 meter.add(piece)
             return meter.summary()
         step = -(-self._whole // _PARTS // _BUFFER) * _BUFFER
-        starts = range(0, self._whole, step)
+        starts, ended = range(0, self._whole, step), Event()
         with ThreadPoolExecutor(min(_PARTS, os.cpu_count() or 1)) as pool:
-            meters = list(pool.map(lambda start: self._measured(start, min(start + step, self._whole)), starts))
+            try:
+                parts = list(
+                    pool.map(lambda start: self._measured(start, min(start + step, self._whole), ended), starts)
+                )
+            finally:
+                ended.set()  # whoever interrupts need not wait for the parts
+        meters = [meter for part in parts for meter in part]
         if self._size > self._whole:
-            meters[-1].add(self._drawing.tail(self.name))
+            meters.append(_measure(self._drawing.tail(self.name)))
         return sum(meters, Meter()).summary()
 
-    def _measured(self, start: int, stop: int) -> Meter:
-        """Sum up elements `start` to `stop`, but for those that the tail overwrites."""
-        meter = Meter()
+    def _measured(self, start: int, stop: int, ended: Event) -> list[Meter]:
+        """Sum up elements `start` to `stop` piece by piece, but for those that the tail overwrites."""
+        meters = []
         last = self._size - BLOCK if self._size > self._whole else self._size
-        pieces = Drawing(self._drawing.spec).buffered(self.name, start, stop)
+        pieces = Drawing(self._drawing.seeded).buffered(self.name, start, stop)
         for at, piece in zip(range(start, stop, _BUFFER), pieces, strict=True):
-            meter.add(piece[: max(last - at, 0)])
-        return meter
+            if ended.is_set():
+                break
+            meters.append(_measure(piece[: max(last - at, 0)]))
+        return meters
 
 
-class PinnedLayer:
-    """A layer of which some rows are held in memory."""
+class HeldLayer(Layer):
+    """A drawn layer that holds the rows that will be asked for, and no more."""
 
-    def __init__(
-        self, name: str, shape: tuple[int, int], ids: np.ndarray, held: np.ndarray, source: DrawnLayer
-    ) -> None:
-        self.name = name
-        self.shape = shape
-        self._ids = ids  # (n,) sorted
-        self._held = held  # (n, D)
-        self._source = source
-        self.origin = source.origin
+    dtype = "float32"
+
+    def __init__(self, drawn: DrawnLayer, wanted: np.ndarray) -> None:
+        self.shape = drawn.shape
+        self._drawn = drawn
+        self._ids, _ = distinct(wanted)  # (n,) sorted
+        self._rows = drawn.rows(self._ids)  # (n, D)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return held rows, (n, D) float32."""
-        return self._held[np.searchsorted(self._ids, ids)]
-
-    def pin(self, ids: np.ndarray) -> Layer:
-        """Return a layer that holds these rows, drawn from the source anew."""
-        return self._source.pin(ids)
+        """Return rows, (n, D) float32; others than those that are held are drawn again."""
+        places = np.searchsorted(self._ids, ids)
+        if len(self._ids) and (self._ids.take(places, mode="clip") == ids).all():
+            found: np.ndarray = self._rows[places]
+            return found
+        return self._drawn.rows(ids)
 
     def summary(self) -> Summary:
         """Return what the whole matrix is like."""
-        return self._source.summary()
+        return self._drawn.summary()
 
 
-class Meter:
-    """Sums up a matrix piece by piece, in float64."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._sum = self._squares = 0.0
-        self._minimum, self._maximum = np.inf, -np.inf
-
-    def add(self, piece: np.ndarray) -> None:
-        """Take in some float32 values, in any shape."""
-        if piece.size:
-            wide = piece.ravel().astype(np.float64)
-            self._count += wide.size
-            self._sum += float(wide.sum())
-            self._squares += float(np.square(wide, out=wide).sum())  # np.dot starts threads, which wait for each other
-            self._minimum = min(self._minimum, float(piece.min()))
-            self._maximum = max(self._maximum, float(piece.max()))
-
-    def __add__(self, other: Meter) -> Meter:
-        both = Meter()
-        both._count = self._count + other._count
-        both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
-        both._minimum, both._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
-        return both
-
-    def summary(self) -> Summary:
-        """Return what came in; the standard deviation of a single value is NaN, as in torch."""
-        mean = self._sum / self._count
-        if self._count > 1:
-            std = float(np.sqrt(max(self._squares - mean * self._sum, 0.0) / (self._count - 1)))
-        else:
-            std = float("nan")
-        return Summary(mean, std, self._minimum, self._maximum)
+def _measure(piece: np.ndarray) -> Meter:
+    meter = Meter()
+    meter.add(piece)
+    return meter
 
 
 def _runs(sorted_ids: np.ndarray, gap: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield (first, last) places of IDs so close together that one stretch serves them, `most` IDs at a time."""
+    """Yield (first, last) places of IDs so close together that they are drawn in one go, `most` IDs at a time."""
     if len(sorted_ids):
         breaks = np.flatnonzero(np.diff(sorted_ids) > gap + 1).tolist()
         for first, last in zip([0, *(place + 1 for place in breaks)], [*breaks, len(sorted_ids) - 1], strict=True):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from embcli.errors import LayerError
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
+from embcli.weights import memory
 from embcli.words import in_bytes
 
 
@@ -14,7 +14,7 @@ from embcli.words import in_bytes
 class Seeded:
     """A seeded pair of layers: `Embedding(V, D)` drawn first, `Embedding(C, D)` right behind it.
 
-    Raises LayerError for numbers that make no layer, and for layers that do not fit into this machine's memory.
+    Raises LayerError for numbers that make no layer, and for layers that torch could not hold on this machine.
     """
 
     vocabulary_size: int
@@ -34,8 +34,8 @@ class Seeded:
                 raise LayerError(f"{flag} {str(value)[:20]}... is out of range; no machine has that much memory")
         if not 0 <= self.seed < 2**64:
             raise LayerError(f"--seed {self.seed} is out of range; torch takes seeds from 0 to {2**64 - 1}")
-        for name in ("token", "position"):
-            refuse_too_large(f"a {name} layer", self.shape(name))
+        for name in ("token", "position"):  # which are drawn through a small buffer, whatever is free just now
+            _refuse(f"a {name} layer", self.shape(name), 1, memory.built_in(), "")
 
     def shape(self, name: str) -> tuple[int, int]:
         """Return the shape of the `token` or of the `position` layer."""
@@ -43,11 +43,14 @@ class Seeded:
 
 
 def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1) -> None:
-    """Raise LayerError where float32 matrices of this shape do not fit into the machine's memory."""
+    """Raise LayerError where float32 matrices of this shape do not fit into the memory that is free."""
+    _refuse(what, shape, copies, memory.free(), " free")
+
+
+def _refuse(what: str, shape: tuple[int, int], copies: int, most: int, free: str) -> None:
     size = 4 * shape[0] * shape[1] * copies
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**40
-    if size > memory:
+    if size > most:
         raise LayerError(
             f"{what} of {shape[0]:,} x {shape[1]:,} takes {in_bytes(size)}, and this machine has "
-            f"{in_bytes(memory)} of memory"
+            f"{in_bytes(most)} of memory{free}"
         )

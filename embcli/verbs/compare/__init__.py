@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from embcli.names import Format
     from embcli.tokens import Tokens
 
+__all__ = ["FORMATS", "Comparison", "Task", "Wanted", "compare", "task"]
+
 FORMATS: tuple[Format, ...] = (
     *("table", "markdown", "latex"),
     *("json", "ndjson", "csv", "tsv", "npy", "safetensors"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from embcli.tokens import Tokens
     from embcli.weights.seeded import Seeded
 
+_SCATTERED = 1.5  # times the fastest run from which on a median tells of a busy machine
 _FEW_NUMBERS = 4096  # a weight matrix of so many is in a JSON document unasked
 
 
@@ -80,9 +81,10 @@ def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False) -> Non
 
 @dataclass(frozen=True)
 class Timing:
-    """The median of some runs."""
+    """The median of some runs, and the fastest of them; in seconds of the processor's time."""
 
     seconds: float
+    least: float
     runs: int
 
 
@@ -96,6 +98,17 @@ class Cost:
     lookup: Timing
     product: Timing  # making the one-hot matrix, and multiplying it
     slices: int  # of tokens, in which the product was done
+    threads: int = 1  # of torch, while both were timed
+
+    @property
+    def scattered(self) -> bool:
+        """Whether the runs differ so much that the medians tell little."""
+        return any(each.seconds > _SCATTERED * each.least for each in (self.lookup, self.product))
+
+    @property
+    def multiplications_by_zero(self) -> int:
+        """Multiplications of the product that add nothing: all but D for each token."""
+        return self.multiply_adds - self.length * self.dim
 
     @property
     def multiply_adds(self) -> int:
@@ -131,8 +144,11 @@ class Cost:
             "multiply_adds": {"embedding": 0, "linear": self.multiply_adds},
             "weight_bytes_read": {"embedding": self.lookup_bytes, "linear": self.product_bytes},
             "one_hot_bytes": self.one_hot_bytes,
+            "multiplications_by_zero": self.multiplications_by_zero,
             "seconds": {"embedding": self.lookup.seconds, "linear": self.product.seconds},
+            "least_seconds": {"embedding": self.lookup.least, "linear": self.product.least},
             "runs": {"embedding": self.lookup.runs, "linear": self.product.runs},
+            "threads": self.threads,
             "slices": self.slices,
             "ratio": self.ratio,
         }

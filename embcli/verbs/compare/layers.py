@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 _SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: with more, page faults make it slower
 _LONG_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit while there is one slice
-_ENOUGH = 0.02  # seconds of runs
-_LONGEST = 1.0  # seconds after which even a few runs are enough
-_FEWEST, _MOST = 3, 500  # runs
+_ENOUGH = 0.05  # seconds of runs
+_LONGEST = 0.5  # seconds after which a single run is enough
+_FEWEST, _MOST = 5, 500  # runs of the product
+# Where the processor's time is told too roughly, as on Windows, that of the wall has to do.
+_clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
+_LOOKUPS = 4  # runs of the lookup for each of the product
 _SMALLEST_SWEEP, _SWEEP_STEP = 16, 4
 
 
@@ -123,26 +126,42 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
 def _outputs(layers: _Layers, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Cost]:
     """Return both outputs, (T, D) each, and what they cost."""
     (size, dim), length = layers.embedding.weight.shape, len(ids)
-    left, lookup = _timed(lambda: layers.embedding(ids))
-    right, product = _timed(lambda: _product(layers.linear, ids))
+    left, right, lookup, product = _timed(lambda: layers.embedding(ids), lambda: _product(layers.linear, ids))
     slices = len(_sliced(ids, size, _SLICE)) if length else 0
     return left, right, Cost(length, size, dim, lookup, product, slices)
 
 
-def _timed(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Timing]:
-    """Return what a call gives, and the median of its times; the first, the warm-up, counts only if it was long."""
-    start = time.perf_counter()
+def _timed(
+    lookup: Callable[[], torch.Tensor], product: Callable[[], torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor, Timing, Timing]:
+    """Return what two calls give, and the times of both, taken in turn on one thread.
+
+    The times are those of the processor, without the waiting for it while others have it; torch's own threads would
+    wait for each other. The first call, the warm-up, counts only if it was long.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        (left, first_lookup), (right, first_product) = _run(lookup), _run(product)
+        lookups, products = [first_lookup], [first_product]
+        if first_product < _LONGEST:
+            lookups, products = [], []
+            while len(products) < _MOST and (len(products) < _FEWEST or sum(products) < _ENOUGH):
+                lookups += [_run(lookup)[1] for _ in range(_LOOKUPS)]
+                products.append(_run(product)[1])
+    finally:
+        torch.set_num_threads(threads)
+    return left, right, _timing(lookups), _timing(products)
+
+
+def _run(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, float]:
+    start = _clock()
     found = call()
-    now = time.perf_counter()
-    times, begun = [now - start], now
-    if times[0] < _LONGEST:
-        times.clear()
-        while len(times) < _MOST and now - begun < (_ENOUGH if len(times) >= _FEWEST else _LONGEST):
-            start = time.perf_counter()
-            call()
-            now = time.perf_counter()
-            times.append(now - start)
-    return found, Timing(median(times), len(times))
+    return found, _clock() - start
+
+
+def _timing(times: list[float]) -> Timing:
+    return Timing(median(times), min(times), len(times))
 
 
 def _loss(output: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,82 @@
+"""How much memory there is to be had, and what is said when it runs out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from embcli.errors import LayerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROC = Path("/proc")
+_GROUPS = Path("/sys/fs/cgroup")
+_SAID = re.compile("allocate memory|not enough memory|bad_alloc|start new thread")  # as torch and Python say it
+
+
+def built_in() -> int:
+    """Return the memory of this machine, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**40
+
+
+def free() -> int:
+    """Return how much memory this process may still take: what is free here, and left of what it is limited to."""
+    return max(min([built_in(), *_available(), *_left_of_groups(), *_left_of_addresses()]), 0)
+
+
+@contextmanager
+def told_when_it_runs_out(what: str) -> Iterator[None]:
+    """Raise LayerError where memory runs out, whoever finds it out: Python, numpy, torch or the system."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
+        if isinstance(error, RuntimeError) and not _SAID.search(str(error)):
+            raise
+        raise LayerError(f"memory ran out over {what}; choose fewer rows, or smaller layers") from None
+
+
+def _available() -> Iterator[int]:
+    with suppress(OSError):
+        for line in (_PROC / "meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                yield int(line.split()[1]) * 1024
+
+
+def _left_of_groups() -> Iterator[int]:
+    """Yield what is left of the limit of each control group (version 1 or 2) that this process is in."""
+    with suppress(OSError):
+        for line in (_PROC / "self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield from _left(_GROUPS, path, "memory.max", "memory.current", "inactive_file")
+            elif "memory" in controllers.split(","):
+                files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+                yield from _left(_GROUPS / "memory", path, *files)
+
+
+def _left(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[int]:
+    """Yield what is left in a group and those it lies in; in a container only the last of them may be seen."""
+    own = PurePosixPath(path.lstrip("/"))
+    for group in (root / own, *(root / parent for parent in own.parents)):
+        with suppress(OSError, ValueError):  # not there, or without a limit
+            most, taken = int((group / limit).read_text()), int((group / usage).read_text())
+            cached = re.search(rf"^{reclaimable} (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)
+            yield most - taken + (int(cached[1]) if cached else 0)
+
+
+def _left_of_addresses() -> Iterator[int]:
+    """Yield what is left of the address space that this process is limited to (`ulimit -v`)."""
+    with suppress(ImportError, OSError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            pages = int((_PROC / "self/statm").read_text().split()[0])
+            yield limit - pages * resource.getpagesize()
