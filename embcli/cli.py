@@ -148,6 +148,30 @@ def compare(
 
 @app.command()
 @grouped
+def batch(
+    given: options.GivenFile,
+    model: options.ModelOfBatches,
+    batching: options.Batching,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    columns: options.Columns = None,
+    *,
+    place: options.PlaceOfNumbers,
+) -> None:
+    """Show sliding-window batches of a text. Inputs, targets, and the shapes up to (B, T, D)."""
+    from embcli import encodings
+    from embcli.verbs.batch import FORMATS, batch
+    from embcli.views.batch import view
+
+    wanted = batching.wanted()
+    output = place.to(FORMATS)
+    known = encodings.get(encoding)
+    source = model.of(wanted.max_length).source(known)
+    tokens = given.tokens(known if given.ids is None else source.encoding)
+    output.write(batch(tokens, source, wanted, columns), view)
+
+
+@app.command()
+@grouped
 def positions(
     model: options.Model,
     kind: options.PositionsKind = "learned",

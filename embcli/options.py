@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.output import Output
     from embcli.tokens import Tokens
+    from embcli.verbs.batch import Wanted
     from embcli.weights.source import SeededSource
 
 
@@ -179,6 +180,14 @@ OutputPath = Annotated[
 ]
 
 
+IDs = Annotated[
+    str | None,
+    typer.Option("--ids", metavar="IDS", help="Token IDs in place of the text: 2,3,5,1; - reads standard input."),
+]
+Errors = Annotated[names.Errors, typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.")]
+Special = Annotated[bool, typer.Option("--special", help="Read special tokens in the text as such.")]
+
+
 @dataclass(frozen=True)
 class Given:
     """What is given: a text or token IDs."""
@@ -188,14 +197,9 @@ class Given:
         typer.Argument(metavar="[TEXT]", help="The text; - or nothing reads standard input.", show_default=False),
     ] = None
     file: Annotated[Path | None, typer.Option("--file", metavar="PATH", help="Read the text from a file.")] = None
-    ids: Annotated[
-        str | None,
-        typer.Option("--ids", metavar="IDS", help="Token IDs in place of TEXT: 2,3,5,1; - reads standard input."),
-    ] = None
-    errors: Annotated[names.Errors, typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.")] = (
-        "strict"
-    )
-    special: Annotated[bool, typer.Option("--special", help="Read special tokens in the text as such.")] = False
+    ids: IDs = None
+    errors: Errors = "strict"
+    special: Special = False
 
     @property
     def as_text(self) -> bool:
@@ -245,23 +249,52 @@ class GivenOrExample(Given):
 
 
 @dataclass(frozen=True)
+class GivenFile:
+    """What is given: a file with a text, or token IDs."""
+
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A file with the text; - or nothing reads standard input."),
+    ] = None
+    ids: IDs = None
+    errors: Errors = "strict"
+    special: Special = False
+
+    def tokens(self, encoding: Encoding | None) -> Tokens:
+        """Return the tokens of what is given; raises InputError, with a hint, for a text in place of a file."""
+        import os
+        import shlex
+
+        from embcli.errors import InputError
+        from embcli.text import read
+        from embcli.tokens import tokenize
+
+        if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):
+            text = str(self.file)
+            hint = f"for a text: echo {shlex.quote(text if len(text) <= 60 else f'{text[:60]}...')} | embcli batch -"
+            raise InputError(f"there is no file {text[:60]!r}", hint)
+        given = read(None, self.file, self.ids, False, self.errors, example="embcli batch the-verdict.txt")
+        return tokenize(given, encoding, self.special)
+
+
+Vocab = Annotated[
+    int | None,
+    typer.Option("--vocab", parser=whole, metavar="V", help="Rows of the token layer.", show_default="the encoding's"),
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.")]
+
+
+@dataclass(frozen=True)
 class Model:
     """Which model: a seeded pair of layers."""
 
     seed: Seed = names.DEFAULT_SEED
-    vocab: Annotated[
-        int | None,
-        typer.Option(
-            "--vocab", parser=whole, metavar="V", help="Rows of the token layer.", show_default="the encoding's"
-        ),
-    ] = None
+    vocab: Vocab = None
     dim: Dim = names.DEFAULT_DIM
     context_length: Annotated[
         int, typer.Option("--context-length", parser=whole, metavar="C", help="Rows of the position layer.")
     ] = names.DEFAULT_CONTEXT_LENGTH
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.")] = (
-        False
-    )
+    no_cache: NoCache = False
 
     def source(self, encoding: Encoding) -> SeededSource:
         """Return where the layers come from; nothing is drawn yet."""
@@ -273,6 +306,61 @@ class Model:
         size = encoding.vocabulary_size if self.vocab is None else self.vocab
         seeded = Seeded(size, self.dim, self.context_length, self.seed)
         return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
+
+
+@dataclass(frozen=True)
+class ModelOfBatches:
+    """Which model: a seeded pair of layers, with a position row for each token of a sample."""
+
+    seed: Seed = names.DEFAULT_SEED
+    vocab: Vocab = None
+    dim: Dim = names.DEFAULT_DIM
+    context_length: Annotated[
+        int | None,
+        typer.Option(
+            "--context-length",
+            parser=whole,
+            metavar="C",
+            help="Rows of the position layer.",
+            show_default="--max-length",
+        ),
+    ] = None
+    no_cache: NoCache = False
+
+    def of(self, max_length: int) -> Model:
+        """Return the model for samples of so many tokens."""
+        length = max_length if self.context_length is None else self.context_length
+        return Model(self.seed, self.vocab, self.dim, length, self.no_cache)
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a text is cut into samples and batches, and which of them."""
+
+    batch_size: Annotated[int, typer.Option("--batch-size", parser=whole, metavar="B", help="Samples in a batch.")] = 8
+    max_length: Annotated[int, typer.Option("--max-length", parser=whole, metavar="T", help="Tokens in a sample.")] = 4
+    stride: Annotated[
+        int, typer.Option("--stride", parser=whole, metavar="N", help="Tokens from one sample to the next.")
+    ] = 4
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Shuffle the samples.")] = False
+    keep_last: Annotated[bool, typer.Option("--keep-last", help="Keep the last batch also where it is not full.")] = (
+        False
+    )
+    index: Annotated[
+        int | None,
+        typer.Option("--index", parser=whole, metavar="K", help="Which batch, counted from 0.", show_default="0"),
+    ] = None
+    every: Annotated[bool, typer.Option("--all", help="All batches.")] = False
+    layers_first: Annotated[
+        bool,
+        typer.Option("--layers-first", help="Draw both layers before the loader takes random numbers."),
+    ] = False
+
+    def wanted(self) -> Wanted:
+        """Return the batches that are wanted; raises InputError for what makes none."""
+        from embcli.verbs.batch import Wanted
+
+        return Wanted(**vars(self))
 
 
 @dataclass(frozen=True)

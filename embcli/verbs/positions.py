@@ -16,13 +16,13 @@ from embcli.selection import select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens
 from embcli.verbs.lookup import check_ids
+from embcli.weights import shape_of
 from embcli.weights.seeded import refuse_too_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embcli.weights import Layer
-    from embcli.weights.source import SeededSource
+    from embcli.weights import Layer, Source
 
 Kind = Learned | Sinusoidal | Relative | Rotary
 _PAGES: tuple[names.Format, ...] = ("table", "markdown", "latex")
@@ -113,7 +113,7 @@ class PositionTable:
     columns: np.ndarray  # of D, of pairs (rotary), or positions (similarity), (columns,) int64
     matrices: dict[str, Matrix]  # the first is the one that formats with room for one hold
     run: dict[str, Any]
-    all_positions: bool  # none were chosen by the user
+    picked: tuple[bool, bool] = (False, False)  # rows and columns, by the user
 
     def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         """Yield the chosen positions in consecutive pieces, with the named matrices."""
@@ -138,9 +138,7 @@ class PositionTable:
         )
 
 
-def positions(
-    wanted: Wanted, source: SeededSource, rows: str | None = None, columns: str | None = None
-) -> PositionTable:
+def positions(wanted: Wanted, source: Source, rows: str | None = None, columns: str | None = None) -> PositionTable:
     """Return what positions become; the source's position layer has `wanted.rows` rows.
 
     `rows` chooses positions as in `0:5,100`, and `columns` columns: of relative positions those of D, of rotary ones
@@ -158,15 +156,19 @@ def positions(
     else:
         matrices = _matrices(kind, row, wanted.length, len(chosen), picked)
     run = {"embcli": embcli.__version__, "kind": wanted.kind, **(source.run if layers else {})}
-    return PositionTable(wanted, kind, chosen, picked, matrices, run, rows is None)
+    if isinstance(kind, Rotary):
+        run |= {"pairing": kind.pairing, "theta": kind.theta}
+    elif isinstance(kind, Relative):
+        run |= {"clip": kind.clip}
+    return PositionTable(wanted, kind, chosen, picked, matrices, run, (rows is not None, columns is not None))
 
 
-def _open(wanted: Wanted, source: SeededSource, chosen: np.ndarray) -> dict[str, Layer]:
+def _open(wanted: Wanted, source: Source, chosen: np.ndarray) -> dict[str, Layer]:
     """Return the layers that this kind reads; sinusoidal positions read none."""
     asked: dict[str, np.ndarray | None] = {}
     if wanted.meets_a_row:
         ids = np.array([wanted.token_id()])
-        check_ids(Tokens(ids, np.array([0, 1]), source.encoding), source.shape("token")[0])
+        check_ids(Tokens(ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0])
         asked["token"] = ids
     if wanted.kind in ("learned", "relative"):
         asked["position"] = chosen if wanted.kind == "learned" and not wanted.similarity else None

@@ -68,10 +68,12 @@ def _title(result: PositionTable) -> str:
 
 def _put(result: PositionTable, page: Page, name: str, few: int, numbers: np.ndarray) -> None:
     """Put one matrix on the page, a row a position, and say what is left out."""
-    rows = Excerpt.most(few if result.all_positions else _MOST_ROWS, len(result.chosen))
+    rows = Excerpt.most(_MOST_ROWS if result.picked[0] else few, len(result.chosen))
     places = result.chosen[rows.places]
     block = Block("", result.matrices[name].rows(places))
-    columns = page.grid([Column("pos", [str(place) for place in places])], [block], numbers, rows.gaps)
+    columns = page.grid(
+        [Column("pos", [str(place) for place in places])], [block], numbers, rows.gaps, every=result.picked[1]
+    )
     _put_left_out(page, rows.missing(result.chosen, "row"), columns.missing(numbers, "column"))
 
 
@@ -85,7 +87,7 @@ def _put_relative(result: PositionTable, kind: Relative, page: Page) -> None:
     distances = np.arange(-kind.clip, kind.clip + 1)
     labels = [Column("distance", [str(each) for each in distances[rows.places]])]
     block = Block("", kind.every()[rows.places][:, result.columns])
-    columns = page.grid(labels, [block], result.columns, rows.gaps)
+    columns = page.grid(labels, [block], result.columns, rows.gaps, every=result.picked[1])
     _put_left_out(page, rows.missing(distances, "row"), columns.missing(result.columns, "column"))
 
 
