@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from embcli import __version__, names, options
 from embcli.options import grouped
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ON_A_TERMINAL = sys.stdout is not None and sys.stdout.isatty()
+_WIDEST = 100  # columns of a help text
+_VERBS = "What an embedding layer does, from text to the numbers that a model reads"
+if _ON_A_TERMINAL:  # which Typer asks for the width of its panels
+    os.environ.setdefault("TERMINAL_WIDTH", str(min(shutil.get_terminal_size().columns, _WIDEST)))
+_MARKUP: Literal["rich"] | None = "rich" if _ON_A_TERMINAL else None  # in a pipe, help is one plain list
+
 app = typer.Typer(
     add_completion=False,  # options.py has options of the same names that take the shell's
-    rich_markup_mode=None,
+    rich_markup_mode=_MARKUP,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": _WIDEST},
 )
+
+
+def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what makes a function a command, with these examples under its help."""
+    epilog = "\n\n".join(["Examples:", *examples])
+    return lambda function: app.command(epilog=epilog, rich_help_panel=_VERBS, **settings)(grouped(function))
 
 
 def _version(context: typer.Context, wanted: bool) -> None:
@@ -23,44 +42,60 @@ def _version(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True, help="" if _ON_A_TERMINAL else None)
 def embcli(
+    context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", "-V", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
     show_completion: options.ShowCompletion = None,
     install_completion: options.InstallCompletion = None,
 ) -> None:
-    """Show what an embedding layer does: text -> tokens -> IDs -> token rows + position rows -> input embeddings."""
+    """Show what an embedding layer does, from text to the numbers that a model reads."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
 
 
-@app.command()
-@grouped
+@verb(
+    'embcli tokenize "Every effort moves you"',
+    "embcli tokenize --file book.txt -f ids -o book.ids",
+    'embcli tokenize "Hello" --encoding gpt-4o',
+)
 def tokenize(
     given: options.GivenLines,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     *,
-    place: options.Place,
+    place: options.PlaceOfTokens,
 ) -> None:
-    """Show the tokens of a text. A row a token: position, token, ID, bytes, and where it stands in the text."""
+    """Show the tokens of a text.
+
+    A row a token: position, token, ID, bytes, and where it stands in the text.
+    """
     from embcli import encodings
-    from embcli.verbs.tokenize import FORMATS, Tokenization
+    from embcli.verbs.tokenize import Tokenization
     from embcli.views.tokenize import view
 
-    output = place.to(FORMATS)
+    output = place.to()
     output.write(Tokenization(given.tokens(encodings.get(encoding))), view)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@verb(
+    "embcli decode 6109 3626 6100 345",
+    "embcli tokenize -f ids < book.txt | embcli decode",
+    context_settings={"ignore_unknown_options": True},
+)
 def decode(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[IDS]...", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
+        typer.Argument(metavar="IDS...", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
     ] = None,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     output: options.OutputPath = None,
 ) -> None:
-    """Turn token IDs back into text. Byte for byte; without IDs they are read from standard input."""
+    """Turn token IDs back into text.
+
+    Byte for byte; without IDs they are read from standard input.
+    """
     from embcli import encodings, text
     from embcli.output import Output
     from embcli.verbs.decode import decode
@@ -70,8 +105,11 @@ def decode(
         file.write(decode(array, encodings.get(encoding)))
 
 
-@app.command()
-@grouped
+@verb(
+    "embcli weights --vocab 6 --dim 3",
+    "embcli weights --rows 0:5,100 --columns 0:8",
+    "embcli weights --layer position -o position.npy",
+)
 def weights(
     model: options.Model,
     layer: options.LayerName = "token",
@@ -79,46 +117,57 @@ def weights(
     columns: options.Columns = None,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     *,
-    place: options.PlaceOfNumbers,
+    place: options.PlaceOfEmbeddings,
 ) -> None:
-    """Show the weight matrix of a layer. All of it in short, or chosen rows and columns."""
+    """Show the weight matrix of a layer.
+
+    All of it in short, or chosen rows and columns.
+    """
     from embcli import encodings
-    from embcli.verbs.weights import FORMATS, matrix
+    from embcli.verbs.weights import matrix
     from embcli.views.weights import view
 
-    output = place.to(FORMATS)
+    output = place.to()
     output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns), view)
 
 
-@app.command()
-@grouped
+@verb(
+    'embcli lookup "Every effort moves you"',
+    "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
+    "embcli lookup --file book.txt --window -o input.npy",
+)
 def lookup(
-    given: options.GivenLines,
+    given: options.GivenWindows,
     model: options.Model,
-    window: options.Window = False,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     show: options.ShowMatrices = None,
     columns: options.Columns = None,
     trace: options.Trace = None,
     *,
-    place: options.PlaceOfNumbers,
+    place: options.PlaceOfEmbeddings,
 ) -> None:
-    """Show the rows that tokens pick. With the rows of their positions, and the sum of both: the input embeddings."""
+    """Show the rows that tokens pick, and their input embeddings.
+
+    Token rows + position rows = input embeddings, which the model reads.
+    """
     from embcli import encodings
-    from embcli.verbs.lookup import FORMATS, look_up, needs
+    from embcli.verbs.lookup import look_up, needs
     from embcli.views.lookup import view
 
     chosen = options.listed(show, names.MATRICES)
-    output = place.to(FORMATS, chosen, needs(trace))
+    output = place.to(chosen, needs(trace))
     known = encodings.get(encoding)
     source = model.source(known)
     tokens = given.tokens(known if given.as_text else source.encoding)
-    tokens = tokens.window(model.context_length) if window else tokens
+    tokens = tokens.window(model.context_length) if given.window else tokens
     output.write(look_up(tokens, source, columns, chosen, trace), view)
 
 
-@app.command()
-@grouped
+@verb(
+    "embcli compare",
+    'embcli compare "Every effort moves you" --trace',
+    "embcli compare --ids 2,3,1 --gradient --bench",
+)
 def compare(
     given: options.GivenOrExample,
     model: options.SmallModel,
@@ -128,16 +177,19 @@ def compare(
     gradient: options.Gradients = False,
     bench: options.Bench = False,
     *,
-    place: options.PlaceOfNumbers,
+    place: options.PlaceOfMatrices,
 ) -> int:
-    """Show that a lookup is a one-hot product. With the same weight, bit for bit; exit status 1 where it is not."""
+    """Show that a lookup is a one-hot product.
+
+    With the same weight, bit for bit; the exit status is 1 where it is not.
+    """
     from embcli import encodings
     from embcli.page.progress import watched
     from embcli.verbs import compare as verb
     from embcli.views.compare import view
 
     wanted = verb.Wanted.of(options.listed(show, (*names.STEPS, *names.OUTPUTS)), trace, gradient, bench)
-    output = place.to(verb.FORMATS, wanted.outputs, wanted.needs())
+    output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
     tokens = given.tokens(known)
     task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted)
@@ -146,8 +198,11 @@ def compare(
     return int(not result.verdict.identical)
 
 
-@app.command()
-@grouped
+@verb(
+    "embcli batch the-verdict.txt",
+    'echo "Every effort moves you forward" | embcli batch - --batch-size 1 --dim 3',
+    "embcli batch the-verdict.txt --shuffle --all -o input.npy",
+)
 def batch(
     given: options.GivenFile,
     model: options.ModelOfBatches,
@@ -155,23 +210,29 @@ def batch(
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     columns: options.Columns = None,
     *,
-    place: options.PlaceOfNumbers,
+    place: options.PlaceOfBatches,
 ) -> None:
-    """Show sliding-window batches of a text. Inputs, targets, and the shapes up to (B, T, D)."""
+    """Show sliding-window batches of a text.
+
+    Inputs, targets, and the shapes up to what a model reads, (B, T, D).
+    """
     from embcli import encodings
-    from embcli.verbs.batch import FORMATS, batch
+    from embcli.verbs.batch import batch
     from embcli.views.batch import view
 
     wanted = batching.wanted()
-    output = place.to(FORMATS)
+    output = place.to()
     known = encodings.get(encoding)
     source = model.of(wanted.max_length).source(known)
     tokens = given.tokens(known if given.ids is None else source.encoding)
     output.write(batch(tokens, source, wanted, columns), view)
 
 
-@app.command()
-@grouped
+@verb(
+    "embcli positions --kind sinusoidal",
+    "embcli positions --kind rotary --pairing halves --similarity",
+    "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
+)
 def positions(
     model: options.Model,
     kind: options.PositionsKind = "learned",
@@ -184,9 +245,12 @@ def positions(
     columns: options.Columns = None,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     *,
-    place: options.PlaceOfNumbers,
+    place: options.PlaceOfEmbeddings,
 ) -> None:
-    """Show how a position becomes a vector. Learned, sinusoidal, relative or rotary; --context-length of them."""
+    """Show how a position becomes a vector.
+
+    In four ways, for as many positions as --context-length says.
+    """
     from dataclasses import replace
 
     from embcli import encodings
@@ -194,36 +258,41 @@ def positions(
     from embcli.views.positions import view
 
     wanted = Wanted(kind, model.context_length, model.dim, clip, pairing, theta, ids, similarity)
-    output = place.to(wanted.formats)
+    output = place.to(needs=wanted.needs())
     source = replace(model, context_length=wanted.rows).source(encodings.get(encoding))
     output.write(positions(wanted, source, rows, columns), view)
 
 
-@app.command()
-@grouped
+@verb(
+    "embcli info",
+    "embcli info -f json",
+)
 def info(place: options.Place) -> None:
-    """Show versions, encodings and the cache. And the CPU capability that torch uses."""
-    from embcli.verbs.info import FORMATS, info
+    """Show versions, encodings and the cache.
+
+    And the CPU capability that torch uses.
+    """
+    from embcli.verbs.info import info
     from embcli.views.info import view
 
-    output = place.to(FORMATS)
+    output = place.to()
     output.write(info(), view)
 
 
-cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_mode=None)
-app.add_typer(cache, name="cache")
+cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_mode=_MARKUP)
+app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
 
 
 @cache.callback(invoke_without_command=True)
 @grouped
 def cache_show(context: typer.Context, place: options.Place) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""
-    from embcli.verbs.cache import FORMATS, contents
+    from embcli.verbs.cache import contents
     from embcli.views.cache import view
     from embcli.weights.cache import Cache
 
     if context.invoked_subcommand is None:
-        output = place.to(FORMATS)
+        output = place.to()
         output.write(contents(Cache.from_environment()), view)
 
 
@@ -241,11 +310,11 @@ def cache_clear() -> None:
 @grouped
 def cache_verify(place: options.Place) -> int:
     """Read all kept layers. Say which are damaged; the exit status is 1 if one is."""
-    from embcli.verbs.cache import FORMATS, contents
+    from embcli.verbs.cache import contents
     from embcli.views.cache import view
     from embcli.weights.cache import Cache
 
-    output = place.to(FORMATS)
+    output = place.to()
     result = contents(Cache.from_environment(), verify=True)
     output.write(result, view)
     return int(result.damaged > 0)

@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeVar, cast
 
 from embcli.errors import OutputError
-from embcli.names import BINARY, FOLDERS, FORMATS, ONE_MATRIX, PAGES, SUFFIXES, Color, Format
+from embcli.names import (
+    ALIASES,
+    BINARY,
+    DEFAULT_PRECISION,
+    FOLDERS,
+    FORMATS,
+    ONE_MATRIX,
+    PAGES,
+    SUFFIXES,
+    Color,
+    Format,
+)
 from embcli.safe import printable
 
 if TYPE_CHECKING:
@@ -48,7 +59,7 @@ class Output:
     format: Format
     path: Path | None  # None for standard output
     color: Color = "auto"
-    precision: int = 4
+    precision: int = DEFAULT_PRECISION
     show: tuple[str, ...] | None = None  # the matrices that the user named
 
     def write(self, result: AnyResult, view: Callable[[AnyResult, Page], None]) -> None:
@@ -109,7 +120,7 @@ def to(
     format: Format | None = None,
     path: Path | None = None,
     color: Color = "auto",
-    precision: int = 4,
+    precision: int = DEFAULT_PRECISION,
     show: tuple[str, ...] | None = None,
     needs: Mapping[str, tuple[Format, ...]] | None = None,
 ) -> Output:
@@ -144,7 +155,8 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
 
     Raises OutputError for a format that this result does not have; EMBCLI_FORMAT then gives way to the table.
     """
-    default = os.environ.get("EMBCLI_FORMAT") or "table"
+    named = os.environ.get("EMBCLI_FORMAT") or "table"
+    default = ALIASES.get(named, named)
     if default not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is no format; there are {', '.join(FORMATS)}")
     suffix = file.suffix.lower() if file else ""

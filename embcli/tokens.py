@@ -6,6 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,16 +100,34 @@ class Tokens:
 def tokenize(given: Given, encoding: Encoding | None, special: bool = False) -> Tokens:
     """Return the tokens of what was given; texts are encoded (for which there must be an encoding), IDs are taken."""
     if given.texts is None or encoding is None:
-        arrays = list(given.ids or ())
+        arrays = given.ids or ()
+        ids, lengths = np.concatenate([np.empty(0, np.int64), *arrays]), list(map(len, arrays))
     else:
-        arrays = [encoding.encode(text, special) for text in given.texts]
-    starts = np.cumsum([0, *map(len, arrays)])
+        ids, lengths = _encoded(given.texts, encoding, special)
+    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.lines)
+    return replace(tokens, spelled=_spelled(given.texts, tokens)) if special and given.texts else tokens
+
+
+def _encoded(texts: tuple[str, ...], encoding: Encoding, special: bool) -> tuple[np.ndarray, list[int]]:
+    """Return the IDs of all texts, (T,) uint32, and how many are of each."""
+    if len(texts) == 1:
+        ids = encoding.encode(texts[0], special)
+        return ids, [len(ids)]
+    joined, lengths = bytearray(), []  # a million small arrays take many times as much
+    for text in texts:
+        ids = encoding.encode(text, special)
+        joined += ids.data
+        lengths.append(len(ids))
+    return np.frombuffer(joined, np.uint32), lengths
+
+
+def _spelled(texts: tuple[str, ...], tokens: Tokens) -> dict[int, bytes]:
+    """Return by place the bytes of tokens that the texts spell otherwise than their IDs."""
     spelled: dict[int, bytes] = {}
-    if special and encoding is not None:
-        for start, text, ids in zip(starts.tolist(), given.texts or (), arrays, strict=False):
-            spelled |= {start + place: token for place, token in encoding.spelled(text, ids).items()}
-    ids = arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, np.uint32), *arrays])
-    return Tokens(ids, starts, encoding, given.lines, spelled)
+    for text, (start, stop) in zip(texts, pairwise(tokens.starts.tolist()), strict=True):
+        found = tokens.encoding.spelled(text, tokens.ids[start:stop]) if tokens.encoding else {}
+        spelled |= {start + place: token for place, token in found.items()}
+    return spelled
 
 
 def check_known(tokens: Tokens) -> None:

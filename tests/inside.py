@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from embcli import cli
+from embcli import safe
+from embcli.__main__ import main
 from tests.conftest import Embcli, Ran
 
 
@@ -23,21 +24,23 @@ class Stream(io.TextIOWrapper):
 
 
 class Inside(Embcli):
-    """Runs embcli in the process of the tests."""
+    """Runs embcli in the process of the tests; `terminal` and `noisy` make terminals of its output and its errors."""
 
-    def __init__(self, terminal: bool = False) -> None:
+    def __init__(self, terminal: bool = False, noisy: bool = False) -> None:
         self.terminal = terminal
+        self.noisy = noisy
 
     def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
         data = stdin.encode() if isinstance(stdin, str) else stdin or b""
         out, err = io.BytesIO(), io.BytesIO()
+        safe.note.cache_clear()  # a process says each of its notes once
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
             patch.setattr(sys, "argv", ["embcli", *arguments])
             patch.setattr(sys, "stdin", Stream(io.BytesIO(data)))
             patch.setattr(sys, "stdout", Stream(out, self.terminal))
-            patch.setattr(sys, "stderr", Stream(err))
-            status = cli.main()
+            patch.setattr(sys, "stderr", Stream(err, self.noisy))
+            status = main()
             sys.stdout.flush()
             return Ran(status, out.getvalue(), err.getvalue().decode())

@@ -16,6 +16,7 @@ from embcli.positions import Rotary, Sinusoidal
 from embcli.verbs.positions import PositionTable, Wanted, positions
 from embcli.views.positions import view
 from embcli.weights import Layer
+from tests.inside import Inside
 from tests.test_positions import Plain
 
 V, T, D, SEED = 50, 40, 6, 123
@@ -159,8 +160,10 @@ def test_what_makes_no_positions_is_refused(kind: str, more: dict[str, Any], mes
 
 
 def test_a_row_for_each_pair_of_positions_has_no_flat_format() -> None:
-    assert not {"csv", "tsv", "projector"} & set(Wanted("relative", T, D).formats)
-    assert {"csv", "tsv", "projector"} < set(Wanted("relative", T, D, similarity=True).formats)
+    relative = ("positions", "--kind", "relative", "--context-length", "3", "--clip", "1", "--dim", "2", "--vocab", "5")
+    for format in ("csv", "tsv"):
+        assert f"--kind relative has no place in {format}" in Inside().refused(*relative, "-f", format)
+    assert Inside().ok(*relative, "--similarity", "-f", "csv").text.startswith("position,0,1,2\r\n0,")
 
 
 @pytest.mark.parametrize("similarity", [False, True])

@@ -24,7 +24,7 @@ class Encoding(Protocol):
         """V: its IDs go from 0 to V - 1, though not all of them need to have a token."""
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the token IDs of a text, (T,) of whole numbers; special tokens are plain text unless `special`."""
+        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None where the encoding has no such token."""

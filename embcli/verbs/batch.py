@@ -22,12 +22,10 @@ from embcli.words import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.names import Format
     from embcli.tokens import Tokens
     from embcli.weights import Layer
     from embcli.weights.source import SeededSource
 
-FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "json", "ndjson", "npy", "safetensors")
 _PIECE = 1 << 18  # values that are worked on at a time
 
 
@@ -83,7 +81,8 @@ class Wanted:
                 "--keep-last keeps what there is"
             )
         if not 0 <= (self.index or 0) < batches:
-            raise InputError(f"--index {self.index} names no batch: there are {batches:,}, counted from 0")
+            there_are = f"there {'is' if batches == 1 else 'are'} {batches:,}"
+            raise InputError(f"--index {self.index} names no batch: {there_are}, counted from 0")
         if self.max_length > context_length:
             raise InputError(
                 f"--max-length {self.max_length} is more than --context-length {context_length}: "

@@ -13,10 +13,7 @@ from embcli.safe import in_data
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
-    from embcli.names import Format
     from embcli.weights.cache import Cache, Entry
-
-FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "json", "ndjson", "csv", "tsv")
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,12 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import embcli
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.records import Records, listed
 from embcli.safe import in_data
 from embcli.weights.cache import Cache
-
-if TYPE_CHECKING:
-    from embcli.names import Format
-
-FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "json", "ndjson", "csv", "tsv")
 
 
 @dataclass(frozen=True)

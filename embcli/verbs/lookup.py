@@ -9,7 +9,7 @@ import numpy as np
 
 import embcli
 from embcli.errors import InputError
-from embcli.names import MATRICES, Format
+from embcli.names import MATRICES, PAGES, Format
 from embcli.positions import Learned, Positions
 from embcli.records import Array, Names, Piece, Records
 from embcli.selection import select
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
     from embcli.weights import Layer, Source
 
-FORMATS: tuple[Format, ...] = (
-    *("table", "markdown", "latex"),
-    *("json", "ndjson", "csv", "tsv", "npy", "safetensors", "projector"),
-)
 _PIECE = 1 << 18  # values of one matrix that are worked on at a time
 
 
@@ -89,7 +85,7 @@ class Lookup:
 
 def needs(trace: int | None) -> dict[str, tuple[Format, ...]]:
     """Return which options were given that only some formats have a place for, and these formats."""
-    return {} if trace is None else {"--trace": ("table", "markdown", "latex")}
+    return {} if trace is None else {"--trace": PAGES}
 
 
 def look_up(

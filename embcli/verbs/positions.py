@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from embcli.weights import Layer, Source
 
 Kind = Learned | Sinusoidal | Relative | Rotary
-_PAGES: tuple[names.Format, ...] = ("table", "markdown", "latex")
 _NO_ROW = np.empty((0, 0), np.float32)
 _PIECE = 1 << 18  # values that are worked on at a time
 
@@ -71,11 +70,9 @@ class Wanted:
             return self.length
         return 2 * (names.DEFAULT_CLIP if self.clip is None else self.clip) + 1
 
-    @property
-    def formats(self) -> tuple[names.Format, ...]:
-        """The formats that this has: a table of rows has all, a row for each pair of positions has no flat one."""
-        able: tuple[names.Format, ...] = (*_PAGES, "json", "ndjson", "npy", "safetensors")
-        return able if self.kind == "relative" and not self.similarity else (*able, "csv", "tsv", "projector")
+    def needs(self) -> dict[str, tuple[names.Format, ...]]:
+        """Return which options only some formats have a place for: a row for each pair of positions has no flat one."""
+        return {"--kind relative": names.BATCHED} if self.kind == "relative" and not self.similarity else {}
 
     @property
     def meets_a_row(self) -> bool:

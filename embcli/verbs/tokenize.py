@@ -15,13 +15,8 @@ from embcli.records import Names, Piece, Records
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.names import Format
     from embcli.tokens import Tokens
 
-FORMATS: tuple[Format, ...] = (
-    *("table", "markdown", "latex"),
-    *("json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids"),
-)
 _OF_SPANS = ("bytes", "start", "end")
 
 

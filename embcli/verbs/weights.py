@@ -18,13 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.encodings import Encoding
-    from embcli.names import Format
     from embcli.weights import Layer, Source, Summary
 
-FORMATS: tuple[Format, ...] = (
-    *("table", "markdown", "latex"),
-    *("json", "ndjson", "csv", "tsv", "npy", "safetensors", "projector"),
-)
 _PIECE = 1 << 18  # values that are worked on at a time
 
 

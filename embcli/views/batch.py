@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from embcli.page import Page
     from embcli.verbs.batch import Batches
 
-_MOST_SAMPLES = 12
+_MOST_SAMPLES = 8
 _LEAST_WORDS = 12  # cells of the tokens beside their IDs
 
 

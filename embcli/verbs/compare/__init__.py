@@ -13,15 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from embcli.encodings import Encoding
-    from embcli.names import Format
     from embcli.tokens import Tokens
 
-__all__ = ["FORMATS", "Comparison", "Task", "Wanted", "compare", "task"]
-
-FORMATS: tuple[Format, ...] = (
-    *("table", "markdown", "latex"),
-    *("json", "ndjson", "csv", "tsv", "npy", "safetensors"),
-)
+__all__ = ["Comparison", "Task", "Wanted", "compare", "task"]
 
 
 def task(

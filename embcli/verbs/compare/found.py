@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.names import OUTPUTS, STEPS, Format
+from embcli.names import OUTPUTS, PAGES, STEPS, Format
 from embcli.records import Array, Names, Piece, Records
 from embcli.tokens import PIECE
 from embcli.verbs.lookup import check_ids
@@ -46,10 +46,9 @@ class Wanted:
 
     def needs(self) -> dict[str, tuple[Format, ...]]:
         """Return which options were given that only some formats have a place for, and these formats."""
-        pages: tuple[Format, ...] = ("table", "markdown", "latex")
         options = [f"--show {step}" for step in self.steps or () if step != "outputs"]
         options += ["--gradient"] * self.gradient + ["--bench"] * self.bench
-        return dict.fromkeys(options, (*pages, "json")) | ({"--trace": pages} if self.trace else {})
+        return dict.fromkeys(options, (*PAGES, "json")) | ({"--trace": PAGES} if self.trace else {})
 
 
 @dataclass(frozen=True)
