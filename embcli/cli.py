@@ -76,7 +76,8 @@ def tokenize(
     from embcli.views.tokenize import view
 
     output = place.to()
-    output.write(Tokenization(given.tokens(encodings.get(encoding))), view)
+    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"')
+    output.write(Tokenization(tokens), view)
 
 
 @verb(
@@ -97,12 +98,11 @@ def decode(
     Byte for byte; without IDs they are read from standard input.
     """
     from embcli import encodings, text
-    from embcli.output import Output
+    from embcli.output import Output, named
     from embcli.verbs.decode import decode
 
-    (array,) = text.read(ids=" ".join(ids) if ids else "-").ids or ()
-    with Output("table", output).open("text") as file:
-        file.write(decode(array, encodings.get(encoding)))
+    array = text.read_ids(" ".join(ids) if ids else None)
+    Output("table", named(output)).write_text(decode(array, encodings.get(encoding)))
 
 
 @verb(
@@ -128,7 +128,7 @@ def weights(
     from embcli.views.weights import view
 
     output = place.to()
-    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns), view)
+    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns, output.room(1)), view)
 
 
 @verb(
@@ -160,7 +160,8 @@ def lookup(
     source = model.source(known)
     tokens = given.tokens(known if given.as_text else source.encoding)
     tokens = tokens.window(model.context_length) if given.window else tokens
-    output.write(look_up(tokens, source, columns, chosen, trace), view)
+    room = output.room(len(chosen or names.MATRICES))
+    output.write(look_up(tokens, source, columns, chosen, trace, room), view)
 
 
 @verb(
@@ -287,13 +288,14 @@ app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
 @grouped
 def cache_show(context: typer.Context, place: options.Place) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""
+    if context.invoked_subcommand is not None:
+        return
     from embcli.verbs.cache import contents
     from embcli.views.cache import view
     from embcli.weights.cache import Cache
 
-    if context.invoked_subcommand is None:
-        output = place.to()
-        output.write(contents(Cache.from_environment()), view)
+    output = place.to()
+    output.write(contents(Cache.from_environment()), view)
 
 
 @cache.command("clear")

@@ -29,7 +29,7 @@ BATCHED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "npy", "safetensors")  
 LOOKED_UP: tuple[Format, ...] = (*COMPARED, "projector")  # of one whose rows are embeddings
 ALIASES: dict[str, Format] = {"jsonl": "ndjson"}
 BINARY: tuple[Format, ...] = ("npy", "safetensors")
-FOLDERS: tuple[Format, ...] = ("projector",)
+FOLDERS: dict[Format, tuple[str, ...]] = {"projector": ("vectors.tsv", "metadata.tsv")}  # formats of several files
 ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "projector")  # formats with room for just one
 SUFFIXES: dict[str, Format] = {
     **{f".{name}": name for name in FORMATS if name not in FOLDERS},

@@ -301,13 +301,17 @@ class Given:
         """Whether it is a text, and not IDs."""
         return self.ids is None
 
-    def tokens(self, encoding: Encoding | None) -> Tokens:
-        """Return the tokens of what is given."""
+    def tokens(self, encoding: Encoding | None, example: str = 'embcli lookup "Every effort moves you"') -> Tokens:
+        """Return the tokens of what is given; where there is nothing, the error tells the example."""
+        from embcli.safe import note
         from embcli.text import read
         from embcli.tokens import tokenize
 
-        given = read(self.text, self.file, self.ids, self._lines, self.errors)
-        return tokenize(given, encoding, self.special)
+        given = read(self.text, self.file, self.ids, self._lines, self.errors, example)
+        tokens = tokenize(given, encoding, self.special)
+        if not len(tokens):
+            note("the input is empty: there are no tokens")
+        return tokens
 
     @property
     def _lines(self) -> bool:

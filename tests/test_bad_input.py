@@ -162,8 +162,11 @@ def json_rows(data: bytes) -> int:
 
 
 def table_rows(data: bytes) -> int:
-    first = data.decode().split("─\n")[1]
-    return len(first.partition("\n\n")[0].splitlines()) if first[0] != "\n" else 0
+    """Count the rows under the rule; a lookup has a band of them for each of its three matrices."""
+    below = data.decode().split("─\n")[1]
+    rows = below.partition("\n\n")[0].splitlines() if below[0] != "\n" else []
+    grid = [row for row in rows if "│" in row]
+    return len(grid) // 3 if data.startswith(b"Input") else len(rows)
 
 
 ROWS: dict[str, Callable[[bytes], int]] = {

@@ -22,15 +22,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from embcli import compare as core
 from embcli import encodings
-from embcli.verbs.compare.layers import compare, compare_weights
-from embcli.verbs.compare import STEPS, Comparison, Task, differences, judge
 from embcli.errors import InputError, LayerError
-from embcli.views.compare import view
-from embcli.writers import write
 from embcli.page.terminal import Page
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
+from embcli.verbs.compare import STEPS, Comparison, Task, differences, judge
+from embcli.verbs.compare.layers import compare, compare_weights
+from embcli.views.compare import view
 from embcli.weights import Seeded
+from embcli.writers import write
 
 WEIGHT = np.random.default_rng(7).normal(size=(6, 4)).astype(np.float32)
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from embcli.render import matrices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli import encodings
 from embcli.errors import InputError
-from embcli.verbs.lookup import MATRICES, Lookup, look_up
-from embcli.verbs.weights import matrix
-from embcli.render import matrices
 from embcli.page.terminal import Page
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
+from embcli.verbs.lookup import MATRICES, Lookup, look_up
+from embcli.verbs.weights import matrix
 from embcli.weights import Layer, Seeded, SeededSource, Summary, Weights
 
 untimed = settings(deadline=None)

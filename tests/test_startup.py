@@ -21,7 +21,7 @@ LAYER = ("--vocab", "7", "--dim", "5", "--context-length", "9", "--seed", "4321"
 # None stands in the table of modules for one that is not to be imported.
 RUN = """
 import sys
-from embcli.cli import main
+from embcli.__main__ import main
 status = main()
 print(*(name for name, module in sys.modules.items() if module), file=sys.stderr)
 sys.exit(status)
@@ -81,6 +81,9 @@ def test_completion_imports_nothing_heavy(asked: dict[str, str]) -> None:
         ("tokenize --ids 31373,11", {"numpy", "tiktoken", "rich"}),
         ("decode 31373 11", {"numpy", "tiktoken"}),
         ("cache", {"numpy", "rich"}),
+        *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("json", "csv", "npy", "ids")),
+        *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("markdown", "latex")),
+        ("cache -f json", {"numpy"}),
     ],
 )
 def test_what_needs_no_layer_imports_no_torch(arguments: str, allowed: set[str]) -> None:
@@ -91,4 +94,6 @@ def test_a_kept_layer_is_shown_without_torch() -> None:
     assert "torch" in imported("lookup", "--ids", "1,6", *LAYER)
     assert imported("lookup", "--ids", "1,6", *LAYER) <= {"numpy", "rich"}
     assert imported("weights", *LAYER) <= {"numpy", "rich"}
-    assert imported("weights", *LAYER, "--format", "json") <= {"numpy", "rich"}
+    assert imported("weights", *LAYER, "--format", "json") <= {"numpy"}
+    for form in ("ndjson", "npy", "safetensors", "markdown"):
+        assert imported("lookup", "--ids", "1,6", *LAYER, "--format", form) <= {"numpy"}

@@ -174,6 +174,7 @@ def _longest(values: np.ndarray) -> list[float]:
     """Return the values that are longest to write."""
     finite = values[np.isfinite(values)]
     longest = [float(finite.min()), float(finite.max())] if finite.size else []
+    longest += [-0.0] if (np.signbit(finite) & (finite == 0)).any() else []
     return longest + [value for value in (np.nan, np.inf, -np.inf) if _has(values, value)]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from embcli import memory
 from embcli.errors import LayerError
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
-from embcli.weights import memory
 from embcli.words import in_bytes
 
 
