@@ -176,6 +176,7 @@ def compare(
     show: options.ShowSteps = None,
     trace: options.TraceProducts = False,
     gradient: options.Gradients = False,
+    learning_rate: options.LearningRate = None,
     bench: options.Bench = False,
     *,
     place: options.PlaceOfMatrices,
@@ -189,7 +190,8 @@ def compare(
     from embcli.verbs import compare as verb
     from embcli.views.compare import view
 
-    wanted = verb.Wanted.of(options.listed(show, (*names.STEPS, *names.OUTPUTS)), trace, gradient, bench)
+    steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
+    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate)
     output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
     tokens = given.tokens(known)

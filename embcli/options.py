@@ -165,6 +165,15 @@ TraceProducts = Annotated[
 Gradients = Annotated[
     bool, typer.Option("--gradient", help="Compare the gradients of one backward pass, too.", rich_help_panel=VIEW)
 ]
+LearningRate = Annotated[
+    float | None,
+    typer.Option(
+        "--learning-rate",
+        metavar="RATE",
+        help="Take one step of training by the gradients, too.",
+        rich_help_panel=VIEW,
+    ),
+]
 Bench = Annotated[
     bool,
     typer.Option("--bench", help="Measure both for growing V, up to --vocab or the encoding's.", rich_help_panel=VIEW),
