@@ -84,7 +84,7 @@ def said_to_be_left_out(printed: str, what: str, total: int) -> list[int]:
     if said is None:
         return []
     hidden = [*range(int(said[1]), int(said[2] or said[1]) + 1)]
-    assert [int(number.replace(",", "")) for number in said.group(3, 4)] == [len(hidden), total]
+    assert said.group(3, 4) == (f"{len(hidden):,}", f"{total:,}")
     return hidden
 
 

@@ -82,10 +82,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Bar:
-    """A line down a table; the columns behind it, so many, may have a title in common."""
+    """A line down a table; the columns behind it may have a title in common."""
 
     title: str = ""
-    columns: int = 1
     width: int = 1
 
 
@@ -235,7 +234,7 @@ def shorten(text: str, most: int, unit: re.Pattern[str] = _UNIT) -> str:
 
 def grid(
     room: int,
-    precision: int,
+    written: Numbers,
     labels: Sequence[Column],
     blocks: Sequence[Block],
     numbers: np.ndarray,
@@ -246,12 +245,11 @@ def grid(
 
     `tones` are those of the rows, where they are not coloured by their numbers.
     """
-    written = Numbers(blocks, precision)
-    cell = max(written.width, len(str(numbers.max(initial=0))))
+    cell = _cell(written, numbers)
     kept, shown = _fit(room, [*labels], [*after], len(blocks), cell, len(numbers))
     columns: Columns = [*kept]
     for block in blocks:
-        columns.append(Bar(block.title, len(shown.places) + len(shown.gaps)))
+        columns.append(Bar(block.title))
         for place, index in enumerate(shown.places.tolist()):
             if place in shown.gaps:
                 columns.append(_dots(len(block.values)))
@@ -265,13 +263,12 @@ def grid(
 
 
 def parts(
-    room: int, precision: int, labels: Sequence[Column], blocks: Sequence[Block], count: int
+    room: int, written: Numbers, labels: Sequence[Column], blocks: int, numbers: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """Yield the places of so many columns in parts that fit beside the labels, one after the other."""
-    cell = max(Numbers(blocks, precision).width, len(str(count)))
-    most = max(_most(room, [label.shortest for label in labels], len(blocks), cell, False), 1)
-    for start in range(0, max(count, 1), most):
-        yield np.arange(start, min(start + most, count))
+    """Yield the places of columns with these numbers in parts that fit beside the labels, one after the other."""
+    most = max(_most(room, [label.shortest for label in labels], blocks, _cell(written, numbers), False), 1)
+    for start in range(0, max(len(numbers), 1), most):
+        yield np.arange(start, min(start + most, len(numbers)))
 
 
 def _dots(rows: int) -> Column:
@@ -279,11 +276,15 @@ def _dots(rows: int) -> Column:
     return Column("…", ["…"] * rows, "left", tone="dim")
 
 
-def fits(room: int, precision: int, labels: Sequence[Column], blocks: Sequence[Block]) -> bool:
+def fits(room: int, written: Numbers, labels: Sequence[Column], blocks: int, numbers: np.ndarray) -> bool:
     """Return whether there is room for all columns of numbers in each block."""
-    columns: int = blocks[0].values.shape[1]
-    cell = max(Numbers(blocks, precision).width, len(str(columns - 1)))
-    return _most(room, [label.shortest for label in labels], len(blocks), cell, False) >= columns
+    shortest = [label.shortest for label in labels]
+    return _most(room, shortest, blocks, _cell(written, numbers), False) >= len(numbers)
+
+
+def _cell(written: Numbers, numbers: np.ndarray) -> int:
+    """Return how many cells a column takes, with its number above it."""
+    return max(written.width, len(str(numbers.max(initial=0))))
 
 
 def _most(room: int, labels: Sequence[Column], blocks: int, cell: int, dots: bool) -> int:

@@ -175,7 +175,7 @@ def _put_side_by_side(
     numbers = np.arange(left.shape[1])
     differences = [_difference(value) for value in largest.tolist()]
     blocks = [Block("embedding", left), Block("linear", right)]
-    if page.holds_grid([*labels, Column("diff", differences)], blocks):
+    if page.holds_grid([*labels, Column("diff", differences)], blocks, numbers):
         columns = page.grid(labels, blocks, numbers, rows.gaps, [Column("diff", differences)])
     else:
         stacked = np.stack([left, right], axis=1).reshape(-1, left.shape[1])
