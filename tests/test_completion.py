@@ -58,7 +58,7 @@ CASES = {
     "embcli tokenize x --": {flag for flag in flags("tokenize") if flag[1] == "-"},
     "embcli lookup --encoding ": set(ENCODINGS),
     "embcli decode 1 2 --encoding o": {name for name in ENCODINGS if name.startswith("o")},
-    "embcli weights --rows 0:5 --format ": set(names.FORMATS),
+    "embcli weights --rows 0:5 --format ": set(names.LOOKED_UP),
     "embcli lookup 'it''s = a \"test\"' -f n": {name for name in names.FORMATS if name.startswith("n")},
     "embcli weights --layer ": set(names.LAYERS),
     "embcli lookup --show ": set(names.MATRICES),

@@ -524,7 +524,7 @@ def test_binary_data_is_refused_on_a_terminal(arguments: tuple[str, ...]) -> Non
 def test_text_on_its_way_to_a_terminal_is_made_safe(arguments: tuple[str, ...]) -> None:
     ids = encodings.get("gpt2").encode("\x9b2J\u202eש\r").tolist()
     status, shown, errors = on_a_terminal("decode", *map(str, ids), *arguments)
-    assert (status, shown.decode(), errors) == (0, "\\u009b2J\\u202eש\\u000d", b"")
+    assert (status, shown.decode(), errors) == (0, "\\u009b2J\\u202eש\\u000d\r\n", b"")
 
 
 def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character() -> None:

@@ -82,9 +82,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Bar:
-    """A line down a table; the columns behind it may have a title in common."""
+    """A line down a table; the columns behind it, so many, may have a title in common."""
 
     title: str = ""
+    columns: int = 1
     width: int = 1
 
 
@@ -249,7 +250,7 @@ def grid(
     kept, shown = _fit(room, [*labels], [*after], len(blocks), cell, len(numbers))
     columns: Columns = [*kept]
     for block in blocks:
-        columns.append(Bar(block.title))
+        columns.append(Bar(block.title, len(shown.places) + len(shown.gaps)))
         for place, index in enumerate(shown.places.tolist()):
             if place in shown.gaps:
                 columns.append(_dots(len(block.values)))
