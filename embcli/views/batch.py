@@ -61,7 +61,7 @@ def _put_ids(page: Page, labels: list[Column], ids: np.ndarray, rows: Excerpt) -
     for count in range(min(length, page.width), 0, -1):
         positions = Excerpt.most(count, length)
         inputs, targets = _columns(ids[:, :-1], positions), _columns(ids[:, 1:], positions)
-        table: Columns = [*labels, Bar("inputs"), *inputs, Bar("targets"), *targets]
+        table: Columns = [*labels, Bar("inputs", len(inputs)), *inputs, Bar("targets", len(targets)), *targets]
         if page.holds(table):
             break
     page.table(table, rows.gaps)
