@@ -12,13 +12,13 @@ from embcli.names import STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.views.parts import left_out, token_labels
-from embcli.words import in_bytes, in_seconds
+from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from embcli.page import Page, Tone
-    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing
+    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing, Training
     from embcli.verdict import Verdict
 
 _WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
@@ -29,6 +29,7 @@ _MOST_TOKENS = 40
 _MOST_IDS = 12  # that are named in one line
 _FEW_ROWS = 8  # of a weight matrix
 _MOST_TRACED = 8  # tokens
+_MOST_TRAINED = 4  # IDs whose rows are shown before and after a step of training
 _MOST_TERMS = 8  # of a product that is written out whole
 _WIDEST_BAR = 60
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -303,14 +304,51 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
         Column("ID", [str(token_id) for token_id in gradient.ids[rows.places]]),
         Column("n", [str(times) for times in gradient.times[rows.places]]),
     ]
-    both = gradient.embedding[rows.places], gradient.linear[rows.places]
-    _put_side_by_side(page, labels, *both, gradient.differences[rows.places], rows)
+    if gradient.training is None:
+        both = gradient.embedding[rows.places], gradient.linear[rows.places]
+        _put_side_by_side(page, labels, *both, gradient.differences[rows.places], rows)
+    else:
+        _put_training(gradient, gradient.training, page)
     page.line(_judgement(gradient.verdict))
     if not gradient.verdict.identical:
         page.line(_why_gradients_differ(gradient.verdict))
     both = gradient.embedding_rows, gradient.linear_rows
     page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
+    if gradient.training is not None:
+        _put_moved(gradient.training, page)
     page.line()
+
+
+def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
+    """Put each row on the page before a step of training, its gradient, and the row after it."""
+    few = Excerpt(min(_MOST_TRAINED, len(gradient.ids)), 0, len(gradient.ids))
+    before = training.before[few.places]
+    left, right, differences = (
+        np.stack(each, axis=1).reshape(3 * len(before), *before.shape[1:][: each[0].ndim - 1])
+        for each in (
+            (before, gradient.embedding[few.places], training.embedding[few.places]),
+            (before, gradient.linear[few.places], training.linear[few.places]),
+            (np.zeros(len(before), np.float32), gradient.differences[few.places], training.differences[few.places]),
+        )
+    )
+    labels = [
+        Column("ID", [word for token_id in gradient.ids[few.places].tolist() for word in (str(token_id), "", "")]),
+        Column("", ["row", "gradient", "row after"] * len(before), "left"),
+    ]
+    _put_side_by_side(page, labels, left, right, differences, Excerpt(len(left), 0, len(left)))
+    if few.left_out:
+        page.line(f"Left out: {few.left_out:,} more IDs.")
+
+
+def _put_moved(training: Training, page: Page) -> None:
+    """Say whether the rows are equal after a step of training, and how many have not moved."""
+    page.line()
+    page.title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
+    page.line(_judgement(training.verdict))
+    size, rest = training.vocabulary_size, training.vocabulary_size - len(training.before)
+    moved = [f"{rows:,} of {size:,} rows" for rows in (training.embedding_rows, training.linear_rows)]
+    page.line(f"Moved: {moved[0]} in the embedding, {moved[1]} in the linear layer.")
+    page.line(f"{counted(rest, 'row')} of {size:,} {'is' if rest == 1 else 'are'} of tokens that did not occur.")
 
 
 def _why_gradients_differ(verdict: Verdict) -> str:

@@ -26,6 +26,7 @@ from rich.progress import track
 from rich.table import Table
 
 from embcli import encodings
+from embcli.encodings.tiktoken import rank_file
 
 HERE = Path(__file__).parent
 TEXT = "Every effort moves you"
@@ -89,6 +90,13 @@ def cases(corpus: Path, part: Path, scratch: Path) -> list[Case]:
             runs=3,
         ),
         Case(
+            "20 MB of text in batches to npy",
+            [*EMBCLI, "batch", str(corpus), "--layers-first", "--all", "-o", str(scratch / "ours.npy")],
+            plain("batch", str(corpus), str(scratch / "plain.npy")),
+            0.5,
+            runs=2,
+        ),
+        Case(
             "2 MB of text to ndjson",
             [*EMBCLI, "lookup", "--file", str(part), *window, "--show", "input", "-f", "ndjson"],
             plain("ndjson", str(part)),
@@ -128,7 +136,7 @@ def carry_ranks(folder: Path) -> None:
     from tiktoken_ext import openai_public
 
     def store(path: str, expected_hash: str | None = None) -> dict[bytes, int]:
-        ranks = encodings.rank_file(Path(path).stem)
+        ranks = rank_file(Path(path).stem)
         (folder / hashlib.sha1(path.encode()).hexdigest()).write_bytes(gzip.decompress(ranks.read_bytes()))
         return {}
 
