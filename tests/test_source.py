@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,20 @@ def test_a_file_that_is_cut_between_two_blocks_is_drawn_anew_from_there_on(
     assert_same_bits(np.concatenate([*found, *blocks]), live(WIDE)["token"])
     assert "was damaged (it is cut off); the layer is drawn anew" in capsys.readouterr().err
     assert_right(opened(WIDE, cache), WIDE)
+
+
+def test_a_file_that_ceases_to_be_readable_is_drawn_anew(
+    cache: Cache, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(FileIO):
+        def readinto(self, *_: object) -> int:
+            raise OSError(5, "Input/output error")
+
+    opened(SMALL, cache)
+    layer = opened(SMALL, cache)
+    monkeypatch.setattr(layer._layer, "_file", Failing(path(cache, SMALL)))  # type: ignore[attr-defined]
+    assert_right(layer, SMALL)
+    assert "was damaged (it cannot be read: Input/output error); the layer is drawn anew" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("end", [0, 100, 4096, 5000])
