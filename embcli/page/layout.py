@@ -213,7 +213,8 @@ def fitted(columns: Columns, room: int) -> Columns:
     left = sum(column.width for column in soft) - excess
     shortened = {}
     for place, column in enumerate(soft):
-        most = max(left // (len(soft) - place), column.least or 0)
+        others = sum(each.least or 0 for each in soft[place + 1 :])
+        most = max(min(left // (len(soft) - place), left - others), column.least or 0)
         shortened[id(column)] = column if column.width <= most else column.shortened(most)
         left -= min(column.width, most)
     return [shortened.get(id(column), column) for column in columns]
