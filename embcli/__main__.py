@@ -110,7 +110,7 @@ def _command() -> object:
     except OSError as error:
         if error.filename is not None:  # as when Typer installs completion
             raise OutputError(f"cannot use {error.filename!r}: {error.strerror}") from None
-        if ran_out(error):
+        if ran_out(error) or error.errno is None:
             raise
         _silence()
         raise OutputError(f"cannot write to standard output: {error.strerror}") from None

@@ -84,7 +84,7 @@ class Output:
 
             document = BytesIO()
             writers.write(result.records(), self.format, self.show, document)
-            text = pretty(printable(document.getvalue().decode()).encode(), _colored(self.color, True))
+            text = pretty(document.getvalue(), _colored(self.color, True))
             with self.open("page") as file:
                 file.write(text.encode())
             return

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import stat
@@ -472,13 +473,41 @@ def test_kill_in_the_middle_leaves_the_earlier_file_as_it_was(old: Path, huge_fi
     assert_as_it_was(old)
 
 
-def test_interrupt_in_the_middle_gives_130_and_leaves_no_half_written_file(old: Path, huge_file: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP)],
+)
+def test_a_signal_in_the_middle_ends_it_and_leaves_no_half_written_file(
+    old: Path, huge_file: Path, number: int, status: int
+) -> None:
     process = started("lookup", "--file", str(huge_file), "--window", "-o", str(old))
     wait_for(old.parent, ".*.part")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, errors) == (130, b"")
+    assert (process.returncode, errors) == (status, b"")
     assert_as_it_was(old)
+
+
+def test_a_signal_in_the_middle_of_a_folder_leaves_nothing(tmp_path: Path, huge_file: Path) -> None:
+    folder = tmp_path / "projector"
+    process = started("lookup", "--file", str(huge_file), "--window", "-f", "projector", "-o", str(folder))
+    wait_for(tmp_path, ".*.part/vectors.tsv")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_signal_that_is_ignored_stays_so(old: Path, long_file: Path) -> None:
+    """As nohup starts a program."""
+    ran = bash(
+        f"""trap '' HUP
+        "{sys.executable}" -m embcli lookup --file {long_file} --window -o {old} & process=$!
+        until ls {old.parent}/.*.part >/dev/null 2>&1 || ! kill -0 $process; do sleep 0.01; done
+        kill -HUP $process; wait $process"""
+    )
+    assert (ran.status, ran.err) == (0, "")
+    assert old.read_bytes() != b"as it was\n"
 
 
 def test_interrupt_gives_130_even_when_nobody_reads_on(huge_file: Path) -> None:
@@ -531,6 +560,16 @@ def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character() ->
     status, shown, errors = on_a_terminal("tokenize", "\x1b", "-f", "csv")
     wanted = b"position,id,token,bytes,start,end\r\n0,215,\\u001b,1b,0,1\r\n"
     assert (status, shown, errors) == (0, wanted, b"")
+
+
+def test_json_on_a_terminal_is_safe_and_still_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(tmp_path / "x\x1b]0;pwn\x07\x9b2J\u202e")
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", folder)
+    status, shown, errors = on_a_terminal("cache", "-f", "json")
+    assert (status, errors) == (0, b"")
+    plain = re.sub("\x1b\\[[0-9;]*m|\r", "", shown.decode())  # without embcli's own colours
+    assert plain.replace("\n", "").isprintable()
+    assert json.loads(plain)["run"]["folder"] == folder
 
 
 @pytest.mark.parametrize(

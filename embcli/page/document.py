@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from embcli.safe import printable
+
 _INDENT = "  "
 
 
 def pretty(document: bytes, color: bool) -> str:
-    """Return a JSON document indented, and in colour; what it says stays the same."""
-    text = f"{_written(json.loads(document), '')}\n"
+    """Return a JSON document indented, safe to print, and in colour; what it says stays the same."""
+    text = printable(f"{_written(json.loads(document), '')}\n")
     return _colored(text) if color else text
 
 

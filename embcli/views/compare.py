@@ -298,11 +298,11 @@ def _formula(terms: list[int], factors: list[int], token_id: int) -> str:
 
 def _put_gradient(gradient: Gradient, page: Page) -> None:
     page.title(f"The gradients of both weights, for the loss {gradient.loss}")
-    page.line("A row for each ID. The gradient of this loss is the output itself, summed up over an ID's tokens.")
+    page.line("A row for each ID. The gradient of this loss is the output itself, summed up over the ID's n tokens.")
     rows = Excerpt.most(_MOST_TOKENS, len(gradient.ids))
     labels = [
         Column("ID", [str(token_id) for token_id in gradient.ids[rows.places]]),
-        Column("times", [str(times) for times in gradient.times[rows.places]]),
+        Column("n", [str(times) for times in gradient.times[rows.places]]),
     ]
     if gradient.training is None:
         both = gradient.embedding[rows.places], gradient.linear[rows.places]
@@ -358,25 +358,30 @@ def _why_gradients_differ(verdict: Verdict) -> str:
 
 
 def _put_cost(cost: Cost, page: Page) -> None:
-    one_hot = cost.one_hot_bytes
-    both = f"{in_bytes(one_hot['int64'])} + {in_bytes(one_hot['float32'])}"
+    one_hot = {name: in_bytes(size) for name, size in cost.one_hot_bytes.items()}
     rows = [
         ("multiply-adds", "0", f"{cost.multiply_adds:,}", "T·V·D"),
         ("weight read", in_bytes(cost.lookup_bytes), in_bytes(cost.product_bytes), "T·D and V·D float32"),
-        ("one-hot matrix", "0", both, "T·V int64, as torch makes it, and float32"),
+        ("one-hot matrix", "0", " + ".join(one_hot.values()), "T·V int64, as torch makes it, and float32"),
         ("time on 1 thread", in_seconds(cost.lookup.seconds), in_seconds(cost.product.seconds), _runs(cost)),
         ("  at least", in_seconds(cost.lookup.least), in_seconds(cost.product.least), "the fastest run"),
     ]
-    names, lookups, products, formulas = zip(*rows, strict=True)
-    columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products)]
     wide = page.width >= _WIDE_COST
-    page.table([*columns, *[Column("", formulas, "left")] * wide])
+    if not page.holds(_cost_columns(rows, wide)):
+        rows[2:3] = [(f"one-hot {name}", "0", size, "") for name, size in one_hot.items()]
+    page.table(_cost_columns(rows, wide), ruled=wide)  # where it is narrow, it is low too
     zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
     page.line(
         f"The one-hot way takes {_times(cost.ratio)} as long; {zeros} multiplications are by zero{_in_slices(cost)}."
     )
     if cost.scattered:
         page.line("The runs scatter, as on a busy machine: trust the least times more.")
+
+
+def _cost_columns(rows: Sequence[tuple[str, str, str, str]], wide: bool) -> Columns:
+    names, lookups, products, formulas = zip(*rows, strict=True)
+    columns: Columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products)]
+    return [*columns, Column("", formulas, "left")] if wide else columns
 
 
 def _in_slices(cost: Cost) -> str:

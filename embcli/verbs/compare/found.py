@@ -97,8 +97,9 @@ def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False, step: 
 
     A step of training takes a copy of the weight, too.
     """
-    one_hot = 3 // dim  # matrices that a row of V int64 and V float32 takes as much as
-    refuse_too_large("a pair of layers", (vocabulary_size, dim), copies=(4 if gradient else 2) + step + one_hot)
+    one_hot = (8 + 4) * vocabulary_size  # bytes of a row, int64 as torch makes it, and float32
+    copies = (4 if gradient else 2) + int(step)
+    refuse_too_large("a pair of layers", (vocabulary_size, dim), copies=copies, more=one_hot)
 
 
 @dataclass(frozen=True)
