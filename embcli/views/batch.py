@@ -56,9 +56,14 @@ def _labels(result: Batches, places: np.ndarray) -> list[Column]:
 
 
 def _put_ids(page: Page, labels: list[Column], ids: np.ndarray, rows: Excerpt) -> Excerpt:
-    """Put inputs and targets side by side on the page; return which positions there is room for."""
+    """Put inputs and targets side by side on the page; return which positions there is room for.
+
+    Where there is none for the tokens beside a single one, they are left out: an ID is worth more.
+    """
     length = ids.shape[1] - 1
-    for count in range(min(length, page.width), 0, -1):
+    counts = range(min(length, page.width), 0, -1)
+    bare = [label for label in labels if not label.least]
+    for labels, count in ((each, count) for each in (labels, bare) for count in counts):
         positions = Excerpt.most(count, length)
         inputs, targets = _columns(ids[:, :-1], positions), _columns(ids[:, 1:], positions)
         table: Columns = [*labels, Bar("inputs", len(inputs)), *inputs, Bar("targets", len(targets)), *targets]
