@@ -63,10 +63,10 @@ def _put_ids(page: Page, labels: list[Column], ids: np.ndarray, rows: Excerpt) -
     length = ids.shape[1] - 1
     counts = range(min(length, page.width), 0, -1)
     bare = [label for label in labels if not label.least]
-    for labels, count in ((each, count) for each in (labels, bare) for count in counts):
+    for kept, count in ((each, count) for each in (labels, bare) for count in counts):
         positions = Excerpt.most(count, length)
         inputs, targets = _columns(ids[:, :-1], positions), _columns(ids[:, 1:], positions)
-        table: Columns = [*labels, Bar("inputs", len(inputs)), *inputs, Bar("targets", len(targets)), *targets]
+        table: Columns = [*kept, Bar("inputs", len(inputs)), *inputs, Bar("targets", len(targets)), *targets]
         if page.holds(table):
             break
     page.table(table, rows.gaps)
