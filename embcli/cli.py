@@ -176,6 +176,7 @@ def compare(
     show: options.ShowSteps = None,
     trace: options.TraceProducts = False,
     gradient: options.Gradients = False,
+    learning_rate: options.LearningRate = None,
     bench: options.Bench = False,
     *,
     place: options.PlaceOfMatrices,
@@ -189,7 +190,8 @@ def compare(
     from embcli.verbs import compare as verb
     from embcli.views.compare import view
 
-    wanted = verb.Wanted.of(options.listed(show, (*names.STEPS, *names.OUTPUTS)), trace, gradient, bench)
+    steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
+    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate)
     output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
     tokens = given.tokens(known)
@@ -197,6 +199,71 @@ def compare(
     result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
     output.write(result, view)
     return int(not result.verdict.identical)
+
+
+@verb(
+    "embcli batch the-verdict.txt",
+    'echo "Every effort moves you forward" | embcli batch - --batch-size 1 --dim 3',
+    "embcli batch the-verdict.txt --shuffle --all -o input.npy",
+)
+def batch(
+    given: options.GivenFile,
+    model: options.ModelOfBatches,
+    batching: options.Batching,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    columns: options.Columns = None,
+    *,
+    place: options.PlaceOfBatches,
+) -> None:
+    """Show sliding-window batches of a text.
+
+    Inputs, targets, and the shapes up to what a model reads, (B, T, D).
+    """
+    from embcli import encodings
+    from embcli.verbs.batch import batch
+    from embcli.views.batch import view
+
+    wanted = batching.wanted()
+    output = place.to()
+    known = encodings.get(encoding)
+    source = model.of(wanted.max_length).source(known)
+    tokens = given.tokens(known if given.ids is None else source.encoding)
+    output.write(batch(tokens, source, wanted, columns), view)
+
+
+@verb(
+    "embcli positions --kind sinusoidal",
+    "embcli positions --kind rotary --pairing halves --similarity",
+    "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
+)
+def positions(
+    model: options.Model,
+    kind: options.PositionsKind = "learned",
+    clip: options.Clip = None,
+    pairing: options.Pairing = None,
+    theta: options.Theta = None,
+    ids: options.OneID = None,
+    similarity: options.Similarity = False,
+    rows: options.Rows = None,
+    columns: options.Columns = None,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    *,
+    place: options.PlaceOfEmbeddings,
+) -> None:
+    """Show how a position becomes a vector.
+
+    In four ways, for as many positions as --context-length says.
+    """
+    from dataclasses import replace
+
+    from embcli import encodings
+    from embcli.verbs.positions import Wanted, positions
+    from embcli.views.positions import view
+
+    wanted = Wanted(kind, model.context_length, model.dim, clip, pairing, theta, ids, similarity)
+    output = place.to(needs=wanted.needs())
+    source = replace(model, context_length=wanted.rows).source(encodings.get(encoding))
+    output.write(positions(wanted, source, rows, columns), view)
 
 
 @verb(

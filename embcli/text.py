@@ -159,7 +159,7 @@ def _standard_input(what: str, example: str, errors: str | None = None) -> str:
 
 def _split(texts: list[str]) -> None:
     """Put the lines of the only text in its place, which frees it before they are gone through."""
-    texts[:] = texts.pop().split("\n")
+    texts[:] = texts[0].split("\n")
     for number, line in enumerate(texts):
         texts[number] = line.removesuffix("\r")
     if not texts[-1]:

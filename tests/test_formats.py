@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-import re
 import struct
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,30 +14,25 @@ import safetensors.numpy
 import safetensors.torch
 import tiktoken
 import torch
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 import embcli as package
-from embcli import encodings, safe
+from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.names import MATRICES
-from embcli.positions import Learned
-from embcli.records import Array, Records
 from embcli.text import Given
-from embcli.tokens import Tokens, tokenize
+from embcli.tokens import tokenize
 from embcli.verbs.cache import contents
 from embcli.verbs.info import info
-from embcli.verbs.lookup import Lookup, look_up
+from embcli.verbs.lookup import look_up
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.weights import matrix
-from embcli.weights import Layer
 from embcli.weights.cache import Cache
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
-from embcli.writers import write
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
+from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
 
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
 ROWS = [*range(5), 50256, 220, 220]
@@ -74,44 +66,6 @@ def as_token(token_id: int) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return "".join(f"\\x{byte:02x}" for byte in data)
-
-
-def float32(values: Any) -> np.ndarray:
-    return np.array(values, np.float64).astype(np.float32)
-
-
-def from_csv(data: bytes) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
-
-
-def from_tsv(data: bytes) -> list[list[str]]:
-    meant = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
-    assert data.endswith(b"\n")
-    assert b"\r" not in data  # which many readers take for the end of a line
-    return [
-        [re.sub(r"\\(.)", lambda match: meant[match[1]], cell) for cell in line.split("\t")]
-        for line in data.decode()[:-1].split("\n")
-    ]
-
-
-def from_ndjson(data: bytes) -> list[dict[str, Any]]:
-    assert data.endswith(b"\n") or not data
-    return [json.loads(line, parse_constant=pytest.fail) for line in data.split(b"\n")[:-1]]
-
-
-def from_json(data: bytes) -> dict[str, Any]:
-    document = json.loads(data, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
-    assert isinstance(document, dict)
-    return document
-
-
-SEPARATED = {"csv": from_csv, "tsv": from_tsv}
-
-
-def written(records: Records, form: str, show: tuple[str, ...] | None = None) -> bytes:
-    file = io.BytesIO()
-    write(records, form, show, file)
-    return file.getvalue()
 
 
 # --- lookup -------------------------------------------------------------------------------------------------------
@@ -423,150 +377,3 @@ def whole_output(form: str) -> str:
 def test_one_lookup_in_all_text_formats_whole(embcli: Embcli, form: str) -> None:
     ran = embcli.ok("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", "-f", form, COLUMNS="80")
     assert ran.out.decode() == whole_output(form)
-
-
-# --- any text -----------------------------------------------------------------------------------------------------
-
-NASTY = [
-    "",
-    "\x00",
-    "a\r\nb\rc\nd\te",
-    '"',
-    '","\r\n","',
-    "\\t \\ \\\\n",
-    "🏳️‍🌈👩‍👩‍👧‍👦",
-    "\u202eשלום\u202c عربى",
-    "\u0301",
-    "e\u0301\u0302 \u0301",
-    "\ufeff\u2028\u2029\x85\x0b\x0c\x1b[31m",
-    "=1+1,@SUM(A1)",
-    " lead, trail ",
-]
-
-
-def any_text() -> st.SearchStrategy[str]:
-    awkward = st.sampled_from(["\x00", "\r\n", "\r", "\n", "\t", '"', ",", "\\", "\\n", "🦜", "\u202e", "\u0301", " "])
-    return st.lists(st.one_of(awkward, st.text(max_size=4)), max_size=8).map("".join)
-
-
-def check_text_survives(text: str) -> None:
-    result = Tokenization(tokenize(Given(texts=(text,)), encodings.get("gpt2")))
-    records = result.records()
-    ids = gpt2().encode_ordinary(text)
-    wanted = [as_token(token_id) for token_id in ids]
-    fields = list(records.fields)
-    objects = from_ndjson(written(records, "ndjson"))
-    assert [row["token"] for row in objects] == wanted
-    assert b"".join(bytes.fromhex(row["bytes"]) for row in objects).decode() == text
-    assert from_json(written(records, "json"))["tokens"] == objects
-    cells = [fields, *([str(row[name]) for name in fields] for row in objects)]
-    assert from_csv(written(records, "csv")) == cells
-    assert from_tsv(written(records, "tsv")) == cells
-    assert list(map(int, written(records, "ids").split())) == ids
-
-
-@settings(max_examples=200, deadline=None)
-@given(any_text())
-def test_any_text_survives_json_ndjson_csv_and_tsv(text: str) -> None:
-    check_text_survives(text)
-
-
-@pytest.mark.parametrize("text", NASTY, ids=ascii)
-def test_nasty_texts_survive_json_ndjson_csv_and_tsv(text: str) -> None:
-    check_text_survives(text)
-
-
-# --- any number ---------------------------------------------------------------------------------------------------
-
-
-class Fixed(Layer):
-    """A layer with given values."""
-
-    dtype = "float32"
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-        self.shape = values.shape[0], values.shape[1]
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        return self.values[ids]
-
-
-def records_of(token: np.ndarray) -> Records:
-    """Return a lookup of every row of a layer with these values, as data."""
-    count, dim = token.shape
-    positions = Learned(Fixed(np.zeros_like(token)))
-    tokens = Tokens(np.arange(count), np.array([0, count]), None)
-    return Lookup(tokens, Fixed(token), positions, count, np.arange(dim), {}).records()
-
-
-def from_bits(bits: list[int]) -> np.ndarray:
-    return np.array(bits, np.uint32).view(np.float32)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.integers(0, 2**32 - 1).filter(lambda bits: bits & 0x7F800000 != 0x7F800000), min_size=1))
-@example([0, 0x80000000, 1, 0x7F7FFFFF, 0x00800000, 0x007FFFFF, 0x3F800001, 0x4B800000, 0x5D000000])
-def test_any_finite_float32_is_written_with_the_fewest_digits_that_give_it_back(bits: list[int]) -> None:
-    values = from_bits(bits)[:, None]
-    records = records_of(values)
-    words = [row[2] for row in from_csv(written(records, "csv", ("token",)))[1:]]
-    assert float32([[float(word)] for word in words]).tobytes() == values.tobytes()
-    assert [row[2] for row in from_tsv(written(records, "tsv", ("token",)))[1:]] == words
-    rows = [row["vectors"]["token"] for row in from_ndjson(written(records, "ndjson", ("token",)))]
-    assert float32(rows).tobytes() == values.tobytes()
-    assert from_json(written(records, "json", ("token",)))["matrices"]["token"] == rows
-    for word, value in zip(words, values[:, 0], strict=True):
-        digits = re.sub(r"[eE].*|[-.]", "", word).strip("0")
-        assert len(digits) <= len(re.sub(r"[eE].*|[-.]", "", np.format_float_scientific(value)).strip("0"))
-
-
-ODD = np.array([[np.nan, 1.5, -2.0], [np.inf, -np.inf, 0.1], [0.25, 0.5, 0.75]], np.float32)
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
-    """Return what captures notes, none of which has been said yet."""
-    safe.note.cache_clear()
-    return capsys
-
-
-@pytest.mark.parametrize("form", ["json", "ndjson"])
-def test_what_is_no_number_is_null_in_json_with_one_note(said: pytest.CaptureFixture[str], form: str) -> None:
-    data = written(records_of(ODD), form)
-    for name in ("token", "input"):
-        document = from_json(data)["matrices"][name] if form == "json" else None
-        rows = document or [row["vectors"][name] for row in from_ndjson(data)]
-        assert [[value is None for value in row] for row in rows] == (~np.isfinite(ODD)).tolist()
-        kept = [[0.0 if value is None else value for value in row] for row in rows]
-        assert_same_bits(float32(kept), np.where(np.isfinite(ODD), ODD, np.float32(0)))
-    output = said.readouterr()
-    assert output.out == ""
-    assert output.err.startswith("embcli: JSON has no NaN and no infinity: they are written as null; -f csv")
-    assert output.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("form", ["json", "ndjson"])
-def test_a_matrix_of_numbers_is_written_without_a_note(said: pytest.CaptureFixture[str], form: str) -> None:
-    written(records_of(ODD[2:]), form)
-    assert said.readouterr().err == ""
-
-
-@pytest.mark.parametrize("form", SEPARATED)
-def test_what_is_no_number_keeps_its_name_in_csv_and_tsv(said: pytest.CaptureFixture[str], form: str) -> None:
-    cells = [row[2:] for row in SEPARATED[form](written(records_of(ODD), form, ("token",)))[1:]]
-    assert cells == [["nan", "1.5", "-2.0"], ["inf", "-inf", "0.1"], ["0.25", "0.5", "0.75"]]
-    assert said.readouterr().err == ""
-
-
-def test_what_is_no_number_keeps_its_bits_in_npy_and_safetensors() -> None:
-    odd = from_bits([0x7FC00000, 0xFFC12345, 0x7F800000, 0xFF800000]).reshape(2, 2)
-    assert np.load(io.BytesIO(written(records_of(odd), "npy", ("token",)))).tobytes() == odd.tobytes()
-    assert safetensors.numpy.load(written(records_of(odd), "safetensors"))["token"].tobytes() == odd.tobytes()
-
-
-def test_a_large_json_document_says_what_reads_row_by_row(said: pytest.CaptureFixture[str]) -> None:
-    written(Records({}, "rows", 10**7, (), lambda *_: iter(()), {"token": Array((10**7, 1))}), "json")
-    assert said.readouterr().err == ""
-    written(Records({}, "rows", 10**7 + 1, (), lambda *_: iter(()), {"token": Array((10**7 + 1, 1))}), "json")
-    assert "this JSON document holds 10,000,001 numbers; -f ndjson can be read row by row" in said.readouterr().err

@@ -111,6 +111,16 @@ GRADIENT = strict(
     ids=array(COUNT),
     times=array(COUNT),
     **both(MATRIX)["properties"],
+    training=NULL,
+)
+TRAINING = strict(
+    optimizer={"const": "torch.optim.SGD"},
+    learning_rate=NUMBER,
+    rows_moved=both(COUNT),
+    rows_not_moved=both(COUNT),
+    verdict=SAME,
+    before=MATRIX,
+    **both(MATRIX)["properties"],
 )
 
 
@@ -143,7 +153,23 @@ def rows_of(layer: str, **fields: Schema) -> Schema:
     return strict(run=seeded(layer), columns=array(COUNT), rows=array(strict(**fields)), matrices=named(MATRIX, layer))
 
 
+def positioned(*layers: str, **matrices: Schema) -> Schema:
+    kind = {name: STRING if name == "pairing" else NUMBER for name in ("pairing", "theta", "clip") if name in matrices}
+    matrices = {name: each for name, each in matrices.items() if name not in kind}
+    drawn = {**DRAWN, "shapes": strict(**dict.fromkeys(layers, array(COUNT, 2)))} if layers else {}
+    return strict(
+        run=strict(embcli=VERSION, kind=STRING, **drawn, **kind),
+        columns=array(COUNT),
+        positions=array(strict(position=COUNT)),
+        matrices=strict(**matrices),
+    )
+
+
 TOY = "--vocab 6 --dim 3"
+SMALL = "--vocab 6 --dim 4 --context-length 3"
+BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
+CUT = ("batches", "batch_size", "max_length", "stride")
+CHOSEN = ("shuffle", "keep_last", "layers_first")
 DOCUMENTS: dict[str, Schema] = {
     "tokenize Hi": strict(run=strict(**READ), tokens=array(strict(**TOKEN, **SPAN))),
     "tokenize --lines --ids 1,2": strict(
@@ -158,7 +184,23 @@ DOCUMENTS: dict[str, Schema] = {
     "compare": compared(PLACE),
     "compare Hi": compared(TOKEN, first=NULL),
     "compare --gradient": compared(PLACE, gradient=GRADIENT),
+    "compare --learning-rate 0.1": compared(PLACE, gradient=strict(**GRADIENT["properties"] | {"training": TRAINING})),
     "compare --bench --vocab 64": compared(PLACE, bench=array(COST, 2)),
+    BATCH: strict(
+        run=seeded("token", "position", sequences=COUNT, **dict.fromkeys(CUT, COUNT), **dict.fromkeys(CHOSEN, TRUTH)),
+        columns=array(COUNT),
+        samples=array(strict(batch=COUNT, sample=COUNT)),
+        matrices=strict(**dict.fromkeys(("inputs", "targets"), array(array(COUNT, 2), 2)), input=array(MATRIX, 2)),
+    ),
+    f"positions {SMALL}": positioned("position", position=MATRIX),
+    f"positions --kind sinusoidal {SMALL}": positioned(position=MATRIX),
+    f"positions --kind relative {SMALL}": positioned(
+        "position", position=array(MATRIX), distance=array(array({"type": "integer"}, 3), 3), clip=COUNT
+    ),
+    f"positions --kind rotary {SMALL}": positioned(
+        "token", position=MATRIX, input=MATRIX, pairing=STRING, theta=NUMBER
+    ),
+    f"positions --similarity {SMALL}": positioned("position", similarity=MATRIX),
     "info": strict(
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
@@ -175,6 +217,13 @@ LINES: dict[str, Schema] = {
     "weights --layer position --rows 0:3": strict(id=COUNT, vectors=named(VECTOR, "position")),
     "compare Hi": strict(**TOKEN, difference=NUMBER, vectors=both(VECTOR)),
     "compare --show linear": strict(**PLACE, difference=NUMBER, vectors=named(VECTOR, "linear")),
+    BATCH: strict(
+        batch=COUNT,
+        inputs=array(array(COUNT, 2)),
+        targets=array(array(COUNT, 2)),
+        vectors=named(array(MATRIX), "input"),
+    ),
+    f"positions {SMALL}": strict(position=COUNT, vectors=named(VECTOR, "position")),
     "info": strict(**ENCODED),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),

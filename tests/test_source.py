@@ -136,6 +136,9 @@ def test_the_run_tells_of_the_layers_that_were_opened_and_of_what_drew_them(
     source.open({"position": np.array([1])})
     assert source.run["shapes"] == {"position": [5, 3]}
     assert source.run["cpu_capability"] == "as it was then"
+    source.open({"token": None})  # drawn now
+    assert source.run["shapes"] == {"position": [5, 3], "token": [6, 3]}
+    assert source.run["cpu_capability"] == "as it was then"
 
 
 def test_a_layer_too_large_to_keep_is_drawn(tmp_path: Path) -> None:
@@ -182,6 +185,20 @@ def test_a_kept_lookup_loads_no_torch_and_little_else(cache: Cache) -> None:
     done = lookup_elsewhere(cache)
     assert done.stderr == ""
     assert ast.literal_eval(done.stdout) == EXPECTED
+
+
+@pytest.mark.parametrize(("ids", "times"), [([0, 699], 2), (None, 4)])
+def test_rows_that_were_announced_are_read_once(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, ids: list[int] | None, times: int
+) -> None:
+    monkeypatch.setattr(kept, "_AT_ONCE", 1)
+    opened(WIDE, cache)
+    read, reads = KeptLayer._read, []
+    monkeypatch.setattr(KeptLayer, "_read", lambda self, *place: reads.append(place) or read(self, *place))
+    layer = opened(WIDE, cache, ids=ids)
+    for row in (0, 699, 0, 699):
+        layer.rows(np.array([row]))
+    assert len(reads) == times
 
 
 # --- a file that turns out to be damaged --------------------------------------------------------------------------
