@@ -32,8 +32,12 @@ app = typer.Typer(
 
 def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return what makes a function a command, with these examples under its help."""
-    epilog = "\n\n".join(["Examples:", *examples])
+    epilog = _epilog(*examples)
     return lambda function: app.command(epilog=epilog, rich_help_panel=_VERBS, **settings)(grouped(function))
+
+
+def _epilog(*examples: str) -> str:
+    return "\n\n".join(["Examples:", *examples])
 
 
 def _version(context: typer.Context, wanted: bool) -> None:
@@ -88,7 +92,7 @@ def tokenize(
 def decode(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="IDS...", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
+        typer.Argument(metavar="IDS", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
     ] = None,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     output: options.OutputPath = None,
@@ -194,8 +198,8 @@ def compare(
     wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate)
     output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
-    tokens = given.tokens(known)
-    task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted)
+    tokens, room = given.tokens(known), output.room(len(names.OUTPUTS))
+    task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted, room)
     result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
     output.write(result, view)
     return int(not result.verdict.identical)
@@ -286,7 +290,9 @@ cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_m
 app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
 
 
-@cache.callback(invoke_without_command=True)
+@cache.callback(
+    invoke_without_command=True, epilog=_epilog("embcli cache", "embcli cache verify", "embcli cache clear")
+)
 @grouped
 def cache_show(context: typer.Context, place: options.Place) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""

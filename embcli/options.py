@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
-from typer.completion import install_callback, show_callback
+from typer.completion import show_callback
 
-from embcli import names
+from embcli import completion, names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -123,7 +123,7 @@ ShowCompletion = Annotated[
 InstallCompletion = Annotated[
     names.Shell | None,
     typer.Option(
-        "--install-completion", help="Install completion for a shell.", callback=install_callback, hidden=True
+        "--install-completion", help="Install completion for a shell.", callback=completion.install, hidden=True
     ),
 ]
 EncodingName = Annotated[
