@@ -49,19 +49,8 @@ def main() -> int:
     """Run the command line and return its exit status: 0 done or yes, 1 no, 2 trouble, 130 interrupted."""
     import typer
 
-    from embcli.errors import EmbcliError
-
     try:
         status = _command()
-    except EmbcliError as error:
-        if os.environ.get("EMBCLI_DEBUG") == "1":
-            raise
-        return _trouble(str(error), error.hint)
-    except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context else "embcli"
-        message = " ".join(error.format_message().replace("Value error, ", "").split())
-        return _trouble(message, f"Try '{command} --help' for help.")
     except typer.Exit as stop:
         return stop.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -69,7 +58,34 @@ def main() -> int:
     except BrokenPipeError:
         _silence()
         return 0
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        from embcli.safe import say
+
+        say(*filter(None, told))
+        return 2
     return status if isinstance(status, int) else 0
+
+
+def _told(error: Exception) -> tuple[str, str] | None:
+    """Return an error as a sentence and a hint; None for one that nobody expected, or whose traceback is wanted."""
+    import typer
+
+    from embcli.errors import EmbcliError
+    from embcli.memory import ran_out
+
+    if isinstance(error, EmbcliError):
+        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (str(error), error.hint)
+    if isinstance(error, typer.TyperException):
+        from embcli.slips import hint
+
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "embcli"
+        message = " ".join(error.format_message().replace("Value error, ", "").split())
+        return message, hint(message, command, sys.argv[len(command.split()) :])
+    return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
 
 
 def _command() -> object:
@@ -77,6 +93,7 @@ def _command() -> object:
     from embcli import completion
     from embcli.cli import app
     from embcli.errors import OutputError
+    from embcli.memory import ran_out
 
     completion.prepare()
     try:
@@ -91,18 +108,13 @@ def _command() -> object:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is not None:
+        if error.filename is not None:  # as when Typer installs completion
+            raise OutputError(f"cannot use {error.filename!r}: {error.strerror}") from None
+        if ran_out(error) or error.errno is None:
             raise
         _silence()
         raise OutputError(f"cannot write to standard output: {error.strerror}") from None
     return status
-
-
-def _trouble(message: str, hint: str = "") -> int:
-    from embcli.safe import say
-
-    say(*filter(None, (message, hint)))
-    return 2
 
 
 def _silence() -> None:

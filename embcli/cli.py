@@ -76,7 +76,8 @@ def tokenize(
     from embcli.views.tokenize import view
 
     output = place.to()
-    output.write(Tokenization(given.tokens(encodings.get(encoding))), view)
+    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"')
+    output.write(Tokenization(tokens), view)
 
 
 @verb(
@@ -97,12 +98,11 @@ def decode(
     Byte for byte; without IDs they are read from standard input.
     """
     from embcli import encodings, text
-    from embcli.output import Output
+    from embcli.output import Output, named
     from embcli.verbs.decode import decode
 
-    (array,) = text.read(ids=" ".join(ids) if ids else "-").ids or ()
-    with Output("table", output).open("text") as file:
-        file.write(decode(array, encodings.get(encoding)))
+    array = text.read_ids(" ".join(ids) if ids else None)
+    Output("table", named(output)).write_text(decode(array, encodings.get(encoding)))
 
 
 @verb(
@@ -128,7 +128,7 @@ def weights(
     from embcli.views.weights import view
 
     output = place.to()
-    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns), view)
+    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns, output.room(1)), view)
 
 
 @verb(
@@ -160,7 +160,8 @@ def lookup(
     source = model.source(known)
     tokens = given.tokens(known if given.as_text else source.encoding)
     tokens = tokens.window(model.context_length) if given.window else tokens
-    output.write(look_up(tokens, source, columns, chosen, trace), view)
+    room = output.room(len(chosen or names.MATRICES))
+    output.write(look_up(tokens, source, columns, chosen, trace, room), view)
 
 
 @verb(
@@ -175,6 +176,7 @@ def compare(
     show: options.ShowSteps = None,
     trace: options.TraceProducts = False,
     gradient: options.Gradients = False,
+    learning_rate: options.LearningRate = None,
     bench: options.Bench = False,
     *,
     place: options.PlaceOfMatrices,
@@ -188,7 +190,8 @@ def compare(
     from embcli.verbs import compare as verb
     from embcli.views.compare import view
 
-    wanted = verb.Wanted.of(options.listed(show, (*names.STEPS, *names.OUTPUTS)), trace, gradient, bench)
+    steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
+    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate)
     output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
     tokens = given.tokens(known)
@@ -196,6 +199,71 @@ def compare(
     result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
     output.write(result, view)
     return int(not result.verdict.identical)
+
+
+@verb(
+    "embcli batch the-verdict.txt",
+    'echo "Every effort moves you forward" | embcli batch - --batch-size 1 --dim 3',
+    "embcli batch the-verdict.txt --shuffle --all -o input.npy",
+)
+def batch(
+    given: options.GivenFile,
+    model: options.ModelOfBatches,
+    batching: options.Batching,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    columns: options.Columns = None,
+    *,
+    place: options.PlaceOfBatches,
+) -> None:
+    """Show sliding-window batches of a text.
+
+    Inputs, targets, and the shapes up to what a model reads, (B, T, D).
+    """
+    from embcli import encodings
+    from embcli.verbs.batch import batch
+    from embcli.views.batch import view
+
+    wanted = batching.wanted()
+    output = place.to()
+    known = encodings.get(encoding)
+    source = model.of(wanted.max_length).source(known)
+    tokens = given.tokens(known if given.ids is None else source.encoding)
+    output.write(batch(tokens, source, wanted, columns), view)
+
+
+@verb(
+    "embcli positions --kind sinusoidal",
+    "embcli positions --kind rotary --pairing halves --similarity",
+    "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
+)
+def positions(
+    model: options.Model,
+    kind: options.PositionsKind = "learned",
+    clip: options.Clip = None,
+    pairing: options.Pairing = None,
+    theta: options.Theta = None,
+    ids: options.OneID = None,
+    similarity: options.Similarity = False,
+    rows: options.Rows = None,
+    columns: options.Columns = None,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    *,
+    place: options.PlaceOfEmbeddings,
+) -> None:
+    """Show how a position becomes a vector.
+
+    In four ways, for as many positions as --context-length says.
+    """
+    from dataclasses import replace
+
+    from embcli import encodings
+    from embcli.verbs.positions import Wanted, positions
+    from embcli.views.positions import view
+
+    wanted = Wanted(kind, model.context_length, model.dim, clip, pairing, theta, ids, similarity)
+    output = place.to(needs=wanted.needs())
+    source = replace(model, context_length=wanted.rows).source(encodings.get(encoding))
+    output.write(positions(wanted, source, rows, columns), view)
 
 
 @verb(
@@ -222,13 +290,14 @@ app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
 @grouped
 def cache_show(context: typer.Context, place: options.Place) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""
+    if context.invoked_subcommand is not None:
+        return
     from embcli.verbs.cache import contents
     from embcli.views.cache import view
     from embcli.weights.cache import Cache
 
-    if context.invoked_subcommand is None:
-        output = place.to()
-        output.write(contents(Cache.from_environment()), view)
+    output = place.to()
+    output.write(contents(Cache.from_environment()), view)
 
 
 @cache.command("clear")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.output import Output
     from embcli.tokens import Tokens
+    from embcli.verbs.batch import Wanted
     from embcli.weights.source import SeededSource
 
 INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
@@ -164,6 +165,15 @@ TraceProducts = Annotated[
 Gradients = Annotated[
     bool, typer.Option("--gradient", help="Compare the gradients of one backward pass, too.", rich_help_panel=VIEW)
 ]
+LearningRate = Annotated[
+    float | None,
+    typer.Option(
+        "--learning-rate",
+        metavar="RATE",
+        help="Take one step of training by the gradients, too.",
+        rich_help_panel=VIEW,
+    ),
+]
 Bench = Annotated[
     bool,
     typer.Option("--bench", help="Measure both for growing V, up to --vocab or the encoding's.", rich_help_panel=VIEW),
@@ -194,6 +204,83 @@ Dim = Annotated[
     int,
     typer.Option("--dim", parser=whole, metavar="D", help="Columns: the embedding dimension.", rich_help_panel=MODEL),
 ]
+Vocab = Annotated[
+    int | None,
+    typer.Option(
+        "--vocab",
+        parser=whole,
+        metavar="V",
+        help="Rows of the token layer.",
+        show_default="the encoding's",
+        rich_help_panel=MODEL,
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.", rich_help_panel=MODEL),
+]
+PositionsKind = Annotated[
+    names.Positions, typer.Option("--kind", help="Which kind of positions.", rich_help_panel=MODEL)
+]
+Clip = Annotated[
+    int | None,
+    typer.Option(
+        "--clip",
+        parser=whole,
+        metavar="K",
+        help="Of relative positions, the largest distance.",
+        show_default=str(names.DEFAULT_CLIP),
+        rich_help_panel=MODEL,
+    ),
+]
+Pairing = Annotated[
+    names.Pairing | None,
+    typer.Option(
+        "--pairing",
+        help="Which columns rotary positions turn together.",
+        show_default="interleaved",
+        rich_help_panel=MODEL,
+    ),
+]
+Theta = Annotated[
+    float | None,
+    typer.Option(
+        "--theta",
+        metavar="THETA",
+        help="Base of the rotary angles.",
+        show_default=f"{names.DEFAULT_THETA:g}",
+        rich_help_panel=MODEL,
+    ),
+]
+Similarity = Annotated[
+    bool, typer.Option("--similarity", help="Show the dot products of positions.", rich_help_panel=VIEW)
+]
+OneID = Annotated[
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="ID",
+        help="The token whose row rotary and relative positions meet.",
+        show_default="0",
+        rich_help_panel=INPUT,
+    ),
+]
+IDs = Annotated[
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="IDS",
+        help="Token IDs in place of the text: 2,3,5,1; - reads standard input.",
+        rich_help_panel=INPUT,
+    ),
+]
+Errors = Annotated[
+    names.Errors,
+    typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.", rich_help_panel=INPUT),
+]
+Special = Annotated[
+    bool, typer.Option("--special", help="Read special tokens in the text as such.", rich_help_panel=INPUT)
+]
 OutputPath = Annotated[
     Path | None,
     typer.Option(
@@ -214,35 +301,26 @@ class Given:
         Path | None,
         typer.Option("--file", metavar="PATH", help="Read the text from a file.", rich_help_panel=INPUT),
     ] = None
-    ids: Annotated[
-        str | None,
-        typer.Option(
-            "--ids",
-            metavar="IDS",
-            help="Token IDs in place of TEXT: 2,3,5,1; - reads standard input.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None
-    errors: Annotated[
-        names.Errors,
-        typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.", rich_help_panel=INPUT),
-    ] = "strict"
-    special: Annotated[
-        bool, typer.Option("--special", help="Read special tokens in the text as such.", rich_help_panel=INPUT)
-    ] = False
+    ids: IDs = None
+    errors: Errors = "strict"
+    special: Special = False
 
     @property
     def as_text(self) -> bool:
         """Whether it is a text, and not IDs."""
         return self.ids is None
 
-    def tokens(self, encoding: Encoding | None) -> Tokens:
-        """Return the tokens of what is given."""
+    def tokens(self, encoding: Encoding | None, example: str = 'embcli lookup "Every effort moves you"') -> Tokens:
+        """Return the tokens of what is given; where there is nothing, the error tells the example."""
+        from embcli.safe import note
         from embcli.text import read
         from embcli.tokens import tokenize
 
-        given = read(self.text, self.file, self.ids, self._lines, self.errors)
-        return tokenize(given, encoding, self.special)
+        given = read(self.text, self.file, self.ids, self._lines, self.errors, example)
+        tokens = tokenize(given, encoding, self.special)
+        if not len(tokens):
+            note("the input is empty: there are no tokens")
+        return tokens
 
     @property
     def _lines(self) -> bool:
@@ -291,20 +369,41 @@ class GivenOrExample(Given):
 
 
 @dataclass(frozen=True)
+class GivenFile:
+    """What is given: a file with a text, or token IDs."""
+
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="A file with the text; - or nothing reads standard input.", show_default=False
+        ),
+    ] = None
+    ids: IDs = None
+    errors: Errors = "strict"
+    special: Special = False
+
+    def tokens(self, encoding: Encoding | None) -> Tokens:
+        """Return the tokens of what is given; raises InputError, with a hint, for a text in place of a file."""
+        import os
+        import shlex
+
+        from embcli.errors import InputError
+        from embcli.text import read
+        from embcli.tokens import tokenize
+
+        if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):
+            text = str(self.file)
+            hint = f"for a text: echo {shlex.quote(text if len(text) <= 60 else f'{text[:60]}...')} | embcli batch -"
+            raise InputError(f"there is no file {text[:60]!r}", hint)
+        given = read(None, self.file, self.ids, False, self.errors, example="embcli batch the-verdict.txt")
+        return tokenize(given, encoding, self.special)
+
+
+@dataclass(frozen=True)
 class Model:
     """Which model: a seeded pair of layers."""
 
-    vocab: Annotated[
-        int | None,
-        typer.Option(
-            "--vocab",
-            parser=whole,
-            metavar="V",
-            help="Rows of the token layer.",
-            show_default="the encoding's",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
+    vocab: Vocab = None
     dim: Dim = names.DEFAULT_DIM
     context_length: Annotated[
         int,
@@ -313,10 +412,7 @@ class Model:
         ),
     ] = names.DEFAULT_CONTEXT_LENGTH
     seed: Seed = names.DEFAULT_SEED
-    no_cache: Annotated[
-        bool,
-        typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.", rich_help_panel=MODEL),
-    ] = False
+    no_cache: NoCache = False
 
     def source(self, encoding: Encoding) -> SeededSource:
         """Return where the layers come from; nothing is drawn yet."""
@@ -328,6 +424,78 @@ class Model:
         size = encoding.vocabulary_size if self.vocab is None else self.vocab
         seeded = Seeded(size, self.dim, self.context_length, self.seed)
         return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
+
+
+@dataclass(frozen=True)
+class ModelOfBatches:
+    """Which model: a seeded pair of layers, with a position row for each token of a sample."""
+
+    vocab: Vocab = None
+    dim: Dim = names.DEFAULT_DIM
+    context_length: Annotated[
+        int | None,
+        typer.Option(
+            "--context-length",
+            parser=whole,
+            metavar="C",
+            help="Rows of the position layer.",
+            show_default="--max-length",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    seed: Seed = names.DEFAULT_SEED
+    no_cache: NoCache = False
+
+    def of(self, max_length: int) -> Model:
+        """Return the model for samples of so many tokens."""
+        length = max_length if self.context_length is None else self.context_length
+        return Model(self.vocab, self.dim, length, self.seed, self.no_cache)
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a text is cut into samples and batches, and which of them."""
+
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", parser=whole, metavar="B", help="Samples in a batch.", rich_help_panel=INPUT)
+    ] = 8
+    max_length: Annotated[
+        int, typer.Option("--max-length", parser=whole, metavar="T", help="Tokens in a sample.", rich_help_panel=INPUT)
+    ] = 4
+    stride: Annotated[
+        int,
+        typer.Option(
+            "--stride", parser=whole, metavar="N", help="Tokens from one sample to the next.", rich_help_panel=INPUT
+        ),
+    ] = 4
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Shuffle the samples.", rich_help_panel=INPUT)] = False
+    keep_last: Annotated[
+        bool, typer.Option("--keep-last", help="Keep the last batch also where it is not full.", rich_help_panel=INPUT)
+    ] = False
+    index: Annotated[
+        int | None,
+        typer.Option(
+            "--index",
+            parser=whole,
+            metavar="K",
+            help="Which batch, counted from 0.",
+            rich_help_panel=INPUT,
+            show_default="0",
+        ),
+    ] = None
+    every: Annotated[bool, typer.Option("--all", help="All batches.", rich_help_panel=INPUT)] = False
+    layers_first: Annotated[
+        bool,
+        typer.Option(
+            "--layers-first", help="Draw both layers before the loader takes random numbers.", rich_help_panel=INPUT
+        ),
+    ] = False
+
+    def wanted(self) -> Wanted:
+        """Return the batches that are wanted; raises InputError for what makes none."""
+        from embcli.verbs.batch import Wanted
+
+        return Wanted(**vars(self))
 
 
 @dataclass(frozen=True)
@@ -419,3 +587,11 @@ class PlaceOfEmbeddings(PlaceOfMatrices):
 
     able = names.LOOKED_UP
     format: Annotated[names.Format | None, _format_option(names.LOOKED_UP)] = None
+
+
+@dataclass(frozen=True)
+class PlaceOfBatches(PlaceOfMatrices):
+    """Where batches go."""
+
+    able = names.BATCHED
+    format: Annotated[names.Format | None, _format_option(names.BATCHED)] = None

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeVar, cast
 
 from embcli.errors import OutputError
@@ -31,13 +33,14 @@ from embcli.names import (
 from embcli.safe import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from embcli.page import Page
     from embcli.records import Records
 
 LARGEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits to tell
+_MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _PIPE_WIDTH = 120
 _WIDTH_UNKNOWN, _LINES_UNKNOWN = 80, 24  # of a terminal that does not say
 
@@ -76,13 +79,26 @@ class Output:
             with self._told(), _replacing_folder(self.path) as folder:
                 writers.write_folder(result.records(), self.format, self.show, folder)
             return
+        if self.format == "json" and self._on_a_terminal:
+            from embcli.page.document import pretty
+
+            document = BytesIO()
+            writers.write(result.records(), self.format, self.show, document)
+            text = pretty(document.getvalue(), _colored(self.color, True))
+            with self.open("page") as file:
+                file.write(text.encode())
+            return
         with self.open("binary" if self.format in BINARY else "text") as file:
             writers.write(result.records(), self.format, self.show, file)
+
+    @property
+    def _on_a_terminal(self) -> bool:
+        return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
     def _page(self) -> Page:
         from embcli.page import Paper
 
-        terminal = self.format == "table" and self.path is None and sys.stdout is not None and sys.stdout.isatty()
+        terminal = self.format == "table" and self._on_a_terminal
         width, lines = _size(terminal)
         paper = Paper(width, lines if terminal else None, _colored(self.color, terminal), self.precision)
         if self.format == "table":
@@ -92,6 +108,19 @@ class Output:
         from embcli.page import markup
 
         return {"markdown": markup.Markdown, "latex": markup.Latex}[self.format](paper)
+
+    def room(self, matrices: int) -> int | None:
+        """Return how many numbers a matrix may have, where so many are written; None for any number."""
+        if self.format in PAGES or not self._on_a_terminal:
+            return None
+        return _MOST_ON_A_TERMINAL // (1 if self.format in ONE_MATRIX else matrices)
+
+    def write_text(self, text: bytes) -> None:
+        """Write a text as it is; on a terminal its last line is ended."""
+        with self.open("text") as file:
+            file.write(text)
+            if file.isatty() and not text.endswith(b"\n"):
+                file.write(b"\n")
 
     @contextmanager
     def open(self, kind: Literal["page", "text", "binary"]) -> Iterator[BinaryIO]:
@@ -131,7 +160,7 @@ def to(
     """
     if not 1 <= precision <= LARGEST_PRECISION:
         raise OutputError(f"--precision {precision} is out of range; it goes from 1 to {LARGEST_PRECISION}")
-    file = None if path is None or str(path) == "-" else path
+    file = named(path)
     chosen = _chosen(able, format, file)
     for option, formats in (needs or {}).items():
         if chosen not in formats:
@@ -142,9 +171,17 @@ def to(
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and chosen in BINARY and sys.stdout is not None and sys.stdout.isatty():
         raise OutputError(_NOT_FOR_A_TERMINAL)
-    if file is not None and not file.parent.is_dir():
-        raise _unwritable(file, os.strerror(errno.ENOENT))
+    if file is not None:
+        _refuse_unwritable(file, chosen)
     return Output(chosen, file, color, precision, show)
+
+
+_OPEN_ALREADY = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
+
+
+def named(path: Path | None) -> Path | None:
+    """Return the path that --output names; None, as where it is not given, for -, which is standard output."""
+    return None if path is None or str(path) == "-" else path
 
 
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it on, or name a file with --output"
@@ -162,12 +199,44 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
     suffix = file.suffix.lower() if file else ""
     chosen = format or SUFFIXES.get(suffix)
     if chosen is None:
-        if suffix and "EMBCLI_FORMAT" not in os.environ:
+        if suffix and not os.environ.get("EMBCLI_FORMAT"):
             raise OutputError(f"--output {str(file)!r} tells no form; name one with --format")
         return default if default in able else "table"
     if chosen not in able:
         raise OutputError(f"this result has no form as {chosen}; it can be written as {', '.join(able)}")
     return chosen
+
+
+def _refuse_unwritable(path: Path, format: Format) -> None:
+    """Raise OutputError for a place that cannot be written, as far as that shows beforehand."""
+    try:
+        if not path.parent.is_dir():
+            raise _failed(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
+        status = _status(path)
+        if status is not None and format in FOLDERS:
+            _refuse_others(path, FOLDERS[format])
+        elif status is not None and stat.S_ISDIR(status.st_mode):
+            raise _failed(errno.EISDIR)
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from None
+
+
+def _failed(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _refuse_others(folder: Path, own: Iterable[str]) -> None:
+    """Raise OutputError for a folder that holds files which are not embcli's own."""
+    others = sorted({each.name for each in folder.iterdir()} - {*own})
+    if others:
+        raise OutputError(f"{str(folder)!r} holds {others[0]!r}, which is not embcli's; name another folder")
 
 
 def _unwritable(path: Path | None, reason: str) -> OutputError:
@@ -225,10 +294,12 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        status = None
+    if descriptor := _OPEN_ALREADY.fullmatch(str(path)):
+        number = {"stdout": 1, "stderr": 2}.get(descriptor[1]) or int(descriptor[2])
+        with os.fdopen(os.dup(number), "wb") as file:  # to go on where it stands: >> appends
+            yield file
+        return
+    status = _status(path)
     if status is not None and not stat.S_ISREG(status.st_mode):
         with path.open("wb") as file:  # a device or a pipe cannot be replaced
             yield file
@@ -255,9 +326,7 @@ def _replacing_folder(path: Path) -> Iterator[Path]:
     try:
         yield half
         if path.exists():
-            others = sorted({each.name for each in path.iterdir()} - {each.name for each in half.iterdir()})
-            if others:
-                raise OutputError(f"{str(path)!r} holds {others[0]!r}, which is not embcli's; name another folder")
+            _refuse_others(path, [each.name for each in half.iterdir()])  # which may have come meanwhile
             for each in half.iterdir():
                 each.replace(path / each.name)
             half.rmdir()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from embcli.errors import OutputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -37,7 +39,8 @@ class Records:
     `pieces` takes the names of the fields and those of the matrices that are wanted, works out no others, and yields
     all rows in order; it may be called again. A piece's arrays are valid until the next piece. `columns` are the
     numbers of the columns that the matrices hold. `default` is the matrix that a format with room for just one of them
-    holds. `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document.
+    holds. `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document. `lines`
+    is the result as ndjson has it, where a line of that is something else than a row.
     """
 
     run: dict[str, Any]
@@ -50,6 +53,13 @@ class Records:
     default: str | None = None
     sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
+    lines: Records | None = None
+
+
+def refuse_too_many(numbers: int, room: int | None) -> None:
+    """Raise OutputError for a matrix of more numbers than there is room for."""
+    if room is not None and numbers > room:
+        raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or pipe them on")
 
 
 def listed(run: dict[str, Any], unit: str, fields: dict[str, list[Any]]) -> Records:

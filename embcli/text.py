@@ -44,7 +44,8 @@ def read(
     named = {"TEXT": text, "--file": file, "--ids": ids}
     used = [name for name, value in named.items() if value is not None]
     if len(used) > 1:
-        raise InputError(f"{' and '.join(used)} stand for the same input; give one of them")
+        hint = f"IDs stand in one word, with commas between: --ids {ids},{text}" if _both_are_ids(text, ids) else ""
+        raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
     if ids is not None:
         source = _standard_input("--ids -", "echo 2,3,5,1 | ...") if ids == "-" else ids
         return Given(ids=_lines_of_ids(source) if lines else (parse_ids(source),), lines=lines)
@@ -52,6 +53,10 @@ def read(
     if lines:
         _split(texts)
     return Given(texts=tuple(texts), lines=lines)
+
+
+def _both_are_ids(text: str | None, ids: str | None) -> bool:
+    return re.fullmatch(r"[0-9]{1,19} [0-9]{1,19}", f"{ids} {text}", re.ASCII) is not None
 
 
 def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 6100 345") -> np.ndarray:
@@ -154,7 +159,7 @@ def _standard_input(what: str, example: str, errors: str | None = None) -> str:
 
 def _split(texts: list[str]) -> None:
     """Put the lines of the only text in its place, which frees it before they are gone through."""
-    texts[:] = texts.pop().split("\n")
+    texts[:] = texts[0].split("\n")
     for number, line in enumerate(texts):
         texts[number] = line.removesuffix("\r")
     if not texts[-1]:

@@ -67,6 +67,7 @@ def _json(records: Records, show: Names | None, file: BinaryIO) -> None:
 
 
 def _ndjson(records: Records, show: Names | None, file: BinaryIO) -> None:
+    records = records.lines or records
     names = _several(records, show)
     for piece in _pieces(records, file, records.fields, names):
         members = _members(piece, records.fields)

@@ -119,7 +119,14 @@ def test_of_two_names_for_one_id_the_one_in_the_text_is_known(parts: list[str]) 
 
 @pytest.mark.parametrize(
     ("size", "text", "stand_for_tokens"),
-    [(50257, False, True), (50257, True, True), (50256, False, False), (50304, True, True), (6, False, False)],
+    [
+        (50257, False, True),
+        (50257, True, True),
+        (50256, False, False),
+        (50304, True, True),
+        (50304, False, False),
+        (6, False, False),
+    ],
 )
 def test_rows_stand_for_tokens_of_a_text_and_where_there_are_as_many(
     size: int, text: bool, stand_for_tokens: bool

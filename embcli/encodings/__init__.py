@@ -62,6 +62,6 @@ def get(name: str) -> Encoding:
     except KeyError:
         from difflib import get_close_matches
 
-        near = get_close_matches(name.lower(), [*DEFINITIONS, *model.MODEL_TO_ENCODING], n=3, cutoff=0.5)
+        near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(DEFINITIONS)}."
         raise InputError(f"no encoding or model is named {name[:60]!r}; {hint}") from None

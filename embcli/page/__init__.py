@@ -102,14 +102,28 @@ class Page(ABC):
         the middle are left out where the page is too narrow; where every column is wanted they go on in further tables.
         `tones` are those of the rows, where they are not coloured by their numbers.
         """
-        if every and not self.holds_grid([*labels, *after], blocks):
-            for places in layout.parts(self.width, self.paper.precision, [*labels, *after], blocks, len(numbers)):
-                part = [replace(block, values=block.values[:, places]) for block in blocks]
-                self.grid(labels, part, numbers[places], gaps, after, tones)
-                if places[-1] + 1 < len(numbers):
-                    self.line()
-            return Excerpt(len(numbers), 0, len(numbers))
-        columns, shown = layout.grid(self.width, self.paper.precision, labels, blocks, numbers, after, tones)
+        written = self.numbers(blocks)
+        around = [*labels, *after]
+        if not every or layout.fits(self.width, written, around, len(blocks), numbers):
+            return self._put_grid(written, labels, blocks, numbers, gaps, after, tones)
+        for place, places in enumerate(layout.parts(self.width, written, around, len(blocks), numbers)):
+            if place:
+                self.line()
+            part = [replace(block, values=block.values[:, places]) for block in blocks]
+            self._put_grid(written, labels, part, numbers[places], gaps, after, tones)
+        return Excerpt(len(numbers), 0, len(numbers))
+
+    def _put_grid(
+        self,
+        written: Numbers,
+        labels: Sequence[Column],
+        blocks: Sequence[Block],
+        numbers: np.ndarray,
+        gaps: Sequence[int],
+        after: Sequence[Column],
+        tones: Sequence[Tone],
+    ) -> Excerpt:
+        columns, shown = layout.grid(self.width, written, labels, blocks, numbers, after, tones)
         self._parts.append(self._table([_safe_column(each) for each in columns], gaps, True))
         return shown
 
@@ -118,9 +132,9 @@ class Page(ABC):
         least = [column.shortest if isinstance(column, Column) else column for column in columns]
         return layout.width(least) <= self.width
 
-    def holds_grid(self, labels: Sequence[Column], blocks: Sequence[Block]) -> bool:
-        """Return whether a grid fits with all columns of its blocks."""
-        return layout.fits(self.width, self.paper.precision, labels, blocks)
+    def holds_grid(self, labels: Sequence[Column], blocks: Sequence[Block], numbers: np.ndarray) -> bool:
+        """Return whether a grid fits with all columns of its blocks, which have these numbers."""
+        return layout.fits(self.width, self.numbers(blocks), labels, len(blocks), numbers)
 
     def numbers(self, blocks: Sequence[Block]) -> Numbers:
         """Return how the numbers of some matrices are written on this page, all alike."""

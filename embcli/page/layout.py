@@ -97,7 +97,7 @@ class Block:
     """A matrix in a table: a row for each label."""
 
     title: str
-    values: np.ndarray  # (n, columns) float32
+    values: np.ndarray  # (n, columns) float32, or whole numbers
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,17 @@ class Excerpt:
 
 
 class Numbers:
-    """How the numbers of a table are written, all alike: fixed, or with an exponent where that says too little."""
+    """How the numbers of a table are written, all alike: fixed, or with an exponent where that says too little.
+
+    Whole numbers are written as such.
+    """
 
     def __init__(self, blocks: Sequence[Block], precision: int) -> None:
         finite = [block.values[np.isfinite(block.values)] for block in blocks]
         self._scale = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
-        exponent = self._scale >= _FIXED_LIMIT or 0 < self._scale < 0.5 * 10.0**-precision
-        self._spec = f".{precision}{'e' if exponent else 'f'}"
+        whole = all(block.values.dtype.kind in "iu" for block in blocks)
+        exponent = not whole and (self._scale >= _FIXED_LIMIT or 0 < self._scale < 0.5 * 10.0**-precision)
+        self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
         longest = (value for block in blocks for value in _longest(block.values))
         self.width = max((len(self.write(value)) for value in longest), default=1)
 
@@ -170,6 +174,7 @@ def _longest(values: np.ndarray) -> list[float]:
     """Return the values that are longest to write."""
     finite = values[np.isfinite(values)]
     longest = [float(finite.min()), float(finite.max())] if finite.size else []
+    longest += [-0.0] if (np.signbit(finite) & (finite == 0)).any() else []
     return longest + [value for value in (np.nan, np.inf, -np.inf) if _has(values, value)]
 
 
@@ -208,7 +213,8 @@ def fitted(columns: Columns, room: int) -> Columns:
     left = sum(column.width for column in soft) - excess
     shortened = {}
     for place, column in enumerate(soft):
-        most = max(left // (len(soft) - place), column.least or 0)
+        others = sum(each.least or 0 for each in soft[place + 1 :])
+        most = max(min(left // (len(soft) - place), left - others), column.least or 0)
         shortened[id(column)] = column if column.width <= most else column.shortened(most)
         left -= min(column.width, most)
     return [shortened.get(id(column), column) for column in columns]
@@ -230,7 +236,7 @@ def shorten(text: str, most: int, unit: re.Pattern[str] = _UNIT) -> str:
 
 def grid(
     room: int,
-    precision: int,
+    written: Numbers,
     labels: Sequence[Column],
     blocks: Sequence[Block],
     numbers: np.ndarray,
@@ -241,8 +247,7 @@ def grid(
 
     `tones` are those of the rows, where they are not coloured by their numbers.
     """
-    written = Numbers(blocks, precision)
-    cell = max(written.width, len(str(numbers.max(initial=0))))
+    cell = _cell(written, numbers)
     kept, shown = _fit(room, [*labels], [*after], len(blocks), cell, len(numbers))
     columns: Columns = [*kept]
     for block in blocks:
@@ -260,13 +265,12 @@ def grid(
 
 
 def parts(
-    room: int, precision: int, labels: Sequence[Column], blocks: Sequence[Block], count: int
+    room: int, written: Numbers, labels: Sequence[Column], blocks: int, numbers: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """Yield the places of so many columns in parts that fit beside the labels, one after the other."""
-    cell = max(Numbers(blocks, precision).width, len(str(count)))
-    most = max(_most(room, [label.shortest for label in labels], len(blocks), cell, False), 1)
-    for start in range(0, max(count, 1), most):
-        yield np.arange(start, min(start + most, count))
+    """Yield the places of columns with these numbers in parts that fit beside the labels, one after the other."""
+    most = max(_most(room, [label.shortest for label in labels], blocks, _cell(written, numbers), False), 1)
+    for start in range(0, max(len(numbers), 1), most):
+        yield np.arange(start, min(start + most, len(numbers)))
 
 
 def _dots(rows: int) -> Column:
@@ -274,11 +278,15 @@ def _dots(rows: int) -> Column:
     return Column("…", ["…"] * rows, "left", tone="dim")
 
 
-def fits(room: int, precision: int, labels: Sequence[Column], blocks: Sequence[Block]) -> bool:
+def fits(room: int, written: Numbers, labels: Sequence[Column], blocks: int, numbers: np.ndarray) -> bool:
     """Return whether there is room for all columns of numbers in each block."""
-    columns: int = blocks[0].values.shape[1]
-    cell = max(Numbers(blocks, precision).width, len(str(columns - 1)))
-    return _most(room, [label.shortest for label in labels], len(blocks), cell, False) >= columns
+    shortest = [label.shortest for label in labels]
+    return _most(room, shortest, blocks, _cell(written, numbers), False) >= len(numbers)
+
+
+def _cell(written: Numbers, numbers: np.ndarray) -> int:
+    """Return how many cells a column takes, with its number above it."""
+    return max(written.width, len(str(numbers.max(initial=0))))
 
 
 def _most(room: int, labels: Sequence[Column], blocks: int, cell: int, dots: bool) -> int:

@@ -8,8 +8,10 @@ from importlib.metadata import version
 
 import embcli
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+from embcli.errors import LayerError
 from embcli.records import Records, listed
 from embcli.safe import in_data
+from embcli.weights.build import loading_torch
 from embcli.weights.cache import Cache
 
 
@@ -18,7 +20,7 @@ class Info:
     """Versions, and the encodings with V and whether their rank files are carried."""
 
     versions: dict[str, str]
-    cpu_capability: str
+    cpu_capability: str | None  # None where torch does not load
     cache: str | None  # its folder; None where this user has none
     encodings: tuple[tuple[str, int, bool], ...]
 
@@ -31,9 +33,8 @@ class Info:
 
 def info() -> Info:
     """Return what embcli runs on; imports torch to ask it."""
-    import torch
-
-    versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    torch, capability = _torch()
+    versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch}
     versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
     encodings = tuple(
         (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())
@@ -41,4 +42,14 @@ def info() -> Info:
     )
     cache = Cache.from_environment()
     folder = in_data(str(cache.folder)) if cache else None
-    return Info(versions, torch.backends.cpu.get_cpu_capability(), folder, encodings)
+    return Info(versions, capability, folder, encodings)
+
+
+def _torch() -> tuple[str, str | None]:
+    """Return torch's version and the CPU capability that it uses; or why it does not load, and None."""
+    try:
+        with loading_torch():
+            import torch
+    except LayerError as error:
+        return str(error), None
+    return torch.__version__, torch.backends.cpu.get_cpu_capability()

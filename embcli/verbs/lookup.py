@@ -11,7 +11,7 @@ import embcli
 from embcli.errors import InputError
 from embcli.names import MATRICES, PAGES, Format
 from embcli.positions import Learned, Positions
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.selection import select
 from embcli.tokens import Tokens, token_text
 from embcli.weights import shape_of
@@ -94,11 +94,13 @@ def look_up(
     columns: str | None = None,
     show: tuple[str, ...] | None = None,
     trace: int | None = None,
+    room: int | None = None,
 ) -> Lookup:
     """Return the rows that tokens pick, at their positions; `columns` chooses columns as in `0:8,255`.
 
     Raises InputError for an ID that the token layer has no row for, for a sequence longer than the position layer, for
-    columns out of range, and for a token to trace that is not there.
+    columns out of range, and for a token to trace that is not there; OutputError for more numbers than there is room
+    for.
     """
     (vocabulary_size, dim), (context_length, _) = shape_of(source, "token"), shape_of(source, "position")
     check_ids(tokens, vocabulary_size)
@@ -111,6 +113,7 @@ def look_up(
     if trace is not None and not 0 <= trace < len(tokens):
         there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}"
         raise InputError(f"--trace {trace} names no token: {there_are}, counted from 0")
+    refuse_too_many(len(tokens) * len(chosen), room)
     layers = source.open({"token": tokens.ids, "position": np.arange(tokens.longest)})
     run = {
         "embcli": embcli.__version__,

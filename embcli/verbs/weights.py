@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import embcli
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.selection import select
 from embcli.tokens import token_text
 from embcli.weights import shape_of
@@ -74,13 +74,16 @@ class Matrix:
         )
 
 
-def matrix(source: Source, name: str, rows: str | None = None, columns: str | None = None) -> Matrix:
+def matrix(
+    source: Source, name: str, rows: str | None = None, columns: str | None = None, room: int | None = None
+) -> Matrix:
     """Return the `token` or the `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
 
-    Raises InputError for rows and columns out of range.
+    Raises InputError for rows and columns out of range, and OutputError for more numbers than there is room for.
     """
     size, dim = shape_of(source, name)
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
+    refuse_too_many(len(ids) * len(chosen), room)
     encoding = source.encoding if name == "token" else None
     layer = source.open({name: None})[name]
     run = {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}

@@ -35,4 +35,11 @@ def view(result: Contents, page: Page) -> None:
         for entry, fault in zip(result.entries, result.faults, strict=True):
             if fault is not None:
                 page.line(f"damaged: {entry.path.name}: {fault}")
-        page.line(f"{result.damaged} of {len(result.entries)} layers are damaged; they will be drawn anew when needed")
+        page.line(_verdict(result))
+
+
+def _verdict(result: Contents) -> str:
+    count = len(result.entries)
+    if result.damaged:
+        return f"{result.damaged} of {count} layers are damaged; they will be drawn anew when needed"
+    return f"all {count} are sound" if count > 1 else "it is sound"

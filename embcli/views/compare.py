@@ -12,13 +12,13 @@ from embcli.names import STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.views.parts import left_out, token_labels
-from embcli.words import in_bytes, in_seconds
+from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from embcli.page import Page, Tone
-    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing
+    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing, Training
     from embcli.verdict import Verdict
 
 _WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
@@ -29,6 +29,7 @@ _MOST_TOKENS = 40
 _MOST_IDS = 12  # that are named in one line
 _FEW_ROWS = 8  # of a weight matrix
 _MOST_TRACED = 8  # tokens
+_MOST_TRAINED = 4  # IDs whose rows are shown before and after a step of training
 _MOST_TERMS = 8  # of a product that is written out whole
 _WIDEST_BAR = 60
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -174,7 +175,7 @@ def _put_side_by_side(
     numbers = np.arange(left.shape[1])
     differences = [_difference(value) for value in largest.tolist()]
     blocks = [Block("embedding", left), Block("linear", right)]
-    if page.holds_grid([*labels, Column("diff", differences)], blocks):
+    if page.holds_grid([*labels, Column("diff", differences)], blocks, numbers):
         columns = page.grid(labels, blocks, numbers, rows.gaps, [Column("diff", differences)])
     else:
         stacked = np.stack([left, right], axis=1).reshape(-1, left.shape[1])
@@ -297,20 +298,57 @@ def _formula(terms: list[int], factors: list[int], token_id: int) -> str:
 
 def _put_gradient(gradient: Gradient, page: Page) -> None:
     page.title(f"The gradients of both weights, for the loss {gradient.loss}")
-    page.line("A row for each ID. The gradient of this loss is the output itself, summed up over an ID's tokens.")
+    page.line("A row for each ID. The gradient of this loss is the output itself, summed up over the ID's n tokens.")
     rows = Excerpt.most(_MOST_TOKENS, len(gradient.ids))
     labels = [
         Column("ID", [str(token_id) for token_id in gradient.ids[rows.places]]),
-        Column("times", [str(times) for times in gradient.times[rows.places]]),
+        Column("n", [str(times) for times in gradient.times[rows.places]]),
     ]
-    both = gradient.embedding[rows.places], gradient.linear[rows.places]
-    _put_side_by_side(page, labels, *both, gradient.differences[rows.places], rows)
+    if gradient.training is None:
+        both = gradient.embedding[rows.places], gradient.linear[rows.places]
+        _put_side_by_side(page, labels, *both, gradient.differences[rows.places], rows)
+    else:
+        _put_training(gradient, gradient.training, page)
     page.line(_judgement(gradient.verdict))
     if not gradient.verdict.identical:
         page.line(_why_gradients_differ(gradient.verdict))
     both = gradient.embedding_rows, gradient.linear_rows
     page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
+    if gradient.training is not None:
+        _put_moved(gradient.training, page)
     page.line()
+
+
+def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
+    """Put each row on the page before a step of training, its gradient, and the row after it."""
+    few = Excerpt(min(_MOST_TRAINED, len(gradient.ids)), 0, len(gradient.ids))
+    before = training.before[few.places]
+    left, right, differences = (
+        np.stack(each, axis=1).reshape(3 * len(before), *before.shape[1:][: each[0].ndim - 1])
+        for each in (
+            (before, gradient.embedding[few.places], training.embedding[few.places]),
+            (before, gradient.linear[few.places], training.linear[few.places]),
+            (np.zeros(len(before), np.float32), gradient.differences[few.places], training.differences[few.places]),
+        )
+    )
+    labels = [
+        Column("ID", [word for token_id in gradient.ids[few.places].tolist() for word in (str(token_id), "", "")]),
+        Column("", ["row", "gradient", "row after"] * len(before), "left"),
+    ]
+    _put_side_by_side(page, labels, left, right, differences, Excerpt(len(left), 0, len(left)))
+    if few.left_out:
+        page.line(f"Left out: {few.left_out:,} more IDs.")
+
+
+def _put_moved(training: Training, page: Page) -> None:
+    """Say whether the rows are equal after a step of training, and how many have not moved."""
+    page.line()
+    page.title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
+    page.line(_judgement(training.verdict))
+    size, rest = training.vocabulary_size, training.vocabulary_size - len(training.before)
+    moved = [f"{rows:,} of {size:,} rows" for rows in (training.embedding_rows, training.linear_rows)]
+    page.line(f"Moved: {moved[0]} in the embedding, {moved[1]} in the linear layer.")
+    page.line(f"{counted(rest, 'row')} of {size:,} {'is' if rest == 1 else 'are'} of tokens that did not occur.")
 
 
 def _why_gradients_differ(verdict: Verdict) -> str:
@@ -320,25 +358,30 @@ def _why_gradients_differ(verdict: Verdict) -> str:
 
 
 def _put_cost(cost: Cost, page: Page) -> None:
-    one_hot = cost.one_hot_bytes
-    both = f"{in_bytes(one_hot['int64'])} + {in_bytes(one_hot['float32'])}"
+    one_hot = {name: in_bytes(size) for name, size in cost.one_hot_bytes.items()}
     rows = [
         ("multiply-adds", "0", f"{cost.multiply_adds:,}", "T·V·D"),
         ("weight read", in_bytes(cost.lookup_bytes), in_bytes(cost.product_bytes), "T·D and V·D float32"),
-        ("one-hot matrix", "0", both, "T·V int64, as torch makes it, and float32"),
+        ("one-hot matrix", "0", " + ".join(one_hot.values()), "T·V int64, as torch makes it, and float32"),
         ("time on 1 thread", in_seconds(cost.lookup.seconds), in_seconds(cost.product.seconds), _runs(cost)),
         ("  at least", in_seconds(cost.lookup.least), in_seconds(cost.product.least), "the fastest run"),
     ]
-    names, lookups, products, formulas = zip(*rows, strict=True)
-    columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products)]
     wide = page.width >= _WIDE_COST
-    page.table([*columns, *[Column("", formulas, "left")] * wide])
+    if not page.holds(_cost_columns(rows, wide)):
+        rows[2:3] = [(f"one-hot {name}", "0", size, "") for name, size in one_hot.items()]
+    page.table(_cost_columns(rows, wide), ruled=wide)  # where it is narrow, it is low too
     zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
     page.line(
         f"The one-hot way takes {_times(cost.ratio)} as long; {zeros} multiplications are by zero{_in_slices(cost)}."
     )
     if cost.scattered:
         page.line("The runs scatter, as on a busy machine: trust the least times more.")
+
+
+def _cost_columns(rows: Sequence[tuple[str, str, str, str]], wide: bool) -> Columns:
+    names, lookups, products, formulas = zip(*rows, strict=True)
+    columns: Columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products)]
+    return [*columns, Column("", formulas, "left")] if wide else columns
 
 
 def _in_slices(cost: Cost) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def view(result: Info, page: Page) -> None:
     """Put versions, CPU capability, cache and encodings on a page."""
-    lines = {**result.versions, "CPU capability": result.cpu_capability, "cache": result.cache}
+    lines = {**result.versions, "CPU capability": result.cpu_capability or "", "cache": result.cache or "none"}
     width = max(map(len, lines))
     for name, value in lines.items():
         page.line(f"{name:{width}}  {value}")

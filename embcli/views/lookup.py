@@ -8,6 +8,7 @@ import numpy as np
 
 from embcli.page import Block, Column, Excerpt
 from embcli.views.parts import left_out, token_column
+from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -22,7 +23,7 @@ def view(result: Lookup, page: Page) -> None:
     tokens, show = result.tokens, result.show
     rows = Excerpt.most(_MOST_TOKENS, len(tokens))
     found = result.rows(rows.places, show)
-    page.title(f"{_title(show)}, (T, D) = ({len(tokens):,}, {result.dim:,})")
+    page.title(f"{_title(show)}, {_shape(result)}")
     gaps = [band * len(rows.places) + gap for band in range(len(show)) for gap in rows.gaps]
     block = Block("", np.concatenate([found[name] for name in show]))
     columns = page.grid(_labels(result, rows.places), [block], result.columns, gaps, every=result.chosen)
@@ -39,6 +40,15 @@ def _title(show: tuple[str, ...]) -> str:
     if len(show) == len(_SIGNS):
         return "Input embeddings = token embeddings + position embeddings"
     return f"{' and '.join(show).capitalize()} embeddings"
+
+
+def _shape(result: Lookup) -> str:
+    tokens, dim = result.tokens, result.dim
+    if not tokens.many:
+        return f"(T, D) = ({len(tokens):,}, {dim:,})"
+    if tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
+        return f"(B, T, D) = ({tokens.sequences:,}, {tokens.longest:,}, {dim:,})"
+    return f"{counted(tokens.sequences, 'sequence')}, {counted(len(tokens), 'token')}, D = {dim:,}"
 
 
 _SIGNS = {"token": "token", "position": "+ position", "input": "= input"}

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from embcli.memory import told_when_it_runs_out
 from embcli.safe import note
 from embcli.weights import Layer, Summary
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
 from embcli.weights.kept import Damaged, Key
-from embcli.weights.memory import told_when_it_runs_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embcli.encodings import meant
 from embcli.verbs.compare.found import Comparison, Task, Wanted
+from embcli.weights.build import loading_torch
 from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def task(
 
 def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:
     """Return what both layers of a seeded run give; `watch` goes through the vocabulary sizes of the benchmark."""
-    from embcli.verbs.compare import layers  # torch, once it is sure to be needed
+    with loading_torch():
+        from embcli.verbs.compare import layers  # torch, once it is sure to be needed
 
     return layers.compare(task, watch)
