@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli.weights import Seeded, seeded
+from embcli.weights.drawing import Drawing
 from embcli.weights.jump import WORDS, jump
+from embcli.weights.seeded import Seeded
+from tests.oracles import assert_same_bits, live
 
 
 def window(seed: int, steps: int) -> np.ndarray:
@@ -47,37 +48,39 @@ def test_layers_behind_a_jump_are_torchs(
     monkeypatch: pytest.MonkeyPatch, far: int, shape: tuple[int, int, int]
 ) -> None:
     monkeypatch.setattr("embcli.weights.drawing._FAR", far)
-    spec = Seeded(*shape, seed=2**40 + 5)
-    torch.manual_seed(spec.seed)
-    expected = {name: torch.nn.Embedding(*spec.shape(name)).weight.detach().numpy() for name in ("token", "position")}
-    drawing = seeded.Drawing(spec)
+    seeded = Seeded(*shape, seed=2**40 + 5)
+    drawing = Drawing(seeded)
     for name in ("position", "token", "position"):
-        ids = np.arange(0, spec.shape(name)[0], 3)
-        assert np.array_equal(drawing.layer(name).rows(ids), expected[name][ids])
+        ids = np.arange(0, seeded.shape(name)[0], 3)
+        assert_same_bits(drawing.layer(name).rows(ids), live(seeded)[name][ids])
 
 
 def test_a_distant_row_is_what_skipping_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec, ids = Seeded(3_000_000, 16, 4), np.array([2_999_999])
-    jumped = [seeded.Drawing(spec).layer(name).rows(ids % spec.shape(name)[0]) for name in ("token", "position")]
+    seeded, ids = Seeded(3_000_000, 16, 4), np.array([2_999_999])
+    jumped = [Drawing(seeded).layer(name).rows(ids % seeded.shape(name)[0]) for name in ("token", "position")]
     monkeypatch.setattr("embcli.weights.drawing._FAR", 10**12)
-    skipped = [seeded.Drawing(spec).layer(name).rows(ids % spec.shape(name)[0]) for name in ("token", "position")]
+    skipped = [Drawing(seeded).layer(name).rows(ids % seeded.shape(name)[0]) for name in ("token", "position")]
     assert np.array_equal(jumped, skipped)
 
 
 def test_a_state_of_another_layout_is_skipped_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("embcli.weights.drawing._FAR", 0)
-    expected = seeded.Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3))
+    expected = Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3))
     monkeypatch.setattr("embcli.weights.drawing._WORDS_AT", 32)
-    assert np.array_equal(seeded.Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3)), expected)
+    assert np.array_equal(Drawing(Seeded(100, 16)).layer("position").rows(np.arange(3)), expected)
 
 
-@pytest.mark.parametrize("shape", [(100, 7, 30), (64, 16, 40), (33, 31, 50)])
-def test_a_layer_summed_up_in_parts_is_summed_up_whole(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
-    monkeypatch.setattr("embcli.weights.drawing._FAR", 16)
+@pytest.mark.parametrize("shape", [(100, 7, 30), (64, 16, 40), (33, 31, 50), (64, 64, 3), (1, 65, 1)])
+def test_a_layer_summed_up_in_parts_has_the_figures_of_one_part_to_the_last_bit(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]
+) -> None:
     monkeypatch.setattr("embcli.weights.drawing._BUFFER", 64)
-    spec = Seeded(*shape)
+    seeded = Seeded(*shape)
     for name in ("token", "position"):
-        layer = seeded.Drawing(spec).layer(name)
-        whole, found = layer.rows(np.arange(spec.shape(name)[0])).astype(np.float64), layer.summary()
-        assert (found.minimum, found.maximum) == (whole.min(), whole.max())
-        assert (found.mean, found.std) == pytest.approx((whole.mean(), whole.std(ddof=1)), rel=1e-9)
+        monkeypatch.setattr("embcli.weights.drawing._FAR", 1 << 40)
+        one = Drawing(seeded).layer(name).summary()
+        monkeypatch.setattr("embcli.weights.drawing._FAR", 16)
+        assert repr(Drawing(seeded).layer(name).summary()) == repr(one)
+        whole = live(seeded)[name].astype(np.float64)
+        assert (one.minimum, one.maximum) == (whole.min(), whole.max())
+        assert (one.mean, one.std) == pytest.approx((whole.mean(), whole.std(ddof=1)), rel=1e-9)

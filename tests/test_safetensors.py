@@ -50,9 +50,9 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
     place = 0
     for name in draw(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), unique=True, max_size=4)):
         dtype = draw(st.sampled_from(sorted(BITS)))
-        shape = draw(
-            st.lists(st.integers(0, 3), max_size=3).filter(lambda s: np.prod(s, dtype=int) * BITS[dtype] % 8 == 0)
-        )
+        shape = draw(st.lists(st.integers(0, 3), max_size=3))
+        if BITS[dtype] % 8:
+            shape.append(4)  # so many take whole bytes
         end = place + int(np.prod(shape, dtype=int)) * BITS[dtype] // 8
         entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [place, end]}
         place = end
@@ -129,10 +129,9 @@ def test_a_file_that_the_library_refuses_is_never_accepted(
     expected = oracle(bytes(whole))
     try:
         found = ours(bytes(whole))
-    except Malformed as error:
-        assert str(error)
-    else:
-        assert found == expected
+    except Malformed:
+        return
+    assert found == expected
 
 
 TENSOR = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
@@ -212,8 +211,9 @@ def test_a_header_longer_than_the_format_allows_is_refused_unread(tmp_path: Any)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", 100_000_001))
         file.truncate(100_000_100)
-    with path.open("rb") as file, pytest.raises(Malformed, match="100,000,001 bytes, more than the 100,000,000"):
-        read_header(file)
+    with path.open("rb") as file:
+        with pytest.raises(Malformed, match="100,000,001 bytes, more than the 100,000,000"):
+            read_header(file)
         assert file.tell() == 8
 
 
@@ -264,7 +264,7 @@ def test_a_header_is_padded_to_the_size_that_is_asked_for_and_no_smaller() -> No
     tensors = {"a": ("uint8", (1,))}
     assert len(header(tensors, {}, size=4096)) == 4096
     assert len(header(tensors, {})) % 8 == 0
-    with pytest.raises(ValueError, match="a header of .* does not fit into 8"):
+    with pytest.raises(ValueError, match=r"a header of .* does not fit into 8"):
         header(tensors, {}, size=16)
 
 
@@ -272,8 +272,6 @@ def test_every_dtype_that_the_library_knows_is_known_with_its_width() -> None:
     for dtype, bits in BITS.items():
         entry = {"dtype": dtype, "shape": [8], "data_offsets": [0, bits]}
         assert oracle(packed({"a": entry}, bytes(bits))) is not None
-    try:
+    with pytest.raises(safetensors.SafetensorError) as error:
         safetensors.deserialize(packed({"a": {**TENSOR, "dtype": "?"}}))
-    except safetensors.SafetensorError as error:
-        assert {word for word in str(error).split("`") if word in BITS} == set(BITS)
-        assert str(error).count("`") == 2 * (len(BITS) + 1)
+    assert set(str(error.value).split("`")[3::2]) == set(BITS)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embcli.errors import LayerError
+from embcli.weights.memory import ran_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,8 @@ def loading_torch() -> Iterator[None]:
         try:
             yield
         except Exception as error:
+            if ran_out(error):
+                raise LayerError("torch does not load, as memory ran out; it takes some 700 MB") from None
             reason = " ".join((str(error) or type(error).__name__).split())[:200]
             raise LayerError(
                 f"torch does not load ({reason}); to install it anew: pip install --force-reinstall torch"

@@ -139,7 +139,7 @@ class Cache:
             try:
                 self._opened(entry.path).check()
             except (OSError, Damaged) as error:
-                yield entry, str(error)
+                yield entry, (error.strerror if isinstance(error, OSError) else None) or str(error)
             else:
                 yield entry, None
 

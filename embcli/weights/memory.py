@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PROC = Path("/proc")
 _GROUPS = Path("/sys/fs/cgroup")
-_SAID = re.compile("allocate memory|not enough memory|bad_alloc|start new thread")  # as torch and Python say it
+_SAID = re.compile("allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment")
 
 
 def built_in() -> int:
@@ -31,15 +31,20 @@ def free() -> int:
 
 @contextmanager
 def told_when_it_runs_out(what: str) -> Iterator[None]:
-    """Raise LayerError where memory runs out, whoever finds it out: Python, numpy, torch or the system."""
+    """Raise LayerError where memory runs out."""
     try:
         yield
-    except (MemoryError, RuntimeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
-            raise
-        if isinstance(error, RuntimeError) and not _SAID.search(str(error)):
+    except Exception as error:
+        if not ran_out(error):
             raise
         raise LayerError(f"memory ran out over {what}; choose fewer rows, or smaller layers") from None
+
+
+def ran_out(error: Exception) -> bool:
+    """Say whether an error is that of memory that ran out, whoever found it out: Python, numpy, torch or the system."""
+    if isinstance(error, (RuntimeError, ImportError)):
+        return bool(_SAID.search(str(error)))
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
 def _available() -> Iterator[int]:

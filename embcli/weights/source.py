@@ -63,7 +63,8 @@ class SeededSource:
             build = replace(own, torch=torch)
             layers = [self.cache.open(self.key(name, build)) for name in names]
             if all(layer is not None and _is_sound(layer) for layer in layers):
-                note(f"torch is not installed; these layers were drawn by torch {torch}, and kept")
+                version, _, _ = torch.rpartition("+")  # without the commit it was built from
+                note(f"torch is not installed; these layers were kept when torch {version} drew them")
                 return build
         return own
 

@@ -1,0 +1,208 @@
+"""What a kept layer's key says of torch and the machine, and torch loaded so that neither faults nor signals escape."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from embcli.errors import LayerError
+from embcli.weights import build
+from embcli.weights.build import NO_TORCH, loading_torch, this_build
+from embcli.weights.kept import Key
+from embcli.weights.seeded import Seeded
+from tests.conftest import TIMEOUT
+
+VERSION = "__version__ = '2.12.0'\ngit_version: Optional[str] = 'aa'\n"
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    this_build.cache_clear()
+    yield
+    monkeypatch.undo()
+    this_build.cache_clear()
+
+
+def torch_of(folder: Path, version: str | None = VERSION, code: str | None = "raise OSError('cut off')") -> Path:
+    """Put a package named torch into a folder, without which files are None."""
+    package = folder / "torch"
+    package.mkdir(parents=True, exist_ok=True)
+    for name, text in (("__init__.py", code), ("version.py", version)):
+        (package / name).unlink(missing_ok=True)
+        if text is not None:
+            (package / name).write_bytes(text.encode("latin-1"))
+    return folder
+
+
+def with_torch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let a folder's torch be the one that is found; the real one is loaded already, and stays so."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "path", [str(folder)])
+    this_build.cache_clear()
+
+
+# --- the key ------------------------------------------------------------------------------------------------------
+
+CHANGES: dict[str, Callable[[pytest.MonkeyPatch, Path], object]] = {
+    "torch's version": lambda patch, path: with_torch(patch, torch_of(path, VERSION.replace("2.12", "2.13"))),
+    "torch's commit": lambda patch, path: with_torch(patch, torch_of(path, VERSION.replace("aa", "bb"))),
+    "no torch": lambda patch, path: with_torch(patch, path / "nowhere"),
+    "no version": lambda patch, path: with_torch(patch, torch_of(path, None)),
+    "the machine": lambda patch, _: patch.setattr(platform, "machine", lambda: "pdp11"),
+    "the CPU's flags": lambda patch, path: patch.setattr(build, "_CPU_FLAGS", str(path / "more")),
+    "no CPU flags": lambda patch, path: patch.setattr(build, "_CPU_FLAGS", str(path / "none")),
+    "what torch is told of the CPU": lambda patch, _: patch.setenv("ATEN_CPU_CAPABILITY", "default"),
+    "the C library": lambda patch, _: patch.setattr(os, "confstr", lambda _: "glibc 2.99"),
+}
+
+
+def test_whatever_can_change_a_bit_of_a_layer_changes_its_key_and_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    torch_of(tmp_path)
+    (tmp_path / "flags").write_text("processor : 0\nflags : fpu sse2\nflags : fpu sse2\n")
+    (tmp_path / "more").write_text("processor : 0\nflags : fpu sse2 avx2\nflags : fpu sse2 avx2\n")
+
+    def key(change: Callable[[pytest.MonkeyPatch, Path], object] = lambda *_: None) -> Key:
+        with monkeypatch.context() as patch:
+            patch.setattr(build, "_CPU_FLAGS", str(tmp_path / "flags"))
+            patch.setattr(os, "confstr", lambda _: "glibc 2.36")
+            with_torch(patch, torch_of(tmp_path))
+            change(patch, tmp_path)
+            this_build.cache_clear()
+            return Key("token", Seeded(6, 3), this_build())
+
+    first = key()
+    assert str(key()) == str(first)
+    assert "torch=2.12.0+aa" in str(first)
+    others = {name: key(change) for name, change in CHANGES.items()}
+    assert len({str(each) for each in [first, *others.values()]}) == 1 + len(others), others
+    assert len({each.file_name for each in [first, *others.values()]}) == 1 + len(others)
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "told"),
+    [
+        (VERSION, "", "2.12.0+aa"),
+        ("__version__ = '2.12.0'", "", "2.12.0+unknown"),
+        ("\xff\xfe nonsense", "", "unknown+unknown"),
+        (None, "", "unknown"),
+        (VERSION, None, NO_TORCH),  # what pip leaves behind of a package that is gone
+    ],
+)
+def test_torch_is_known_by_its_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None, code: str | None, told: str
+) -> None:
+    with_torch(monkeypatch, torch_of(tmp_path, version, code))
+    assert this_build().torch == told
+
+
+def test_a_torch_that_may_not_be_looked_for_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert this_build().torch == NO_TORCH
+
+
+def test_the_build_is_told_without_torch() -> None:
+    code = "import sys; from embcli.weights.build import *; print(this_build()); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True, text=True)
+    assert done.stdout.strip() == str(this_build())
+
+
+# --- loading torch ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("raise ImportError('libtorch_cpu.so:\\n cannot open shared object file')", "libtorch_cpu.so: cannot open"),
+        ("raise OSError('cut off')", "cut off"),
+        ("raise ValueError", "ValueError"),
+        ("import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
+        ("f(", "never closed"),
+    ],
+)
+def test_a_torch_that_does_not_load_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, told: str
+) -> None:
+    with_torch(monkeypatch, torch_of(tmp_path, VERSION, code))
+    with (
+        pytest.raises(LayerError, match=rf"^torch does not load \(.*{told}.*\); .*pip install") as error,
+        loading_torch(),
+    ):
+        import torch  # noqa: F401
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "code", ["raise MemoryError", "raise ImportError('c.so: failed to map segment from shared object')"]
+)
+def test_a_torch_that_memory_is_too_small_for_is_not_called_broken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str
+) -> None:
+    with_torch(monkeypatch, torch_of(tmp_path, VERSION, code))
+    with pytest.raises(LayerError, match=r"^torch does not load, as memory ran out; "), loading_torch():
+        import torch  # noqa: F401
+
+
+@pytest.mark.parametrize("version", [None, VERSION])
+def test_a_torch_that_is_missing_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None
+) -> None:
+    with_torch(monkeypatch, torch_of(tmp_path, version, None))
+    with pytest.raises(LayerError, match=r"^torch is not installed, .*; pip install torch$"), loading_torch():
+        pytest.fail("not to be tried")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_waits_until_torch_is_loaded(number: signal.Signals) -> None:
+    came: list[str] = []
+    before = signal.signal(number, lambda *_: came.append("handled"))
+    try:
+        with loading_torch():
+            signal.raise_signal(number)
+            signal.raise_signal(number)
+            came.append("loaded")
+        came.append("behind")
+        assert came == ["loaded", "handled", "behind"]
+        signal.raise_signal(number)
+        assert came[-1] == "handled"  # the handler is back
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_signal_that_ends_the_process_by_itself_still_does() -> None:
+    code = (
+        "import signal\nfrom embcli.weights.build import *\nwith loading_torch(): signal.raise_signal(15); print('no')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=False)
+    assert (done.returncode, done.stdout) == (-15, b"")
+
+
+ENDED = """
+import signal, sys
+def end(number, frame):
+    raise SystemExit(128 + number)
+signal.signal(signal.SIGTERM, end)
+from embcli.weights.build import loading_torch
+signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))
+with loading_torch():
+    import torch
+while True:
+    pass
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.15, 0.3, 0.6])
+def test_a_process_that_is_ended_while_it_loads_torch_ends_with_143(seconds: float) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED, str(seconds)], capture_output=True, timeout=TIMEOUT, check=False
+    )
+    assert (done.returncode, done.stderr) == (143, b"")
