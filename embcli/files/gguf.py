@@ -310,8 +310,9 @@ def _quantised(binary: Binary, tensor: Tensor) -> Numbers:
 
 
 def _widened(dequantize: Callable[..., np.ndarray], kind: Any, stored: np.ndarray, found: np.ndarray) -> int:
-    with np.errstate(all="ignore"):  # a block may be scaled by infinity
-        found[...] = dequantize(stored, kind)
+    if len(stored):  # the package cannot tell the shape of nothing
+        with np.errstate(all="ignore"):  # a block may be scaled by infinity
+            found[...] = dequantize(stored, kind)
     return 0
 
 

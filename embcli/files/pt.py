@@ -12,6 +12,7 @@ import numpy as np
 
 from embcli.files.numbers import NAMED
 from embcli.files.tensors import Tensor, Tensors, shortened
+from embcli.safe import printable
 from embcli.weights import Layer
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from embcli.files.stored import Binary
 
 _LONGEST_PICKLE = 1 << 28  # bytes
+_BLOCK = 1 << 20  # values that are read at a time
 
 
 class TorchFile(Tensors):
@@ -38,7 +40,7 @@ class TorchFile(Tensors):
         _check_archive(binary)
         self._binary = binary
         self._found = dict(_tensors_in(_loaded(binary), binary.path.stem))
-        super().__init__(binary.path, {name: self._described(name, found) for name, found in self._found.items()})
+        super().__init__(binary.path, {name: _described(binary, name, found) for name, found in self._found.items()})
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of rows, or of its columns where it is to be transposed."""
@@ -46,19 +48,6 @@ class TorchFile(Tensors):
         if stored_as is None or not _is_plain(found):
             raise self.refused(f"{tensor} holds numbers that embcli does not read; it reads {', '.join(NAMED)}")
         return TorchLayer(self._binary, found.T if transposed else found, stored_as)
-
-    def _described(self, name: str, found: torch.Tensor) -> Tensor:
-        plain = _is_plain(found)
-        if plain and found.numel() > found.untyped_storage().nbytes():
-            raise self.refused(f"tensor {shortened(name)} claims more numbers than it has bytes")
-        return Tensor(
-            name,
-            tuple(found.shape) if not found.is_nested else (),
-            str(found.dtype).removeprefix("torch."),
-            found.numel() * found.element_size() if plain else 0,
-            self.path,
-            found.data_ptr() if plain else 0,
-        )
 
 
 class TorchLayer(Layer):
@@ -77,21 +66,22 @@ class TorchLayer(Layer):
         """Return these rows, (n,) int64 -> (n, D) float32."""
         import torch
 
-        return self._widened(self._weight[torch.from_numpy(ids.astype(np.int64))])
+        return self._widened(torch.from_numpy(ids.astype(np.int64)))
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
-        step = max((1 << 20) // self.shape[1], 1)
+        step = max(_BLOCK // self.shape[1], 1)
         for start in range(0, self.shape[0], step):
-            yield self._widened(self._weight[start : start + step])
+            yield self._widened(slice(start, start + step))
 
-    def _widened(self, rows: torch.Tensor) -> np.ndarray:
+    def _widened(self, rows: torch.Tensor | slice) -> np.ndarray:
         import torch
 
-        if os.fstat(self._binary.file.fileno()).st_size < self._binary.size:  # a page that is gone would be a SIGBUS
+        if os.fstat(self._binary.file.fileno()).st_size < self._binary.size:  # what is gone from a map is a SIGBUS
             raise self._binary.refused("it was cut off while it was read")
-        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[rows.element_size()]
-        stored = rows.contiguous().view(bits).numpy().view(self._numbers.stored)
+        picked = self._weight[rows].contiguous()
+        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[picked.element_size()]
+        stored = picked.view(bits).numpy().view(self._numbers.stored)
         found = np.empty(stored.shape, np.float32)
         self.changed += self._numbers.widen(stored, found)
         return found
@@ -135,11 +125,21 @@ def _loaded(binary: Binary) -> Any:
 def _reason(error: Exception) -> str:
     """Return the part of torch's message that says what it was about."""
     message = str(error) or type(error).__name__
-    asked = re.search(r"Unsupported (?:global: GLOBAL|class|operand|reduce)\S* *([\w.]+)?", message)
+    asked = re.search(r"GLOBAL ([\w.]+)", message)
     if asked:
-        return f"it asks for {asked[1]}" if asked[1] else asked[0]
+        return f"it asks for {asked[1]}"
     found = re.search(r"WeightsUnpickler error: ([^\n]+)", message)
-    return (found[1] if found else message.strip().splitlines()[0])[:160]
+    return printable((found[1] if found else message.strip().splitlines()[0])[:160])
+
+
+def _described(binary: Binary, name: str, found: torch.Tensor) -> Tensor:
+    dtype = str(found.dtype).removeprefix("torch.")
+    if not _is_plain(found):
+        return Tensor(name, () if found.is_nested else tuple(found.shape), dtype, 0, binary.path, 0)
+    size = found.numel() * found.element_size()
+    if found.numel() > found.untyped_storage().nbytes():
+        raise binary.refused(f"tensor {shortened(name)} claims more numbers than it has bytes")
+    return Tensor(name, tuple(found.shape), dtype, size, binary.path, found.data_ptr())
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
