@@ -125,7 +125,7 @@ def of_text(binary: Binary, start: int, line: int, dim: int | None) -> Index:
         lengths.append(long)
         words += [data[first : first + length] for first, length in zip(begun.tolist(), long.tolist(), strict=True)]
         place, line = place + len(data), line + len(begun)
-    if not dim:
+    if not dim or not starts:
         raise binary.refused("it has no line of a word and its numbers")
     return Index(dim, np.concatenate(starts), np.concatenate(lengths).astype(np.uint32), b"".join(words), end)
 

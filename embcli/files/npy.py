@@ -164,7 +164,7 @@ def _described(binary: Binary, name: str, prefix: bytes) -> _Array:
             shape, fortran, dtype = read(file)
     except KeyError:
         raise binary.refused(f"array {shortened(name)} has named columns, which are no numbers of one kind") from None
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError) as error:
+    except Exception as error:  # numpy lets through whatever Python's parsers raise
         reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
         raise binary.refused(f"array {shortened(name)} has a header that numpy does not read ({reason})") from None
     return _Array(name, shape, dtype, fortran, file.tell())

@@ -64,7 +64,7 @@ class VectorsFile(Tensors):
             return index.of_binary(self._binary, start, count, dim)
         found = index.of_text(self._binary, start, 2, dim)
         if len(found.starts) != count:
-            raise self.refused(f"its first line promises {count:,} rows, and it has {len(found.starts):,}")
+            raise self._binary.refused(f"its first line promises {count:,} rows, and it has {len(found.starts):,}")
         return found
 
     def _parsed(self, row: int, data: bytes) -> list[float]:
