@@ -12,7 +12,8 @@ from pathlib import Path
 from embcli.errors import InputError
 from embcli.files.tensors import shortened
 
-_MODEL = re.compile(r"(?P<name>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>[\w.-]+(?:/[\w.-]+)*))?", re.ASCII)
+_PART = r"\w[\w.-]{0,95}"  # of a name, as long as the hub allows
+_MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 # The files of a model's folder, the first that is there: by name, or the only one of a pattern.
 _FILES = (
@@ -38,14 +39,17 @@ def located(name: str) -> Path:
 
     Raises InputError where there is none, or where several files of a folder could be meant.
     """
-    path = Path(name).expanduser()
     try:
-        exists = path.exists()
-    except (OSError, ValueError):  # too long a name, or a NUL in it
+        path = Path(name).expanduser()
+        exists = name != "" and path.exists()
+    except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, a home that nobody has
         exists = False
-    if not exists:
-        path = _snapshot(name)
-    return model_file(path) if path.is_dir() else path
+    try:
+        if not exists:
+            path = _snapshot(name)
+        return model_file(path) if path.is_dir() else path
+    except OSError as error:
+        raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
 
 
 def model_file(folder: Path) -> Path:

@@ -13,6 +13,7 @@ from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.weights import Layer
 
+
 def matrix(rows: int = 50, dim: int = 7, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
 
@@ -61,4 +62,3 @@ def refusal(path: Path, name: str | None = None) -> str:
     assert message.count("\n") < 2
     assert message.isprintable() or "\n" in message
     return message
-

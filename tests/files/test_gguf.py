@@ -100,7 +100,9 @@ def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:
         assert (found.start, found.size) == (tensor.data_offset, tensor.n_bytes)
         assert found.shape == tuple(reversed(tensor.shape.tolist()))
     scalars = {
-        key: field.contents() for key, field in reader.fields.items() if not key.startswith("GGUF.") and field.types[0] != 9
+        key: field.contents()
+        for key, field in reader.fields.items()
+        if not key.startswith("GGUF.") and field.types[0] != 9
     }
     assert tensors.metadata == scalars
 
@@ -293,7 +295,9 @@ def test_quantised_rows_cannot_be_transposed(tmp_path: Path) -> None:
         open_tensors(path).layer("a", transposed=True)
 
 
-def test_without_the_package_the_command_to_install_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_command_to_install_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kind = GGMLQuantizationType.Q8_0
     path = written(tmp_path / "m.gguf", {"a": (blocks(kind), kind)})
     for name in ("gguf", "gguf.constants", "gguf.quants"):

@@ -18,7 +18,23 @@ from embcli.errors import InputError
 from embcli.files import npy, open_tensors
 from tests.files.made import assert_rows, layer, matrix, refusal
 
-DTYPES = ["<f2", "<f4", "<f8", ">f2", ">f4", ">f8", "<i1", "<u1", ">i2", "<u2", "<i4", ">u4", "<i8", ">u8", np.longdouble]
+DTYPES = [
+    "<f2",
+    "<f4",
+    "<f8",
+    ">f2",
+    ">f4",
+    ">f8",
+    "<i1",
+    "<u1",
+    ">i2",
+    "<u2",
+    "<i4",
+    ">u4",
+    "<i8",
+    ">u8",
+    np.longdouble,
+]
 
 
 @pytest.mark.parametrize("transposed", [False, True])

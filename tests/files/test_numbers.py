@@ -50,7 +50,9 @@ def test_float64_is_rounded_as_numpy_rounds_it_and_what_changes_is_counted(value
     found, changed = widened(NAMED["float64"], stored)
     with np.errstate(over="ignore"):
         assert_equal(found, stored.astype(np.float32))
-    assert changed == sum(float(number) != value and value == value for number, value in zip(found, values, strict=True))
+    assert changed == sum(
+        float(number) != value and value == value for number, value in zip(found, values, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -48,7 +48,11 @@ def test_tensors_that_lie_in_memory_in_other_ways_give_the_right_rows(tmp_path: 
 def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_them(tmp_path: Path) -> None:
     weight = torch.from_numpy(matrix())
     state = collections.OrderedDict({"wte.weight": weight, "again": torch.nn.Parameter(weight)})
-    saved = {"model": state, "step": 3, "optimizer": {"state": {0: {"exp_avg": weight}}, "groups": [{"lr": 0.1}, weight]}}
+    saved = {
+        "model": state,
+        "step": 3,
+        "optimizer": {"state": {0: {"exp_avg": weight}}, "groups": [{"lr": 0.1}, weight]},
+    }
     torch.save(saved, tmp_path / "m.pt")
     tensors = open_tensors(tmp_path / "m.pt")
     names = ["model.wte.weight", "model.again", "optimizer.state.0.exp_avg", "optimizer.groups.1"]
@@ -73,7 +77,9 @@ def test_lists_that_hold_themselves_end(tmp_path: Path) -> None:
 
 def test_shards_are_one_checkpoint(tmp_path: Path) -> None:
     for number in (1, 2):
-        torch.save({f"{number}.weight": torch.from_numpy(matrix(seed=number))}, tmp_path / f"pytorch_model-{number}.bin")
+        torch.save(
+            {f"{number}.weight": torch.from_numpy(matrix(seed=number))}, tmp_path / f"pytorch_model-{number}.bin"
+        )
     weight_map = {f"{number}.weight": f"pytorch_model-{number}.bin" for number in (1, 2)}
     (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
     tensors = open_tensors(tmp_path / "pytorch_model.bin.index.json")
@@ -115,7 +121,9 @@ def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(tmp_path: Pa
         tmp_path / "m.pt",
         _use_new_zipfile_serialization=not legacy,
     )
-    assert ("older than PyTorch 1.6" if legacy else f"asks for {os.mkdir.__module__}.mkdir") in refusal(tmp_path / "m.pt")
+    assert ("older than PyTorch 1.6" if legacy else f"asks for {os.mkdir.__module__}.mkdir") in refusal(
+        tmp_path / "m.pt"
+    )
     assert not (tmp_path / "made").exists()
 
 

@@ -114,7 +114,9 @@ def scans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("of_text", "of_binary"):
         honest = getattr(index, name)
-        monkeypatch.setattr(index, name, lambda *given, honest=honest, name=name: (done.append(name), honest(*given))[1])
+        monkeypatch.setattr(
+            index, name, lambda *given, honest=honest, name=name: (done.append(name), honest(*given))[1]
+        )
     return done
 
 
