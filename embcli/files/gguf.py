@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import prod
-from struct import Struct
+from struct import Struct, error
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,10 +187,13 @@ class _Steps:
         length = _U64.unpack_from
         while count:
             self.take(8)  # fills the window
-            window, place, last = self._window, self.place - 8 - self._start, len(self._window) - 8
-            while count and place <= last:
-                place += 8 + length(window, place)[0]
-                count -= 1
+            window, place, done = self._window, self.place - 8 - self._start, 0
+            try:
+                for done in range(1, count + 1):  # noqa: B007 - how far it came is what is asked
+                    place += 8 + length(window, place)[0]
+            except (error, OverflowError):  # the next length lies behind the window, or far behind the file
+                done -= 1
+            count -= done
             self.place = self._start + place
         self._need(0)
 

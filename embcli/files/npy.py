@@ -22,6 +22,8 @@ from embcli.files.stored import Binary, Bytes, StoredLayer
 from embcli.files.tensors import Tensor, Tensors, shortened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from embcli.errors import InputError
     from embcli.weights import Layer
 
@@ -126,16 +128,18 @@ class _Deflated:
         self._member: IO[bytes] | None = None
         self._whole: np.ndarray | None = None
 
-    def read_into(self, offset: int, buffer: np.ndarray) -> None:
-        """Fill a contiguous array with the bytes from an offset on; raises InputError where they end before."""
-        wanted = buffer.reshape(-1).view(np.uint8)
-        if self._info.file_size <= _SMALL:
+    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Fill a contiguous array with pieces, one behind the other; raises InputError where one is not there."""
+        room, place = buffer.reshape(-1).view(np.uint8), 0
+        if self._info.file_size <= _SMALL and self._whole is None:
+            self._whole = np.empty(self._info.file_size, np.uint8)
+            self._inflate(0, self._whole)
+        for offset, length in zip(offsets, lengths, strict=True):
             if self._whole is None:
-                self._whole = np.empty(self._info.file_size, np.uint8)
-                self._inflate(0, self._whole)
-            wanted[...] = self._whole[offset : offset + len(wanted)]
-        else:
-            self._inflate(offset, wanted)
+                self._inflate(offset, room[place : place + length])
+            else:
+                room[place : place + length] = self._whole[offset : offset + length]
+            place += length
 
     def _inflate(self, offset: int, buffer: np.ndarray) -> None:
         if self._member is None:

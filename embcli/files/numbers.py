@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,8 @@ def of(dtype: np.dtype[Any]) -> Numbers | None:
     """Return how numbers of a numpy dtype become float32; None for what is no real number."""
     if dtype.kind not in "fiu":
         return None
+    if dtype == np.dtype("<f2"):
+        return FLOAT16
     exact = dtype.itemsize <= (4 if dtype.kind == "f" else 2)
     return Numbers(dtype.name, dtype, _copied if exact else _rounded)
 
@@ -41,7 +43,7 @@ def _copied(stored: np.ndarray, found: np.ndarray) -> int:
 
 
 def _rounded(stored: np.ndarray, found: np.ndarray) -> int:
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is counted
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite, and is counted
         found[...] = stored
     if stored.dtype.kind == "f":
         return int(np.count_nonzero((found != stored) & (stored == stored)))  # noqa: PLR0124 - NaN is not itself
@@ -58,12 +60,20 @@ def _from_bfloat16(stored: np.ndarray, found: np.ndarray) -> int:
     return 0
 
 
-def _from_float8(exponent_bits: int) -> Callable[[np.ndarray, np.ndarray], int]:
+def _looked_up(values: Callable[[], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], int]:
+    """Return what finds numbers of few bits in a table of all that there are."""
+
     def widen(stored: np.ndarray, found: np.ndarray) -> int:
-        np.take(_float8(exponent_bits), stored, out=found, mode="clip")
+        np.take(values(), stored, out=found, mode="clip")
         return 0
 
     return widen
+
+
+@lru_cache
+def _float16() -> np.ndarray:
+    """Return all 16-bit floats, (65536,) float32."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 @lru_cache
@@ -87,10 +97,10 @@ def _float8(exponent_bits: int) -> np.ndarray:
 
 
 FLOAT32 = Numbers("float32", np.dtype("<f4"), _copied)
-FLOAT16 = Numbers("float16", np.dtype("<f2"), _copied)
+FLOAT16 = Numbers("float16", np.dtype("<u2"), _looked_up(_float16))
 BFLOAT16 = Numbers("bfloat16", np.dtype("<u2"), _from_bfloat16)
-FLOAT8_E4M3 = Numbers("float8_e4m3fn", np.dtype("u1"), _from_float8(4))
-FLOAT8_E5M2 = Numbers("float8_e5m2", np.dtype("u1"), _from_float8(5))
+FLOAT8_E4M3 = Numbers("float8_e4m3fn", np.dtype("u1"), _looked_up(partial(_float8, 4)))
+FLOAT8_E5M2 = Numbers("float8_e5m2", np.dtype("u1"), _looked_up(partial(_float8, 5)))
 
 # Numbers by name, as numpy and ml_dtypes have it; in files they are little-endian.
 NAMED = {numbers.name: numbers for numbers in (FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {

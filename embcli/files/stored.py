@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -18,24 +17,23 @@ from embcli.files.tensors import refused
 from embcli.weights import Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from embcli.errors import InputError
     from embcli.files.numbers import Numbers
     from embcli.files.tensors import Tensor
 
-_BLOCK = 1 << 20  # values that are widened at a time: they stay in the processor's cache
+_BLOCK = 1 << 18  # values that are widened at a time: they stay in the processor's cache
 _WINDOW = 1 << 24  # values of a block where each of its columns is a read of its own
 _GAP = 1 << 12  # bytes that are sooner read than stepped over
-_LONGEST = 1 << 26  # bytes that are read at a time
 
 
 class Bytes(Protocol):
     """Bytes that can be read at any offset."""
 
-    def read_into(self, offset: int, buffer: np.ndarray) -> None:
-        """Fill a contiguous array with the bytes from an offset on; raises InputError where they end before."""
+    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Fill a contiguous array with pieces, one behind the other; raises InputError where one is not there."""
 
 
 class Binary:
@@ -66,21 +64,27 @@ class Binary:
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from an offset on, fewer at the end of the file."""
         buffer = np.empty(max(min(length, self.size - offset), 0), np.uint8)
-        self.read_into(offset, buffer)
+        self.gather(buffer, (offset,), (len(buffer),))
         return buffer.tobytes()
 
-    def read_into(self, offset: int, buffer: np.ndarray) -> None:
-        """Fill a contiguous array with the bytes from an offset on; raises InputError where they end before."""
-        left = buffer.reshape(-1).view(np.uint8).data
-        while left:
-            try:
-                count = _read_at(self.file.fileno(), left, offset)
-            except OSError as error:
-                raise self.refused(str(error.strerror)) from None
-            if not count:
-                size = os.fstat(self.file.fileno()).st_size
-                raise self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
-            left, offset = left[count:], offset + count
+    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Fill a contiguous array with pieces, one behind the other; raises InputError where one is not there."""
+        room, place, descriptor = buffer.reshape(-1).view(np.uint8).data, 0, self.file.fileno()
+        try:
+            for offset, length in zip(offsets, lengths, strict=True):
+                done = 0
+                while done < length:
+                    count = _read_at(descriptor, room[place + done : place + length], offset + done)
+                    if not count:
+                        raise self._cut()
+                    done += count
+                place += length
+        except OSError as error:
+            raise self.refused(str(error.strerror)) from None
+
+    def _cut(self) -> InputError:
+        size = os.fstat(self.file.fileno()).st_size
+        return self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
 
 
 def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
@@ -109,23 +113,30 @@ class StoredLayer(Layer):
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
         wanted, places = np.unique(ids, return_inverse=True)
         found = np.empty((len(wanted), self.shape[1]), np.float32)
-        self._fill(wanted, found, self._room(len(wanted)))
+        self._fill(wanted, found, self._room(found))
         return found if np.array_equal(wanted, ids) else found[places]
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
         rows, dim = self.shape
         step = min(max((_WINDOW if self._by_columns else _BLOCK) // dim, 1), rows)
-        found, room = np.empty((step, dim), np.float32), self._room(step)
+        found = np.empty((step, dim), np.float32)
+        room = self._room(found)
         for start in range(0, rows, step):
             ids = np.arange(start, min(start + step, rows))
             self._fill(ids, found[: len(ids)], room)
             yield found[: len(ids)]
 
-    def _room(self, rows: int) -> np.ndarray:
-        """Return a place for the stored form of some rows: (n, width), or (D, n) where it is a column there."""
-        shape = (self.shape[1], rows) if self._by_columns else (rows, self._numbers.width(self.shape[1]))
-        return np.empty(shape, self._numbers.stored)
+    def _room(self, found: np.ndarray) -> np.ndarray:
+        """Return a place for the stored form of rows, (n, width), or (D, n) where they are columns in the file.
+
+        Where rows lie in the file as they are wanted, this is the place where they are wanted.
+        """
+        if self._by_columns:
+            return np.empty(found.shape[::-1], self._numbers.stored)
+        if self._numbers.stored == found.dtype:
+            return found
+        return np.empty((len(found), self._numbers.width(self.shape[1])), self._numbers.stored)
 
     def _fill(self, ids: np.ndarray, found: np.ndarray, room: np.ndarray) -> None:
         """Read rows by IDs that ascend, by way of a place for their stored form."""
@@ -135,25 +146,26 @@ class StoredLayer(Layer):
         else:
             stored = room[: len(ids)]
             self._read_rows(ids, stored)
-        self.changed += self._numbers.widen(stored, found)
+        if room.dtype != found.dtype or self._by_columns:
+            self.changed += self._numbers.widen(stored, found)
 
     def _read_rows(self, ids: np.ndarray, stored: np.ndarray) -> None:
         width = stored.shape[1] * stored.itemsize
-        for first, last in runs(ids):
-            self._file.read_into(self._start + int(ids[first]) * width, stored[first:last])
+        first, last = runs(ids)
+        self._file.gather(stored, (self._start + ids[first] * width).tolist(), ((last - first) * width).tolist())
 
     def _read_columns(self, ids: np.ndarray, stored: np.ndarray) -> None:
+        """Read each column as far as these rows reach, with small gaps between them."""
         size = stored.itemsize
-        stretches = [
-            (first, last, int(ids[first]), ids[first:last] - ids[first])
-            for first, last in runs(ids, _GAP // size, _LONGEST // size)
-        ]
+        first, last = runs(ids, _GAP // size)
+        lengths = ids[last - 1] + 1 - ids[first]
+        ends = np.cumsum(lengths)
+        span = np.empty(int(ends[-1]) if len(ends) else 0, stored.dtype)
+        places = ids + np.repeat(ends - lengths - ids[first], last - first)
+        starts, sizes = self._start + ids[first] * size, (lengths * size).tolist()
         for column in range(self.shape[1]):
-            start = self._start + column * self.shape[0] * size
-            for first, last, lowest, places in stretches:
-                span = np.empty(int(places[-1]) + 1, stored.dtype)
-                self._file.read_into(start + lowest * size, span)
-                stored[column, first:last] = span[places]
+            self._file.gather(span, (starts + column * self.shape[0] * size).tolist(), sizes)
+            stored[column, : len(ids)] = span[places]
 
 
 def stored_layer(binary: Binary, tensor: Tensor, transposed: bool) -> StoredLayer:
@@ -169,12 +181,14 @@ def stored_layer(binary: Binary, tensor: Tensor, transposed: bool) -> StoredLaye
     return StoredLayer(binary, tensor.start, shape, stored_as, by_columns=transposed)
 
 
-def runs(ids: np.ndarray, gap: int = 1, longest: int = 1 << 62) -> Iterator[tuple[int, int]]:
-    """Yield from where to where ascending IDs are at most `gap` apart and span at most `longest`.
+def runs(ids: np.ndarray, gap: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return from where to where ascending IDs are at most `gap` apart, both (runs,) int64.
 
-    >>> list(runs(np.array([3, 4, 5, 9, 11]), gap=2))
-    [(0, 3), (3, 5)]
+    >>> first, last = runs(np.array([3, 4, 5, 9, 11]), gap=2)
+    >>> first.tolist(), last.tolist()
+    ([0, 3], [3, 5])
     """
-    apart = (np.diff(ids) > gap) | (np.diff(ids // longest) > 0)
-    edges = [0, *(np.flatnonzero(apart) + 1).tolist(), len(ids)] if len(ids) else []
-    return pairwise(edges)
+    begins = np.ones(len(ids), bool)
+    begins[1:] = np.diff(ids) > gap
+    first = np.flatnonzero(begins)
+    return first, np.append(first[1:], len(ids))[: len(first)]

@@ -100,9 +100,12 @@ class VectorsLayer(Layer):
         found = np.empty((len(wanted), self.shape[1]), np.float32)
         at_once = max(_WINDOW // max(self._binary.size // self.shape[0], 1), 1)
         with np.errstate(over="ignore"):
-            for first, last in runs(wanted, longest=at_once):
-                for place, (row, data) in enumerate(self._read(int(wanted[first]), int(wanted[last - 1]) + 1), first):
-                    found[place] = self._values(row, data)
+            for start in range(0, len(wanted), at_once):
+                part = wanted[start : start + at_once]
+                for first, last in zip(*(each.tolist() for each in runs(part)), strict=True):
+                    read = self._read(int(part[first]), int(part[last - 1]) + 1)
+                    for place, (row, data) in enumerate(read, start + first):
+                        found[place] = self._values(row, data)
         return found if np.array_equal(wanted, ids) else found[places]
 
     def _read(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:

@@ -53,10 +53,14 @@ def layer(path: Path, name: str, transposed: bool = False) -> Layer:
 
 def refusal(path: Path, name: str | None = None) -> str:
     """Expect that a file, or a tensor of it, is refused; return the message, which names the file."""
-    with pytest.raises(InputError) as caught:
+
+    def read() -> None:
         tensors = open_tensors(path)
         for each in [name] if name else tensors:
             tensors.layer(each).rows(np.arange(1))
+
+    with pytest.raises(InputError) as caught:
+        read()
     message = str(caught.value)
     assert path.name in message
     assert message.count("\n") < 2

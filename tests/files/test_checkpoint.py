@@ -1,4 +1,4 @@
-"""The tensors of a model are found by what they are for, and named where they cannot be; a real model's rows are its own."""
+"""A model's tensors are found by what they are for, or named; a real model's rows are its own."""
 
 from __future__ import annotations
 

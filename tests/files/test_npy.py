@@ -188,11 +188,13 @@ def test_a_member_that_claims_less_than_it_has_is_refused(tmp_path: Path) -> Non
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_an_array_that_inflates_to_gigabytes_takes_little_memory(tmp_path: Path) -> None:
     header = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 256)}\n")
-    with zipfile.ZipFile(tmp_path / "m.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        with file.open("a.npy", "w", force_zip64=True) as member:
-            member.write(header)
-            for _ in range(1000):
-                member.write(bytes(1_024_000))
+    with (
+        zipfile.ZipFile(tmp_path / "m.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file,
+        file.open("a.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(header)
+        for _ in range(1000):
+            member.write(bytes(1_024_000))
     code = (
         "import sys, re, pathlib, numpy; from embcli.files import open_tensors, npy\n"
         "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
@@ -211,5 +213,5 @@ def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> No
         name = next(iter(open_tensors(path)))
         found = layer(path, name)
         os.truncate(path, 50_000)
-        with pytest.raises(InputError, match="cut off|damaged"):
+        with pytest.raises(InputError, match=r"cut off|damaged"):
             found.rows(np.array([99_999]))

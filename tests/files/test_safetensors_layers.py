@@ -1,4 +1,4 @@
-"""Rows of safetensors files are those that the safetensors library gives, read a few at a time, from one file or many."""
+"""Rows of safetensors files are those that the safetensors library gives, from one file or many."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_windows_of_any_size_give_the_same_rows(
 ) -> None:
     save_file({"weight": matrix(97, 13)}, tmp_path / "m.safetensors")
     wanted = matrix(97, 13).T if transposed else matrix(97, 13)
-    for name in ("_BLOCK", "_WINDOW", "_GAP", "_LONGEST"):
+    for name in ("_BLOCK", "_WINDOW", "_GAP"):
         monkeypatch.setattr(stored, name, 40)
     assert_rows(layer(tmp_path / "m.safetensors", "weight", transposed), wanted)
 
