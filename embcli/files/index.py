@@ -19,6 +19,7 @@ from embcli.errors import InputError
 from embcli.files.safetensors import Malformed, header, read_header
 from embcli.files.stored import Binary
 from embcli.files.tensors import Vocabulary
+from embcli.safe import note
 from embcli.weights.cache import Cache
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "embcli-vectors-1"
 _SMALL = 1 << 22  # bytes of a file that is sooner gone through than its index found
+_LARGE = 1 << 29  # bytes that take seconds to go through
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _NEWLINE, _SPACE = b"\n "
 
@@ -56,6 +58,8 @@ def kept(binary: Binary, scan: Callable[[], Index]) -> Index:
     path = cache.folder / f"vectors-{zlib.crc32(key.encode()):08x}.safetensors"
     with suppress(InputError, Malformed, KeyError, ValueError):
         return _read(path, key)
+    if binary.size >= _LARGE:
+        note(f"{binary.path.name} is gone through once, to find its words; that takes a while")
     index = scan()
     if index.starts.nbytes + index.lengths.nbytes + len(index.words) <= cache.limit:
         with suppress(OSError):  # where nothing can be kept, the file is gone through each time

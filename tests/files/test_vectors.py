@@ -132,6 +132,15 @@ def test_a_file_is_gone_through_once(tmp_path: Path, scans: list[str], form: obj
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
+def test_a_note_is_made_where_going_through_a_file_takes_seconds(
+    tmp_path: Path, scans: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(index, "_LARGE", 10)
+    for _ in range(2):
+        opened(text_file(tmp_path / "large.txt", ["a", "b"], matrix(2, 3)))
+    assert capsys.readouterr().err == "embcli: large.txt is gone through once, to find its words; that takes a while\n"
+
+
 def test_a_file_that_changed_is_gone_through_again(tmp_path: Path, scans: list[str]) -> None:
     path = text_file(tmp_path / "m.txt", ["a", "b"], np.ones((2, 3)))
     opened(path)
