@@ -1,4 +1,4 @@
-"""embcli as a process of its own: `embcli`, or `python -m embcli`."""
+"""embcli as a process of its own: signals, the exit status, and the one place where its errors are caught and told."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def run() -> NoReturn:
     of a lookup; and no cycles of garbage are looked for, as none that matter come about in so short a life.
     """
     gc.disable()
+    # numpy's BLAS would start threads as it is loaded, which no command has work for.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _end)
-        from embcli.cli import main
-
         status = main()
     except KeyboardInterrupt:
         status = 130
@@ -43,6 +43,83 @@ def run() -> NoReturn:
             with suppress(OSError):
                 stream.flush()
     os._exit(status)
+
+
+def main() -> int:
+    """Run the command line and return its exit status: 0 done or yes, 1 no, 2 trouble, 130 interrupted."""
+    import typer
+
+    try:
+        status = _command()
+    except typer.Exit as stop:
+        return stop.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        _silence()
+        return 0
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        from embcli.safe import say
+
+        say(*filter(None, told))
+        return 2
+    return status if isinstance(status, int) else 0
+
+
+def _told(error: Exception) -> tuple[str, str] | None:
+    """Return an error as a sentence and a hint; None for one that nobody expected, or whose traceback is wanted."""
+    import typer
+
+    from embcli.errors import EmbcliError
+    from embcli.memory import ran_out
+
+    if isinstance(error, EmbcliError):
+        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (str(error), error.hint)
+    if isinstance(error, typer.TyperException):
+        from embcli.slips import hint
+
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "embcli"
+        message = " ".join(error.format_message().replace("Value error, ", "").split())
+        return message, hint(message, command, sys.argv[len(command.split()) :])
+    return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
+
+
+def _command() -> object:
+    """Run what the command line or a completion script asks for, and return what the command returns."""
+    from embcli import completion
+    from embcli.cli import app
+    from embcli.errors import OutputError
+    from embcli.memory import ran_out
+
+    completion.prepare()
+    try:
+        try:
+            status = app(prog_name=completion.PROGRAM, standalone_mode=False)
+        except SystemExit as stop:  # Typer ends so when it has completed a line, or printed a script
+            if isinstance(stop.__context__, BrokenPipeError):  # which Typer takes for a failure, with status 1
+                raise stop.__context__ from None
+            status = stop.code
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is not None:  # as when Typer installs completion
+            raise OutputError(f"cannot use {error.filename!r}: {error.strerror}") from None
+        if ran_out(error) or error.errno is None:
+            raise
+        _silence()
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from None
+    return status
+
+
+def _silence() -> None:
+    """Send the rest of standard output nowhere, so that Python does not try to write it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:

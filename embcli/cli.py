@@ -1,31 +1,39 @@
-"""The command line: a signature, one core call and one view call for each verb, and the one catch of EmbcliError."""
+"""The command line: for each verb a signature of option groups, one call that works it out, and one that shows it."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from embcli import __version__, completion, encodings, options, render
-from embcli.errors import EmbcliError, OutputError
-from embcli.weights import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, Seeded, SeededSource
+from embcli import __version__, names, options
+from embcli.options import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from embcli.output import Output
-    from embcli.tokens import Tokens
+_ON_A_TERMINAL = sys.stdout is not None and sys.stdout.isatty()
+_WIDEST = 100  # columns of a help text
+_VERBS = "What an embedding layer does, from text to the numbers that a model reads"
+if _ON_A_TERMINAL:  # which Typer asks for the width of its panels
+    os.environ.setdefault("TERMINAL_WIDTH", str(min(shutil.get_terminal_size().columns, _WIDEST)))
+_MARKUP: Literal["rich"] | None = "rich" if _ON_A_TERMINAL else None  # in a pipe, help is one plain list
 
 app = typer.Typer(
     add_completion=False,  # options.py has options of the same names that take the shell's
-    rich_markup_mode=None,
+    rich_markup_mode=_MARKUP,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": _WIDEST},
 )
+
+
+def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what makes a function a command, with these examples under its help."""
+    epilog = "\n\n".join(["Examples:", *examples])
+    return lambda function: app.command(epilog=epilog, rich_help_panel=_VERBS, **settings)(grouped(function))
 
 
 def _version(context: typer.Context, wanted: bool) -> None:
@@ -34,301 +42,283 @@ def _version(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True, help="" if _ON_A_TERMINAL else None)
 def embcli(
+    context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", "-V", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
     show_completion: options.ShowCompletion = None,
     install_completion: options.InstallCompletion = None,
 ) -> None:
-    """Show what an embedding layer does: text -> tokens -> IDs -> token rows + position rows -> input embeddings."""
+    """Show what an embedding layer does, from text to the numbers that a model reads."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
 
 
-@app.command()
+@verb(
+    'embcli tokenize "Every effort moves you"',
+    "embcli tokenize --file book.txt -f ids -o book.ids",
+    'embcli tokenize "Hello" --encoding gpt-4o',
+)
 def tokenize(
-    text: options.Text = None,
-    file: options.File = None,
-    ids: options.Ids = None,
-    lines: options.Lines = False,
-    errors: options.InputErrors = "strict",
-    encoding: options.Encoding = encodings.DEFAULT,
-    special: options.Special = False,
-    form: options.Form = None,
-    output: options.OutputPath = None,
-    color: options.ColorChoice = "auto",
+    given: options.GivenLines,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    *,
+    place: options.PlaceOfTokens,
 ) -> None:
-    """Show the tokens of a text. A row a token: position, token, ID, bytes, and where it stands in the text."""
-    from embcli.tokens import Tokenization
+    """Show the tokens of a text.
 
-    tokens = _tokens(text, file, ids, lines, errors, encodings.get(encoding), special)
-    _output(form, output, color).write(Tokenization(tokens), lambda *on: render.tokens.view(*on))
+    A row a token: position, token, ID, bytes, and where it stands in the text.
+    """
+    from embcli import encodings
+    from embcli.verbs.tokenize import Tokenization
+    from embcli.views.tokenize import view
+
+    output = place.to()
+    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"')
+    output.write(Tokenization(tokens), view)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@verb(
+    "embcli decode 6109 3626 6100 345",
+    "embcli tokenize -f ids < book.txt | embcli decode",
+    context_settings={"ignore_unknown_options": True},
+)
 def decode(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[IDS]...", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
+        typer.Argument(metavar="IDS...", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
     ] = None,
-    encoding: options.Encoding = encodings.DEFAULT,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
     output: options.OutputPath = None,
 ) -> None:
-    """Turn token IDs back into text. Byte for byte; without IDs they are read from standard input."""
-    from embcli.text import read
-    from embcli.tokens import decode as core
+    """Turn token IDs back into text.
 
-    (array,) = read(ids=" ".join(ids) if ids else "-").ids or ()
-    with _output(None, output).open("text") as file:
-        file.write(core(array, encodings.get(encoding)))
+    Byte for byte; without IDs they are read from standard input.
+    """
+    from embcli import encodings, text
+    from embcli.output import Output, named
+    from embcli.verbs.decode import decode
+
+    array = text.read_ids(" ".join(ids) if ids else None)
+    Output("table", named(output)).write_text(decode(array, encodings.get(encoding)))
 
 
-@app.command()
+@verb(
+    "embcli weights --vocab 6 --dim 3",
+    "embcli weights --rows 0:5,100 --columns 0:8",
+    "embcli weights --layer position -o position.npy",
+)
 def weights(
-    layer: options.Layer = "token",
+    model: options.Model,
+    layer: options.LayerName = "token",
     rows: options.Rows = None,
     columns: options.Columns = None,
-    seed: options.Seed = DEFAULT_SEED,
-    vocab: options.Vocab = None,
-    dim: options.Dim = DEFAULT_DIM,
-    context_length: options.ContextLength = DEFAULT_CONTEXT_LENGTH,
-    encoding: options.Encoding = encodings.DEFAULT,
-    no_cache: options.NoCache = False,
-    form: options.Form = None,
-    output: options.OutputPath = None,
-    precision: options.Precision = 4,
-    color: options.ColorChoice = "auto",
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    *,
+    place: options.PlaceOfEmbeddings,
 ) -> None:
-    """Show the weight matrix of a layer. All of it in short, or chosen rows and columns."""
+    """Show the weight matrix of a layer.
+
+    All of it in short, or chosen rows and columns.
+    """
+    from embcli import encodings
     from embcli.verbs.weights import matrix
+    from embcli.views.weights import view
 
-    out = _output(form, output, color, precision)
-    source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
-    result = matrix(source, layer, known, rows, columns)
-    out.write(result, lambda result, page: render.matrices.weights(result, page, chosen=rows is not None))
+    output = place.to()
+    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns, output.room(1)), view)
 
 
-@app.command()
+@verb(
+    'embcli lookup "Every effort moves you"',
+    "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
+    "embcli lookup --file book.txt --window -o input.npy",
+)
 def lookup(
-    text: options.Text = None,
-    file: options.File = None,
-    ids: options.Ids = None,
-    lines: options.Lines = False,
-    window: options.Window = False,
-    errors: options.InputErrors = "strict",
-    encoding: options.Encoding = encodings.DEFAULT,
-    special: options.Special = False,
-    seed: options.Seed = DEFAULT_SEED,
-    vocab: options.Vocab = None,
-    dim: options.Dim = DEFAULT_DIM,
-    context_length: options.ContextLength = DEFAULT_CONTEXT_LENGTH,
-    show: options.Show = None,
+    given: options.GivenWindows,
+    model: options.Model,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    show: options.ShowMatrices = None,
     columns: options.Columns = None,
     trace: options.Trace = None,
-    no_cache: options.NoCache = False,
-    form: options.Form = None,
-    output: options.OutputPath = None,
-    precision: options.Precision = 4,
-    color: options.ColorChoice = "auto",
+    *,
+    place: options.PlaceOfEmbeddings,
 ) -> None:
-    """Show the rows that tokens pick. With the rows of their positions, and the sum of both: the input embeddings."""
-    from embcli.verbs.lookup import MATRICES, look_up
+    """Show the rows that tokens pick, and their input embeddings.
 
-    out, chosen = _output(form, output, color, precision), options.names(show, MATRICES, "--show")
-    source, known = _source(seed, vocab, dim, context_length, encoding, no_cache)
-    tokens = _tokens(text, file, ids, lines, errors, known if ids else encodings.get(encoding), special)
-    result = look_up(tokens.window(context_length) if window else tokens, source, columns)
-    needs = {"--trace": ("table",)} if trace is not None else {}
-    out.write(
-        result, lambda result, page: render.matrices.lookup(result, page, chosen or MATRICES, trace), chosen, needs
-    )
+    Token rows + position rows = input embeddings, which the model reads.
+    """
+    from embcli import encodings
+    from embcli.verbs.lookup import look_up, needs
+    from embcli.views.lookup import view
+
+    chosen = options.listed(show, names.MATRICES)
+    output = place.to(chosen, needs(trace))
+    known = encodings.get(encoding)
+    source = model.source(known)
+    tokens = given.tokens(known if given.as_text else source.encoding)
+    tokens = tokens.window(model.context_length) if given.window else tokens
+    room = output.room(len(chosen or names.MATRICES))
+    output.write(look_up(tokens, source, columns, chosen, trace, room), view)
 
 
-@app.command()
+@verb(
+    "embcli compare",
+    'embcli compare "Every effort moves you" --trace',
+    "embcli compare --ids 2,3,1 --gradient --bench",
+)
 def compare(
-    text: options.CompareText = None,
-    file: options.File = None,
-    ids: options.Ids = None,
-    errors: options.InputErrors = "strict",
-    encoding: options.Encoding = encodings.DEFAULT,
-    special: options.Special = False,
-    seed: options.Seed = DEFAULT_SEED,
-    vocab: options.VocabOfIds = None,
-    dim: options.Dim = 5,
-    show: options.Steps = None,
+    given: options.GivenOrExample,
+    model: options.SmallModel,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    show: options.ShowSteps = None,
     trace: options.TraceProducts = False,
     gradient: options.Gradients = False,
+    learning_rate: options.LearningRate = None,
     bench: options.Bench = False,
-    form: options.Form = None,
-    output: options.OutputPath = None,
-    precision: options.Precision = 4,
-    color: options.ColorChoice = "auto",
+    *,
+    place: options.PlaceOfMatrices,
 ) -> int:
-    """Show that a lookup is a one-hot product. With the same weight, bit for bit; exit status 1 where it is not."""
-    from embcli.verbs.compare import DEFAULT_IDS, OUTPUTS, STEPS, Task, needs, steps
+    """Show that a lookup is a one-hot product.
 
-    out, chosen = _output(form, output, color, precision), options.names(show, (*STEPS, *OUTPUTS), "--show")
+    With the same weight, bit for bit; the exit status is 1 where it is not.
+    """
+    from embcli import encodings
+    from embcli.page.progress import watched
+    from embcli.verbs import compare as verb
+    from embcli.views.compare import view
+
+    steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
+    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate)
+    output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
-    if text is None and file is None and ids is None:
-        ids = DEFAULT_IDS
-    named = ids is None or vocab == known.vocabulary_size  # then the rows stand for the encoding's tokens
-    tokens = _tokens(text, file, ids, False, errors, known if named else None, special)
-    least = known.vocabulary_size if ids is None else int(tokens.ids.max(initial=0)) + 1
-    size = least if vocab is None else vocab
-    sweep = (vocab or known.vocabulary_size) if bench else None
-    task = Task(tokens, Seeded(size, dim, 1, seed), steps(chosen), gradient, sweep)
-
-    from embcli.verbs.compare.layers import compare as core  # torch, once it is sure to be needed
-
-    result = core(task, lambda sizes: render.compare.watched(sizes))
-    outputs = tuple(name for name in chosen or () if name in OUTPUTS) or None
-    out.write(result, lambda result, page: render.compare.view(result, page, trace), outputs, needs(task, trace))
+    tokens = given.tokens(known)
+    task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted)
+    result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
+    output.write(result, view)
     return int(not result.verdict.identical)
 
 
-@app.command()
-def info(form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto") -> None:
-    """Show versions, encodings and the cache. And the CPU capability that torch uses."""
-    from embcli.verbs.info import info as core
+@verb(
+    "embcli batch the-verdict.txt",
+    'echo "Every effort moves you forward" | embcli batch - --batch-size 1 --dim 3',
+    "embcli batch the-verdict.txt --shuffle --all -o input.npy",
+)
+def batch(
+    given: options.GivenFile,
+    model: options.ModelOfBatches,
+    batching: options.Batching,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    columns: options.Columns = None,
+    *,
+    place: options.PlaceOfBatches,
+) -> None:
+    """Show sliding-window batches of a text.
 
-    _output(form, output, color).write(core(), lambda *on: render.info.view(*on))
+    Inputs, targets, and the shapes up to what a model reads, (B, T, D).
+    """
+    from embcli import encodings
+    from embcli.verbs.batch import batch
+    from embcli.views.batch import view
+
+    wanted = batching.wanted()
+    output = place.to()
+    known = encodings.get(encoding)
+    source = model.of(wanted.max_length).source(known)
+    tokens = given.tokens(known if given.ids is None else source.encoding)
+    output.write(batch(tokens, source, wanted, columns), view)
 
 
-cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_mode=None)
-app.add_typer(cache, name="cache")
+@verb(
+    "embcli positions --kind sinusoidal",
+    "embcli positions --kind rotary --pairing halves --similarity",
+    "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
+)
+def positions(
+    model: options.Model,
+    kind: options.PositionsKind = "learned",
+    clip: options.Clip = None,
+    pairing: options.Pairing = None,
+    theta: options.Theta = None,
+    ids: options.OneID = None,
+    similarity: options.Similarity = False,
+    rows: options.Rows = None,
+    columns: options.Columns = None,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    *,
+    place: options.PlaceOfEmbeddings,
+) -> None:
+    """Show how a position becomes a vector.
+
+    In four ways, for as many positions as --context-length says.
+    """
+    from dataclasses import replace
+
+    from embcli import encodings
+    from embcli.verbs.positions import Wanted, positions
+    from embcli.views.positions import view
+
+    wanted = Wanted(kind, model.context_length, model.dim, clip, pairing, theta, ids, similarity)
+    output = place.to(needs=wanted.needs())
+    source = replace(model, context_length=wanted.rows).source(encodings.get(encoding))
+    output.write(positions(wanted, source, rows, columns), view)
+
+
+@verb(
+    "embcli info",
+    "embcli info -f json",
+)
+def info(place: options.Place) -> None:
+    """Show versions, encodings and the cache.
+
+    And the CPU capability that torch uses.
+    """
+    from embcli.verbs.info import info
+    from embcli.views.info import view
+
+    output = place.to()
+    output.write(info(), view)
+
+
+cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_mode=_MARKUP)
+app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
 
 
 @cache.callback(invoke_without_command=True)
-def cache_show(
-    context: typer.Context,
-    form: options.Form = None,
-    output: options.OutputPath = None,
-    color: options.ColorChoice = "auto",
-) -> None:
+@grouped
+def cache_show(context: typer.Context, place: options.Place) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""
-    if context.invoked_subcommand is None:
-        from embcli.weights.kept import Cache, contents
+    if context.invoked_subcommand is not None:
+        return
+    from embcli.verbs.cache import contents
+    from embcli.views.cache import view
+    from embcli.weights.cache import Cache
 
-        _output(form, output, color).write(contents(Cache.from_environment()), lambda *on: render.cache.view(*on))
+    output = place.to()
+    output.write(contents(Cache.from_environment()), view)
 
 
 @cache.command("clear")
 def cache_clear() -> None:
     """Remove all kept layers."""
-    from embcli.weights import counted, in_bytes
-    from embcli.weights.kept import Cache
+    from embcli.safe import in_line
+    from embcli.verbs.cache import clear
+    from embcli.weights.cache import Cache
 
-    kept = Cache.from_environment()
-    files, size = kept.clear()
-    typer.echo(f"{counted(files, 'file')} removed, {in_bytes(size)}, from {kept.folder}")
+    typer.echo(in_line(clear(Cache.from_environment()).in_words))
 
 
 @cache.command("verify")
-def cache_verify(
-    form: options.Form = None, output: options.OutputPath = None, color: options.ColorChoice = "auto"
-) -> int:
+@grouped
+def cache_verify(place: options.Place) -> int:
     """Read all kept layers. Say which are damaged; the exit status is 1 if one is."""
-    from embcli.weights.kept import Cache, contents
+    from embcli.verbs.cache import contents
+    from embcli.views.cache import view
+    from embcli.weights.cache import Cache
 
+    output = place.to()
     result = contents(Cache.from_environment(), verify=True)
-    _output(form, output, color).write(result, lambda *on: render.cache.view(*on))
+    output.write(result, view)
     return int(result.damaged > 0)
-
-
-def _tokens(
-    text: str | None,
-    file: Path | None,
-    ids: str | None,
-    lines: bool,
-    errors: str,
-    encoding: encodings.Encoding | None,
-    special: bool = False,
-) -> Tokens:
-    from embcli.text import read
-    from embcli.tokens import tokenize as core
-
-    return core(read(text, file, ids, lines, errors), encoding, special)
-
-
-def _source(
-    seed: int, vocab: int | None, dim: int, context_length: int, encoding: str, no_cache: bool
-) -> tuple[SeededSource, encodings.Encoding | None]:
-    """Return the source of seeded layers, and the encoding whose tokens its rows stand for, if V is an encoding's."""
-    from embcli.weights.kept import Cache
-
-    known = encodings.get(encoding)
-    size = known.vocabulary_size if vocab is None else vocab
-    spec = Seeded(size, dim, context_length, seed)
-    return SeededSource(spec, None if no_cache else Cache.from_environment()), (
-        known if size == known.vocabulary_size else None
-    )
-
-
-def _output(form: str | None, path: Path | None, color: str = "auto", precision: int = 4) -> Output:
-    from embcli.output import Output
-
-    return Output(form, path, precision, color)
-
-
-def main() -> int:
-    """Run the command line and return its exit status: 0 done or yes, 1 no, 2 trouble, 130 interrupted."""
-    try:
-        status = _flushed(_command)
-    except EmbcliError as error:
-        if os.environ.get("EMBCLI_DEBUG") == "1":
-            raise
-        return _trouble(str(error))
-    except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context else "embcli"
-        message = " ".join(error.format_message().replace("Value error, ", "").split())
-        return _trouble(f"{message}\nTry '{command} --help' for help.")
-    except typer.Exit as stop:
-        return stop.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        return 130
-    except BrokenPipeError:
-        _silence()
-        return 0
-    return status if isinstance(status, int) else 0
-
-
-def _command() -> object:
-    """Run what the command line or a completion script asks for, and return what the command returns."""
-    completion.prepare()
-    try:
-        return app(prog_name=completion.PROGRAM, standalone_mode=False)
-    except SystemExit as stop:  # Typer ends so when it has completed a line, or printed a script
-        if isinstance(stop.__context__, BrokenPipeError):  # which Typer takes for a failure, with status 1
-            raise stop.__context__ from None
-        return stop.code
-
-
-def _flushed(command: Callable[[], object]) -> object:
-    """Return what a command returns, when all that it and Typer (--help) printed is written."""
-    try:
-        status = command()
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        _silence()
-        raise OutputError(f"cannot write to standard output: {error.strerror}") from None
-    return status
-
-
-def _trouble(message: str) -> int:
-    from embcli.safe import printable
-
-    if sys.stderr is not None:
-        with suppress(OSError):  # the status tells it too
-            print(f"embcli: {printable(message)}", file=sys.stderr, flush=True)
-    return 2
-
-
-def _silence() -> None:
-    """Send the rest of standard output nowhere, so that Python does not try to write it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -24,6 +24,8 @@ def prepare() -> None:
     # Typer would import all of rich to take markup out of the help texts, which takes longer than all else. They have
     # none, and where rich is not installed Typer leaves them as they are: None here says that it is not.
     sys.modules["rich"] = None  # type: ignore[assignment]
+    if not os.environ.get("COMP_CWORD", "").isdecimal():  # asked by something that is no shell's script
+        os.environ |= {"COMP_WORDS": PROGRAM, "COMP_CWORD": "0"}
     _take_equals_out()
 
 

@@ -2,7 +2,14 @@
 
 
 class EmbcliError(Exception):
-    """Something that the user can mend; the message names the value, the reason and the cure."""
+    """Something that the user can mend; the message names the value, the reason and the cure.
+
+    The hint is a second line, with what to type instead.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class InputError(EmbcliError):

@@ -1,16 +1,17 @@
-"""What a user may type: the names of formats, matrices, layers, steps and choices, and the defaults, in this one place."""
+"""What a user may type: the names of formats, matrices, layers, steps and choices; and what holds where he does not."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
-Format = Literal[
-    "table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"
-]
+Format = Literal["table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"]
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input"]
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]
 Output = Literal["embedding", "linear"]  # of the last step: data formats can name one of them
+Positions = Literal["learned", "sinusoidal", "relative", "rotary"]
+Joined = Literal["learned", "sinusoidal", "rotary", "none"]  # the kinds of positions that a lookup joins to token rows
+Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions turn
 Color = Literal["auto", "always", "never"]
 Errors = Literal["strict", "replace"]
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
@@ -21,9 +22,21 @@ MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 PAGES: tuple[Format, ...] = ("table", "markdown", "latex")  # views; all other formats are data
-ROWS: tuple[Format, ...] = ("json", "ndjson", "csv", "tsv")  # data of anything that has rows
-SUFFIXES: dict[str, Format] = {".txt": "table", ".md": "markdown", ".tex": "latex", ".jsonl": "ndjson"} | {
-    f".{name}": name for name in FORMATS if name not in ("markdown", "latex", "projector")
+LISTED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "csv", "tsv")  # the formats of a result that has rows
+TOKENIZED: tuple[Format, ...] = (*LISTED, "npy", "safetensors", "ids")  # of one that has IDs
+COMPARED: tuple[Format, ...] = (*LISTED, "npy", "safetensors")  # of one that has matrices
+BATCHED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "npy", "safetensors")  # of one with matrices in each row
+LOOKED_UP: tuple[Format, ...] = (*COMPARED, "projector")  # of one whose rows are embeddings
+ALIASES: dict[str, Format] = {"jsonl": "ndjson"}
+BINARY: tuple[Format, ...] = ("npy", "safetensors")
+FOLDERS: dict[Format, tuple[str, ...]] = {"projector": ("vectors.tsv", "metadata.tsv")}  # formats of several files
+ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "projector")  # formats with room for just one
+SUFFIXES: dict[str, Format] = {
+    **{f".{name}": name for name in FORMATS if name not in FOLDERS},
+    ".txt": "table",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".jsonl": "ndjson",
 }
 
 ENCODINGS = ("gpt2", "r50k_base", "p50k_base", "p50k_edit", "cl100k_base", "o200k_base", "o200k_harmony")
@@ -31,5 +44,8 @@ DEFAULT_ENCODING = "gpt2"
 DEFAULT_SEED = 123
 DEFAULT_DIM = 256
 DEFAULT_CONTEXT_LENGTH = 1024
+DEFAULT_CLIP = 16
+DEFAULT_THETA = 10000.0
 COMPARED_IDS = "2,3,1"  # what `compare` takes where nothing is given
 COMPARED_DIM = 5
+DEFAULT_PRECISION = 4  # decimals in a table

@@ -1,25 +1,68 @@
-"""The options that verbs share, each declared once, so that a flag means the same everywhere."""
+"""The options that verbs share, each declared once, so that a flag means the same everywhere, and in groups.
+
+A group is one parameter of a command and one value: what is given, which model, where the result goes. `grouped`
+spreads it for Typer, to which each field is an option.
+"""
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
 from typer.completion import install_callback, show_callback
 
-from embcli.encodings import DEFINITIONS
+from embcli import names
 
-Format = Literal["table", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids"]
-Color = Literal["auto", "always", "never"]
-LayerName = Literal["token", "position"]
-MatrixName = Literal["token", "position", "input"]
-StepName = Literal["ids", "one-hot", "first", "shared", "outputs"]
-Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
-Errors = Literal["strict", "replace"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from embcli.encodings import Encoding
+    from embcli.output import Output
+    from embcli.tokens import Tokens
+    from embcli.verbs.batch import Wanted
+    from embcli.weights.source import SeededSource
+
+INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
 
 
-def _whole(value: str | int) -> int:
+def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command as Typer is to see it: with the fields of its groups in place of the groups, panel by panel."""
+    declared = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in declared if is_dataclass(each.annotation)}
+
+    def spread(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        return command(**given)
+
+    parameters: list[inspect.Parameter] = []
+    for each in declared:
+        parameters += _spread(groups[each.name]) if each.name in groups else [each.replace(kind=each.KEYWORD_ONLY)]
+    spread.__name__, spread.__doc__ = command.__name__, command.__doc__
+    spread.__signature__ = inspect.Signature(sorted(parameters, key=_panel))  # type: ignore[attr-defined]
+    return spread
+
+
+def _spread(group: Any) -> list[inspect.Parameter]:
+    """Return the fields of a group as the parameters of a command."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
+        for each in fields(group)
+    ]
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    """Return the place of a parameter's panel; arguments, which have none, come first."""
+    declared = getattr(parameter.annotation, "__metadata__", ())
+    panel = next((each.rich_help_panel for each in declared), None)
+    return PANELS.index(panel) if panel else -1
+
+
+def whole(value: str | int) -> int:
     """Parse a whole number; torch, numpy and embcli itself say what is wrong with one that is out of range."""
     try:
         return int(value)
@@ -30,135 +73,15 @@ def _whole(value: str | int) -> int:
         raise typer.BadParameter(f"{shown!r} is no whole number.") from None
 
 
-def _encodings(incomplete: str) -> list[str]:
-    return [name for name in DEFINITIONS if name.startswith(incomplete)]
+def _format(value: str) -> str:
+    name = names.ALIASES.get(value, value)
+    if name not in names.FORMATS:
+        raise typer.BadParameter(f"{value[:40]!r} is no format; there are {', '.join(names.FORMATS)}.")
+    return name
 
 
-def _matrices(incomplete: str) -> list[str]:
-    return _last_of(incomplete, get_args(MatrixName))
-
-
-def _steps(incomplete: str) -> list[str]:
-    return _last_of(incomplete, get_args(StepName))
-
-
-def _last_of(incomplete: str, known: tuple[str, ...]) -> list[str]:
-    """Complete the last of the names between commas, by those that do not stand before it."""
-    *given, _ = incomplete.split(",")
-    return [",".join([*given, name]) for name in known if name not in given] if set(given) <= set(known) else []
-
-
-# Typer's own two options of these names find out the shell that they run in; here it is named, so that a script can be
-# made anywhere.
-ShowCompletion = Annotated[
-    Shell | None,
-    typer.Option("--show-completion", help="Print the completion script for a shell.", callback=show_callback),
-]
-InstallCompletion = Annotated[
-    Shell | None,
-    typer.Option("--install-completion", help="Install completion for a shell.", callback=install_callback),
-]
-Text = Annotated[
-    str | None,
-    typer.Argument(metavar="[TEXT]", help="The text; - or nothing reads standard input.", show_default=False),
-]
-CompareText = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[TEXT]",
-        help="The text; - reads standard input, and without TEXT, --file and --ids the IDs are 2,3,1.",
-        show_default=False,
-    ),
-]
-File = Annotated[Path | None, typer.Option("--file", metavar="PATH", help="Read the text from a file.")]
-Ids = Annotated[
-    str | None,
-    typer.Option("--ids", metavar="IDS", help="Token IDs in place of TEXT: 2,3,5,1; - reads standard input."),
-]
-Lines = Annotated[bool, typer.Option("--lines", help="Make each line of the input a sequence of its own.")]
-InputErrors = Annotated[Errors, typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.")]
-Encoding = Annotated[
-    str,
-    typer.Option(
-        "--encoding",
-        metavar="NAME",
-        help="tiktoken's name of an encoding or of a model (gpt-4o).",
-        autocompletion=_encodings,
-    ),
-]
-Special = Annotated[bool, typer.Option("--special", help="Read special tokens in the text as such.")]
-Seed = Annotated[int, typer.Option("--seed", parser=_whole, metavar="INT", help="Seed of torch's generator.")]
-Vocab = Annotated[
-    int | None,
-    typer.Option("--vocab", parser=_whole, metavar="V", help="Rows of the token layer.", show_default="the encoding's"),
-]
-Dim = Annotated[int, typer.Option("--dim", parser=_whole, metavar="D", help="Columns: the embedding dimension.")]
-ContextLength = Annotated[
-    int, typer.Option("--context-length", parser=_whole, metavar="C", help="Rows of the position layer.")
-]
-Window = Annotated[bool, typer.Option("--window", help="Cut longer input into sequences of C tokens.")]
-Show = Annotated[
-    str | None,
-    typer.Option(
-        "--show",
-        metavar="NAMES",
-        help="Which matrices: token, position, input.",
-        show_default="all",
-        autocompletion=_matrices,
-    ),
-]
-Steps = Annotated[
-    str | None,
-    typer.Option(
-        "--show",
-        metavar="NAMES",
-        help="Which steps: ids, one-hot, first (the linear layer's own first weights), shared, outputs; or one output "
-        "for csv, tsv and npy: embedding, linear.",
-        show_default="outputs, and what fits on the screen",
-        autocompletion=_steps,
-    ),
-]
-TraceProducts = Annotated[bool, typer.Option("--trace", help="Write out the product of each token.")]
-Gradients = Annotated[bool, typer.Option("--gradient", help="Compare the gradients of one backward pass, too.")]
-Bench = Annotated[bool, typer.Option("--bench", help="Measure both for growing V, up to --vocab or the encoding's.")]
-VocabOfIds = Annotated[
-    int | None,
-    typer.Option(
-        "--vocab",
-        parser=_whole,
-        metavar="V",
-        help="Rows of the token layer.",
-        show_default="the encoding's; with --ids, the largest ID + 1",
-    ),
-]
-Rows = Annotated[str | None, typer.Option("--rows", metavar="ROWS", help="Which rows: 0:5,100,50256.")]
-Columns = Annotated[
-    str | None, typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).")
-]
-Layer = Annotated[LayerName, typer.Option("--layer", help="Which layer.")]
-Trace = Annotated[
-    int | None,
-    typer.Option("--trace", parser=_whole, metavar="N", help="Spell out the sum for token N, counted from 0."),
-]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.")]
-Form = Annotated[
-    Format | None,
-    typer.Option(
-        "--format",
-        "-f",
-        help="Form of the result; ids is for tokenize.",
-        show_default="by --output's suffix, EMBCLI_FORMAT, or table",
-    ),
-]
-OutputPath = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="PATH", help="Write to a file, whole or not at all.")
-]
-Precision = Annotated[int, typer.Option("--precision", parser=_whole, metavar="N", help="Decimals in a table.")]
-ColorChoice = Annotated[Color, typer.Option("--color", help="Colour in a table.")]
-
-
-def names(given: str | None, known: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-    """Return the names in a list between commas, in the known order; None where nothing was given.
+def listed(given: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the names in the list between commas that --show takes, in the known order; None where none was given.
 
     Raises InputError for a name that is not known.
     """
@@ -169,7 +92,506 @@ def names(given: str | None, known: tuple[str, ...], option: str) -> tuple[str, 
     chosen = [name.strip() for name in given.split(",")]
     for name in chosen:
         if name not in known:
-            raise InputError(
-                f"{option} {name[:40]!r} is not known; choose from {', '.join(known)}, with commas between"
-            )
+            raise InputError(f"--show {name[:40]!r} is not known; choose from {', '.join(known)}, with commas between")
     return tuple(name for name in known if name in chosen)
+
+
+def _one_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Return what completes one of these names."""
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
+
+
+def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Return what completes the last of some names between commas, by those that do not stand before it."""
+
+    def completed(incomplete: str) -> list[str]:
+        *given, last = incomplete.split(",")
+        others = [name for name in known if name not in given and name.startswith(last)]
+        return [",".join([*given, name]) for name in others] if {*given} <= {*known} else []
+
+    return completed
+
+
+# Typer's own two options of these names find out the shell that they run in; here it is named, so that a script can be
+# made anywhere.
+ShowCompletion = Annotated[
+    names.Shell | None,
+    typer.Option(
+        "--show-completion", help="Print the completion script for a shell.", callback=show_callback, hidden=True
+    ),
+]
+InstallCompletion = Annotated[
+    names.Shell | None,
+    typer.Option(
+        "--install-completion", help="Install completion for a shell.", callback=install_callback, hidden=True
+    ),
+]
+EncodingName = Annotated[
+    str,
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="tiktoken's name of an encoding or of a model (gpt-4o).",
+        autocompletion=_one_of(names.ENCODINGS),
+        rich_help_panel=INPUT,
+    ),
+]
+ShowMatrices = Annotated[
+    str | None,
+    typer.Option(
+        "--show",
+        metavar="NAMES",
+        help="Which matrices: token, position, input.",
+        show_default="all",
+        autocompletion=_some_of(names.MATRICES),
+        rich_help_panel=VIEW,
+    ),
+]
+ShowSteps = Annotated[
+    str | None,
+    typer.Option(
+        "--show",
+        metavar="NAMES",
+        help="Which steps: ids, one-hot, first (the linear layer's own first weights), shared, outputs; or one output "
+        "for csv, tsv and npy: embedding, linear.",
+        show_default="outputs, and what fits on the screen",
+        autocompletion=_some_of((*names.STEPS, *names.OUTPUTS)),
+        rich_help_panel=VIEW,
+    ),
+]
+TraceProducts = Annotated[
+    bool, typer.Option("--trace", help="Write out the product of each token.", rich_help_panel=VIEW)
+]
+Gradients = Annotated[
+    bool, typer.Option("--gradient", help="Compare the gradients of one backward pass, too.", rich_help_panel=VIEW)
+]
+LearningRate = Annotated[
+    float | None,
+    typer.Option(
+        "--learning-rate",
+        metavar="RATE",
+        help="Take one step of training by the gradients, too.",
+        rich_help_panel=VIEW,
+    ),
+]
+Bench = Annotated[
+    bool,
+    typer.Option("--bench", help="Measure both for growing V, up to --vocab or the encoding's.", rich_help_panel=VIEW),
+]
+Rows = Annotated[
+    str | None, typer.Option("--rows", metavar="ROWS", help="Which rows: 0:5,100,50256.", rich_help_panel=VIEW)
+]
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).", rich_help_panel=VIEW),
+]
+LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.", rich_help_panel=MODEL)]
+Trace = Annotated[
+    int | None,
+    typer.Option(
+        "--trace",
+        parser=whole,
+        metavar="N",
+        help="Spell out the sum for token N, counted from 0.",
+        rich_help_panel=VIEW,
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", parser=whole, metavar="INT", help="Seed of torch's generator.", rich_help_panel=MODEL),
+]
+Dim = Annotated[
+    int,
+    typer.Option("--dim", parser=whole, metavar="D", help="Columns: the embedding dimension.", rich_help_panel=MODEL),
+]
+Vocab = Annotated[
+    int | None,
+    typer.Option(
+        "--vocab",
+        parser=whole,
+        metavar="V",
+        help="Rows of the token layer.",
+        show_default="the encoding's",
+        rich_help_panel=MODEL,
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.", rich_help_panel=MODEL),
+]
+PositionsKind = Annotated[
+    names.Positions, typer.Option("--kind", help="Which kind of positions.", rich_help_panel=MODEL)
+]
+Clip = Annotated[
+    int | None,
+    typer.Option(
+        "--clip",
+        parser=whole,
+        metavar="K",
+        help="Of relative positions, the largest distance.",
+        show_default=str(names.DEFAULT_CLIP),
+        rich_help_panel=MODEL,
+    ),
+]
+Pairing = Annotated[
+    names.Pairing | None,
+    typer.Option(
+        "--pairing",
+        help="Which columns rotary positions turn together.",
+        show_default="interleaved",
+        rich_help_panel=MODEL,
+    ),
+]
+Theta = Annotated[
+    float | None,
+    typer.Option(
+        "--theta",
+        metavar="THETA",
+        help="Base of the rotary angles.",
+        show_default=f"{names.DEFAULT_THETA:g}",
+        rich_help_panel=MODEL,
+    ),
+]
+Similarity = Annotated[
+    bool, typer.Option("--similarity", help="Show the dot products of positions.", rich_help_panel=VIEW)
+]
+OneID = Annotated[
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="ID",
+        help="The token whose row rotary and relative positions meet.",
+        show_default="0",
+        rich_help_panel=INPUT,
+    ),
+]
+IDs = Annotated[
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="IDS",
+        help="Token IDs in place of the text: 2,3,5,1; - reads standard input.",
+        rich_help_panel=INPUT,
+    ),
+]
+Errors = Annotated[
+    names.Errors,
+    typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.", rich_help_panel=INPUT),
+]
+Special = Annotated[
+    bool, typer.Option("--special", help="Read special tokens in the text as such.", rich_help_panel=INPUT)
+]
+OutputPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="PATH", help="Write to a file, whole or not at all.", rich_help_panel=OUTPUT
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is given: a text or token IDs."""
+
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="TEXT", help="The text; - or nothing reads standard input.", show_default=False),
+    ] = None
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="PATH", help="Read the text from a file.", rich_help_panel=INPUT),
+    ] = None
+    ids: IDs = None
+    errors: Errors = "strict"
+    special: Special = False
+
+    @property
+    def as_text(self) -> bool:
+        """Whether it is a text, and not IDs."""
+        return self.ids is None
+
+    def tokens(self, encoding: Encoding | None, example: str = 'embcli lookup "Every effort moves you"') -> Tokens:
+        """Return the tokens of what is given; where there is nothing, the error tells the example."""
+        from embcli.safe import note
+        from embcli.text import read
+        from embcli.tokens import tokenize
+
+        given = read(self.text, self.file, self.ids, self._lines, self.errors, example)
+        tokens = tokenize(given, encoding, self.special)
+        if not len(tokens):
+            note("the input is empty: there are no tokens")
+        return tokens
+
+    @property
+    def _lines(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class GivenLines(Given):
+    """What is given, in one sequence or in one a line."""
+
+    lines: Annotated[
+        bool,
+        typer.Option("--lines", help="Make each line of the input a sequence of its own.", rich_help_panel=INPUT),
+    ] = False
+
+    @property
+    def _lines(self) -> bool:
+        return self.lines
+
+
+@dataclass(frozen=True)
+class GivenWindows(GivenLines):
+    """What is given, in sequences that a position layer has room for."""
+
+    window: Annotated[
+        bool, typer.Option("--window", help="Cut longer input into sequences of C tokens.", rich_help_panel=INPUT)
+    ] = False
+
+
+@dataclass(frozen=True)
+class GivenOrExample(Given):
+    """What is given, or else the IDs of an example."""
+
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="The text; - reads standard input, and without TEXT, --file and --ids the IDs are 2,3,1.",
+            show_default=False,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.text is None and self.file is None and self.ids is None:
+            object.__setattr__(self, "ids", names.COMPARED_IDS)
+
+
+@dataclass(frozen=True)
+class GivenFile:
+    """What is given: a file with a text, or token IDs."""
+
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="A file with the text; - or nothing reads standard input.", show_default=False
+        ),
+    ] = None
+    ids: IDs = None
+    errors: Errors = "strict"
+    special: Special = False
+
+    def tokens(self, encoding: Encoding | None) -> Tokens:
+        """Return the tokens of what is given; raises InputError, with a hint, for a text in place of a file."""
+        import os
+        import shlex
+
+        from embcli.errors import InputError
+        from embcli.text import read
+        from embcli.tokens import tokenize
+
+        if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):
+            text = str(self.file)
+            hint = f"for a text: echo {shlex.quote(text if len(text) <= 60 else f'{text[:60]}...')} | embcli batch -"
+            raise InputError(f"there is no file {text[:60]!r}", hint)
+        given = read(None, self.file, self.ids, False, self.errors, example="embcli batch the-verdict.txt")
+        return tokenize(given, encoding, self.special)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which model: a seeded pair of layers."""
+
+    vocab: Vocab = None
+    dim: Dim = names.DEFAULT_DIM
+    context_length: Annotated[
+        int,
+        typer.Option(
+            "--context-length", parser=whole, metavar="C", help="Rows of the position layer.", rich_help_panel=MODEL
+        ),
+    ] = names.DEFAULT_CONTEXT_LENGTH
+    seed: Seed = names.DEFAULT_SEED
+    no_cache: NoCache = False
+
+    def source(self, encoding: Encoding) -> SeededSource:
+        """Return where the layers come from; nothing is drawn yet."""
+        from embcli.encodings import meant
+        from embcli.weights.cache import Cache
+        from embcli.weights.seeded import Seeded
+        from embcli.weights.source import SeededSource
+
+        size = encoding.vocabulary_size if self.vocab is None else self.vocab
+        seeded = Seeded(size, self.dim, self.context_length, self.seed)
+        return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
+
+
+@dataclass(frozen=True)
+class ModelOfBatches:
+    """Which model: a seeded pair of layers, with a position row for each token of a sample."""
+
+    vocab: Vocab = None
+    dim: Dim = names.DEFAULT_DIM
+    context_length: Annotated[
+        int | None,
+        typer.Option(
+            "--context-length",
+            parser=whole,
+            metavar="C",
+            help="Rows of the position layer.",
+            show_default="--max-length",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    seed: Seed = names.DEFAULT_SEED
+    no_cache: NoCache = False
+
+    def of(self, max_length: int) -> Model:
+        """Return the model for samples of so many tokens."""
+        length = max_length if self.context_length is None else self.context_length
+        return Model(self.vocab, self.dim, length, self.seed, self.no_cache)
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a text is cut into samples and batches, and which of them."""
+
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", parser=whole, metavar="B", help="Samples in a batch.", rich_help_panel=INPUT)
+    ] = 8
+    max_length: Annotated[
+        int, typer.Option("--max-length", parser=whole, metavar="T", help="Tokens in a sample.", rich_help_panel=INPUT)
+    ] = 4
+    stride: Annotated[
+        int,
+        typer.Option(
+            "--stride", parser=whole, metavar="N", help="Tokens from one sample to the next.", rich_help_panel=INPUT
+        ),
+    ] = 4
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Shuffle the samples.", rich_help_panel=INPUT)] = False
+    keep_last: Annotated[
+        bool, typer.Option("--keep-last", help="Keep the last batch also where it is not full.", rich_help_panel=INPUT)
+    ] = False
+    index: Annotated[
+        int | None,
+        typer.Option(
+            "--index",
+            parser=whole,
+            metavar="K",
+            help="Which batch, counted from 0.",
+            rich_help_panel=INPUT,
+            show_default="0",
+        ),
+    ] = None
+    every: Annotated[bool, typer.Option("--all", help="All batches.", rich_help_panel=INPUT)] = False
+    layers_first: Annotated[
+        bool,
+        typer.Option(
+            "--layers-first", help="Draw both layers before the loader takes random numbers.", rich_help_panel=INPUT
+        ),
+    ] = False
+
+    def wanted(self) -> Wanted:
+        """Return the batches that are wanted; raises InputError for what makes none."""
+        from embcli.verbs.batch import Wanted
+
+        return Wanted(**vars(self))
+
+
+@dataclass(frozen=True)
+class SmallModel:
+    """Which model: a seeded layer, as large as the IDs need it."""
+
+    vocab: Annotated[
+        int | None,
+        typer.Option(
+            "--vocab",
+            parser=whole,
+            metavar="V",
+            help="Rows of the token layer.",
+            show_default="the encoding's; with --ids, the largest ID + 1",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    dim: Dim = names.COMPARED_DIM
+    seed: Seed = names.DEFAULT_SEED
+
+
+def _format_option(able: tuple[names.Format, ...]) -> Any:
+    return typer.Option(
+        "--format",
+        "-f",
+        parser=_format,
+        metavar="FORMAT",
+        help=f"{', '.join(able[:-1])} or {able[-1]}.",
+        show_default="by the suffix of --output, else EMBCLI_FORMAT, else table",
+        autocompletion=_one_of(able),
+        rich_help_panel=OUTPUT,
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the result goes, and in what form, for a result that is a list."""
+
+    able: ClassVar[tuple[names.Format, ...]] = names.LISTED
+    format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
+    output: OutputPath = None
+    color: Annotated[names.Color, typer.Option("--color", help="Colour in a table.", rich_help_panel=VIEW)] = "auto"
+
+    def to(
+        self,
+        show: tuple[str, ...] | None = None,
+        needs: Mapping[str, tuple[names.Format, ...]] | None = None,
+    ) -> Output:
+        """Return the output; raises OutputError for what cannot be done.
+
+        `show` are the matrices that the user named, and `needs` the options that only some formats have a place for.
+        """
+        from embcli import output
+
+        return output.to(self.able, self.format, self.output, self.color, self._precision, show, needs)
+
+    @property
+    def _precision(self) -> int:
+        return names.DEFAULT_PRECISION
+
+
+@dataclass(frozen=True)
+class PlaceOfTokens(Place):
+    """Where tokens go."""
+
+    able = names.TOKENIZED
+    format: Annotated[names.Format | None, _format_option(names.TOKENIZED)] = None
+
+
+@dataclass(frozen=True)
+class PlaceOfMatrices(Place):
+    """Where a result with numbers goes."""
+
+    able = names.COMPARED
+    format: Annotated[names.Format | None, _format_option(names.COMPARED)] = None
+    precision: Annotated[
+        int,
+        typer.Option("--precision", parser=whole, metavar="N", help="Decimals in a table.", rich_help_panel=VIEW),
+    ] = names.DEFAULT_PRECISION
+
+    @property
+    def _precision(self) -> int:
+        return self.precision
+
+
+@dataclass(frozen=True)
+class PlaceOfEmbeddings(PlaceOfMatrices):
+    """Where rows that are embeddings go."""
+
+    able = names.LOOKED_UP
+    format: Annotated[names.Format | None, _format_option(names.LOOKED_UP)] = None
+
+
+@dataclass(frozen=True)
+class PlaceOfBatches(PlaceOfMatrices):
+    """Where batches go."""
+
+    able = names.BATCHED
+    format: Annotated[names.Format | None, _format_option(names.BATCHED)] = None

@@ -1,4 +1,4 @@
-"""Text that may hold anything, made safe to print on a terminal."""
+"""Text that may hold anything, made safe to print: on a page, in a message, on a terminal."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
+_BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def _for_json(character: str) -> str:
@@ -30,9 +31,32 @@ def printable(text: str, escape: Callable[[str], str] = _for_json) -> str:
     return _UNSAFE.sub(lambda match: escape(match[0]), text)
 
 
+def in_line(text: str) -> str:
+    r"""Return the text as it can stand in one line: tabs and newlines are escaped too.
+
+    >>> in_line("a\nb\x1b[2J")
+    'a\\nb\\u001b[2J'
+    """
+    return printable(text).translate(_BLANKS)
+
+
+def in_data(text: str) -> str:
+    r"""Return a path or the like as data can hold it: bytes that are no UTF-8 are written as escapes.
+
+    >>> in_data("caf\udce9")
+    'caf\\xe9'
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 @cache
 def note(message: str) -> None:
-    """Say something that the result itself does not tell."""
+    """Say something that the result itself does not tell: on standard error, one line, each said once."""
+    say(message)
+
+
+def say(*lines: str) -> None:
+    """Print lines on standard error, safe to print; the first one says that it comes from embcli."""
     if sys.stderr is not None:
         with suppress(OSError):  # when nobody is left to read it, the result does not depend on it
-            print(f"embcli: {printable(message)}", file=sys.stderr, flush=True)
+            print("embcli:", "\n".join(map(in_line, lines)), file=sys.stderr, flush=True)

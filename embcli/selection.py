@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from embcli import memory
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
 
     if spec is None:
         return np.arange(size)
-    parts = [part.strip() for part in spec.split(",")]
-    return np.concatenate([_part(part, size, what) for part in parts])
+    ranges = [_part(part.strip(), size, what) for part in spec.split(",")]
+    chosen = sum(map(len, ranges))
+    if 2 * 8 * chosen > memory.free():  # the numbers of each part, and of all
+        raise InputError(f"{chosen:,} {what}s are more than fit into this machine's memory; choose fewer")
+    return np.concatenate([np.arange(each.start, each.stop) for each in ranges])
 
 
 def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,9 +52,7 @@ def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found, np.searchsorted(found, ids)
 
 
-def _part(part: str, size: int, what: str) -> np.ndarray:
-    import numpy as np
-
+def _part(part: str, size: int, what: str) -> range:
     match = _PART.fullmatch(part)
     if match is None or not part:
         raise InputError(f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100")
@@ -62,4 +64,4 @@ def _part(part: str, size: int, what: str) -> np.ndarray:
         raise InputError(f"{what} {max(start, stop - 1)} is out of range: there are {size:,}, from 0 to {size - 1}")
     if start >= stop:
         raise InputError(f"{what}s {part} are none: the stop is not included, so it must be larger than the start")
-    return np.arange(start, stop)
+    return range(start, stop)

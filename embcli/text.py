@@ -34,26 +34,37 @@ def read(
     ids: str | None = None,
     lines: bool = False,
     errors: str = "strict",
+    example: str = 'embcli lookup "Every effort moves you"',
 ) -> Given:
     """Read what was given; without text, file and IDs that is standard input, unless it is a terminal.
 
     `lines` makes each line a sequence of its own, without its line end. Raises InputError when nothing or too much is
-    given, and for bytes that are no UTF-8 unless `errors` is "replace".
+    given (with the example of what would be enough), and for bytes that are no UTF-8 unless `errors` is "replace".
     """
     named = {"TEXT": text, "--file": file, "--ids": ids}
     used = [name for name, value in named.items() if value is not None]
     if len(used) > 1:
-        raise InputError(f"{' and '.join(used)} stand for the same input; give one of them")
+        hint = f"IDs stand in one word, with commas between: --ids {ids},{text}" if _both_are_ids(text, ids) else ""
+        raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
     if ids is not None:
-        source = _standard_input("--ids -", "strict") if ids == "-" else ids
+        source = _standard_input("--ids -", "echo 2,3,5,1 | ...") if ids == "-" else ids
         return Given(ids=_lines_of_ids(source) if lines else (parse_ids(source),), lines=lines)
-    if file is not None and str(file) != "-":
-        whole = decode(_file(file), str(file), errors)
-    elif text is None or text == "-":
-        whole = _standard_input("TEXT", errors)
-    else:
-        whole = _argument(text, errors)
-    return Given(texts=tuple(_split_lines(whole)) if lines else (whole,), lines=lines)
+    texts = [_text(text, file, errors, example)]
+    if lines:
+        _split(texts)
+    return Given(texts=tuple(texts), lines=lines)
+
+
+def _both_are_ids(text: str | None, ids: str | None) -> bool:
+    return re.fullmatch(r"[0-9]{1,19} [0-9]{1,19}", f"{ids} {text}", re.ASCII) is not None
+
+
+def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 6100 345") -> np.ndarray:
+    """Read the IDs that were given, (T,) int64; without any (or for -) from standard input, unless it is a terminal.
+
+    Raises InputError, with the example, when there are none to read, and for what is no ID.
+    """
+    return parse_ids(_standard_input("IDS", example) if ids is None or ids == "-" else ids)
 
 
 def parse_ids(text: str) -> np.ndarray:
@@ -125,17 +136,31 @@ def _file(path: Path) -> bytes:
         raise InputError(f"cannot read {str(path)!r}: {error}") from None
 
 
-def _standard_input(what: str, errors: str) -> str:
+def _text(text: str | None, file: Path | None, errors: str, example: str) -> str:
+    if file is not None and str(file) != "-":
+        return decode(_file(file), str(file), errors)
+    if text is None or text == "-":
+        return _standard_input("TEXT", example, errors)
+    return _argument(text, errors)
+
+
+def _standard_input(what: str, example: str, errors: str | None = None) -> str:
+    """Return what is piped in; bytes that are no UTF-8 can be replaced where `errors` is given."""
     if sys.stdin is None or sys.stdin.isatty():
-        example = 'as in: embcli lookup "Every effort moves you"' if what == "TEXT" else "as in: echo 2,3,5,1 | ..."
-        raise InputError(f"no {what} given and nothing is piped in, {example}\nTry 'embcli --help' for help.")
+        raise InputError(
+            f"no {what} given and nothing is piped in, as in: {example}", hint="Try 'embcli --help' for help."
+        )
     try:
         data = sys.stdin.buffer.read()
     except OSError as error:
         raise InputError(f"cannot read standard input: {os.strerror(error.errno or 0)}") from None
-    return decode(data, "standard input", errors, errors_can_be_replaced=what == "TEXT")
+    return decode(data, "standard input", errors or "strict", errors_can_be_replaced=errors is not None)
 
 
-def _split_lines(text: str) -> list[str]:
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines if lines[-1] else lines[:-1]
+def _split(texts: list[str]) -> None:
+    """Put the lines of the only text in its place, which frees it before they are gone through."""
+    texts[:] = texts[0].split("\n")
+    for number, line in enumerate(texts):
+        texts[number] = line.removesuffix("\r")
+    if not texts[-1]:
+        texts.pop()

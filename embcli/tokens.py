@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.records import Piece, Records
-from embcli.selection import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from embcli.encodings import Encoding
+    from embcli.records import Names
     from embcli.text import Given
 
 PIECE = 4096  # tokens that are worked on at a time, so that memory does not grow with the text
@@ -30,6 +31,7 @@ class Tokens:
     starts: np.ndarray  # (sequences + 1,) int64
     encoding: Encoding | None  # what the IDs mean; None where they are just row numbers
     many: bool = False  # more than one sequence was asked for, so rows say which one they are of
+    spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, where the text has others than the ID
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -40,13 +42,17 @@ class Tokens:
             np.arange(start, max(stop, start + 1), length)  # an empty sequence stays one
             for start, stop in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
         ]
-        starts = np.concatenate([*cuts, self.starts[-1:]])
-        return Tokens(self.ids, starts, self.encoding, many=True)
+        return replace(self, starts=np.concatenate([*cuts, self.starts[-1:]]), many=True)
 
     def places(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the sequence of these tokens, and their positions in it, both (n,) int64."""
         sequence = np.searchsorted(self.starts, index, side="right") - 1
         return sequence, index - self.starts[sequence]
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences there are."""
+        return len(self.starts) - 1
 
     @cached_property
     def longest(self) -> int:
@@ -55,140 +61,110 @@ class Tokens:
 
     def bytes_of(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of each ID; None for an ID that the encoding does not have."""
-        if self.encoding is None:
-            return [None] * len(ids)
-        return list(map(self.encoding.token_bytes, ids.tolist()))
+        return list(map(self._bytes, ids.tolist()))
+
+    @cached_property
+    def _bytes(self) -> Callable[[int], bytes | None]:
+        return cache(self.encoding.token_bytes) if self.encoding else lambda _: None
+
+    def bytes_at(self, index: np.ndarray) -> list[bytes | None]:
+        """Return the bytes of each of these tokens, as the text has them."""
+        found = self.bytes_of(self.ids[index])
+        if self.spelled:
+            found = [self.spelled.get(place, token) for place, token in zip(index.tolist(), found, strict=True)]
+        return found
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        """What a row says of its token: the keys of `fields`."""
+        """What a row says of its token: sequence (where there are many), position, ID, token."""
         return ("sequence",) * self.many + ("position", "id") + ("token",) * (self.encoding is not None)
 
-    def fields(self, index: np.ndarray) -> dict[str, Any]:
-        """Return what rows say of these tokens: sequence (where there are many), position, ID, token."""
-        sequence, position = self.places(index)
-        ids = self.ids[index]
-        fields: dict[str, Any] = {"sequence": sequence} if self.many else {}
-        fields |= {"position": position, "id": ids}
-        if self.encoding is not None:
-            fields["token"] = [token_text(token) for token in self.bytes_of(ids)]
+    def fields(self, index: np.ndarray, names: Names) -> dict[str, Any]:
+        """Return what rows say of these tokens: of `field_names` those that are asked for."""
+        fields: dict[str, Any] = {}
+        if "sequence" in names:
+            fields["sequence"] = self.places(index)[0]
+        if "position" in names:
+            fields["position"] = self.places(index)[1]
+        if "id" in names:
+            fields["id"] = self.ids[index]
+        if "token" in names:
+            fields["token"] = list(map(self._text, self.bytes_at(index)))
         return fields
+
+    @cached_property
+    def _text(self) -> Callable[[bytes | None], str | None]:
+        return cache(token_text)
 
 
 def tokenize(given: Given, encoding: Encoding | None, special: bool = False) -> Tokens:
     """Return the tokens of what was given; texts are encoded (for which there must be an encoding), IDs are taken."""
-    if given.texts is not None and encoding is not None:
-        arrays = [encoding.encode(text, special) for text in given.texts]
+    if given.texts is None or encoding is None:
+        arrays = given.ids or ()
+        ids, lengths = np.concatenate([np.empty(0, np.int64), *arrays]), list(map(len, arrays))
     else:
-        arrays = list(given.ids or ())
-    starts = np.cumsum([0, *map(len, arrays)])
-    if len(arrays) != 1:
-        arrays = [np.concatenate([np.empty(0, np.int64), *arrays]).astype(np.int64)]
-    return Tokens(arrays[0], starts, encoding, many=given.lines)
+        ids, lengths = _encoded(given.texts, encoding, special)
+    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.lines)
+    return replace(tokens, spelled=_spelled(given.texts, tokens)) if special and given.texts else tokens
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Consecutive tokens, with where they stand in their text.
-
-    `start` to `end`, each (n,) int64, count characters from the start of the sequence. A token that holds only a part
-    of a character has that whole character in its span, and so have the other tokens that share it: `joined` says
-    that a token begins in the middle of a character. `characters` is how many characters begin in these tokens.
-    """
-
-    index: np.ndarray  # (n,) int64, places among all tokens
-    tokens: list[bytes]
-    start: np.ndarray
-    end: np.ndarray
-    joined: np.ndarray  # (n,) bool
-    characters: int
+def _encoded(texts: tuple[str, ...], encoding: Encoding, special: bool) -> tuple[np.ndarray, list[int]]:
+    """Return the IDs of all texts, (T,) uint32, and how many are of each."""
+    if len(texts) == 1:
+        ids = encoding.encode(texts[0], special)
+        return ids, [len(ids)]
+    joined, lengths = bytearray(), []  # a million small arrays take many times as much
+    for text in texts:
+        ids = encoding.encode(text, special)
+        joined += ids.data
+        lengths.append(len(ids))
+    return np.frombuffer(joined, np.uint32), lengths
 
 
-@dataclass(frozen=True)
-class Tokenization:
-    """The result of `tokenize`: tokens, each with its bytes and its span."""
-
-    tokens: Tokens
-
-    def __post_init__(self) -> None:
-        check_known(self.tokens)
-
-    def stretches(self) -> Iterator[Stretch]:
-        """Yield all tokens in consecutive stretches."""
-        before = first = 0  # characters before this stretch, and before the sequence that it begins in
-        for start in range(0, len(self.tokens), PIECE):
-            index = np.arange(start, min(start + PIECE, len(self.tokens)))
-            found, places = distinct(self.tokens.ids[index])
-            known = [token or b"" for token in self.tokens.bytes_of(found)]
-            begun = np.array([sum(map(_begins, token)) for token in known], np.int64)[places]
-            joined = np.array([bool(token) and not _begins(token[0]) for token in known])[places]
-            end = before + np.cumsum(begun)
-            opening = np.where(self.tokens.places(index)[1] == 0, end - begun, first)
-            base = np.maximum.accumulate(opening)
-            begin = np.maximum(end - begun - joined, base)
-            characters = int(begun.sum())
-            tokens = [known[place] for place in places.tolist()]
-            yield Stretch(index, tokens, begin - base, end - base, joined, characters)
-            before, first = before + characters, int(base[-1])
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield all tokens in consecutive pieces."""
-        for each in self.stretches():
-            yield Piece(len(each.index), partial(self._fields, each), {})
-
-    def _fields(self, stretch: Stretch) -> dict[str, Any]:
-        in_hex = [token.hex() for token in stretch.tokens]
-        return self.tokens.fields(stretch.index) | {"bytes": in_hex, "start": stretch.start, "end": stretch.end}
-
-    def records(self) -> Records:
-        """Return the tokens as data: position, ID, token, bytes (hex) and span of each."""
-        encoding = self.tokens.encoding
-        return Records(
-            run={"encoding": encoding.name if encoding else None, "sequences": len(self.tokens.starts) - 1},
-            unit="tokens",
-            rows=len(self.tokens),
-            fields=(*self.tokens.field_names, "bytes", "start", "end"),
-            matrices={},
-            pieces=lambda _: self.pieces(),
-        )
-
-
-def _begins(byte: int) -> bool:
-    """Return whether a byte of UTF-8 begins a character."""
-    return byte & 0xC0 != 0x80
+def _spelled(texts: tuple[str, ...], tokens: Tokens) -> dict[int, bytes]:
+    """Return by place the bytes of tokens that the texts spell otherwise than their IDs."""
+    spelled: dict[int, bytes] = {}
+    for text, (start, stop) in zip(texts, pairwise(tokens.starts.tolist()), strict=True):
+        found = tokens.encoding.spelled(text, tokens.ids[start:stop]) if tokens.encoding else {}
+        spelled |= {start + place: token for place, token in found.items()}
+    return spelled
 
 
 def check_known(tokens: Tokens) -> None:
-    """Raise InputError for an ID that the encoding does not have."""
-    if tokens.encoding is None:
+    """Raise InputError for the first ID that the encoding does not have."""
+    encoding = tokens.encoding
+    if encoding is None:
         return
-    for token_id in distinct(tokens.ids)[0].tolist():
-        if tokens.encoding.token_bytes(token_id) is None:
-            place = int(np.flatnonzero(tokens.ids == token_id)[0])
-            size = tokens.encoding.vocabulary_size
-            why = "this ID is not used" if 0 <= token_id < size else f"IDs go from 0 to {size - 1}"
-            raise InputError(f"ID {token_id} at position {place:,} is no token of {tokens.encoding.name}: {why}")
+    different: set[int] = set()
+    for start in range(0, len(tokens), PIECE):
+        different.update(tokens.ids[start : start + PIECE].tolist())
+    unknown = {token_id for token_id in different if encoding.token_bytes(token_id) is None}
+    if unknown:
+        place = next(place for place, token_id in enumerate(tokens.ids.tolist()) if token_id in unknown)
+        token_id, size = int(tokens.ids[place]), encoding.vocabulary_size
+        why = "this ID is not used" if 0 <= token_id < size else f"IDs go from 0 to {size - 1}"
+        raise InputError(f"ID {token_id} at position {place:,} is no token of {encoding.name}: {why}")
 
 
-def decode(ids: np.ndarray, encoding: Encoding) -> bytes:
-    """Return the bytes that token IDs stand for; raises InputError for an ID that the encoding does not have."""
-    tokens = Tokens(ids, np.array([0, len(ids)]), encoding)
-    check_known(tokens)
-    return b"".join(token or b"" for token in tokens.bytes_of(tokens.ids))
+_LIKE_BYTES = re.compile(r"\\+x[0-9a-f]{2}(\\x[0-9a-f]{2})*")
 
 
 def token_text(token: bytes | None) -> str | None:
     r"""Return a token as text: its characters, or `\xe2\x80` where its bytes are no whole characters.
 
-    >>> token_text(b" effort"), token_text(b"\xe2\x80")
-    (' effort', '\\xe2\\x80')
+    A token whose own characters read like that has one more backslash before them, so that no two tokens are the same
+    text: cl100k_base has both the byte `\xff` and the four characters.
+
+    >>> token_text(b" effort"), token_text(b"\xff"), token_text(b"\\xff")
+    (' effort', '\\xff', '\\\\xff')
     """
     if token is None:
         return None
     try:
-        return token.decode()
+        text = token.decode()
     except UnicodeDecodeError:
         return "".join(f"\\x{byte:02x}" for byte in token)
+    return f"\\{text}" if _LIKE_BYTES.fullmatch(text) else text
 
 
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}

@@ -1,4 +1,4 @@
-"""Counts and sizes in words."""
+"""Counts, sizes and times in words."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def in_bytes(size: int) -> str:
         return f"{size} bytes"
     power = min(int(math.log10(size) / 3), 6)
     return f"{size / 1000**power:,.1f} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
+
+
+def in_seconds(seconds: float) -> str:
+    """Return a time in words, with three digits.
+
+    >>> in_seconds(1.234e-5), in_seconds(2)
+    ('12.3 µs', '2.0 s')
+    """
+    for unit, factor in (("µs", 1e6), ("ms", 1e3)):
+        if seconds * factor < 999.5:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:,.1f} s"

@@ -1,210 +1,273 @@
-"""Results as data: json, ndjson, csv, tsv, npy, safetensors and IDs, written piece by piece.
+"""Results as data: json, ndjson, csv, tsv, npy, safetensors, IDs, and files for the projector, a piece at a time.
 
 Numbers are the shortest decimals that give the same float32 back; orjson finds them.
 """
 
 from __future__ import annotations
 
-import csv
-from types import SimpleNamespace
+import math
+import re
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import orjson
 
 from embcli.errors import OutputError
+from embcli.page.progress import watched
+from embcli.records import Array
 from embcli.safe import note
-from embcli.page.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
-    from embcli.records import Piece, Records
+    from embcli.names import Format
+    from embcli.records import Names, Piece, Records
+
+    Strip = bytes | list[bytes]  # what stands in each row at one place: the same in all of them, or its own
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
-_TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _LARGE_JSON = 10_000_000  # numbers
 
 
-def write(records: Records, form: str, show: tuple[str, ...] | None, file: BinaryIO) -> None:
-    """Write a result in one of the formats that are data; `show` names the matrices, as far as the user chose."""
-    _WRITERS[form](records, show, file)
+def write(records: Records, format: Format, show: Names | None, file: BinaryIO) -> None:
+    """Write a result in a format that is one file; `show` names the matrices, as far as the user chose."""
+    _FILES[format](records, show, file)
 
 
-def _json(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+def write_folder(records: Records, format: Format, show: Names | None, folder: Path) -> None:
+    """Write a result in a format that is several files, into an empty folder."""
+    _FOLDERS[format](records, show, folder)
+
+
+def _json(records: Records, show: Names | None, file: BinaryIO) -> None:
     names = _several(records, show)
-    numbers = sum(records.matrices[name][0] * records.matrices[name][1] for name in names)
+    numbers = sum(math.prod(records.matrices[name].shape) for name in names)
     if numbers > _LARGE_JSON:
         note(f"this JSON document holds {numbers:,} numbers; -f ndjson can be read row by row, -f npy at once")
     head = {"run": records.run, **records.more}
     if records.columns:
         head["columns"] = list(records.columns)
     file.write(orjson.dumps(head)[:-1] + f',\n"{records.unit}":[\n'.encode())
-    _joined(file, (orjson.dumps(row) for piece in records.pieces(()) for row in _rows(piece, records.fields)))
+    pieces = _pieces(records, file, records.fields)
+    _joined(file, (_woven(piece.rows, *_object(_members(piece, records.fields)), b",\n")[:-2] for piece in pieces))
     file.write(b"\n]")
     if names:
         file.write(b',\n"matrices":{')
         for place, name in enumerate(names):
             file.write(f'{"," * (place > 0)}\n"{name}":[\n'.encode())
-            pieces = progress(records.pieces((name,)), records.rows, file)
-            _joined(file, (_finite(row) for piece in pieces for row in piece.matrices[name]))
+            pieces = _pieces(records, file, (), (name,))
+            _joined(file, (b",\n".join(_in_json(piece.matrices[name])) for piece in pieces))
             file.write(b"\n]")
         file.write(b"\n}")
     file.write(b"}\n")
 
 
-def _ndjson(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+def _ndjson(records: Records, show: Names | None, file: BinaryIO) -> None:
+    records = records.lines or records
     names = _several(records, show)
-    for piece in progress(records.pieces(names), records.rows, file):
-        if not all(np.isfinite(matrix).all() for matrix in piece.matrices.values()):
-            _note_null()
-        matrices = [(name, np.ascontiguousarray(piece.matrices[name])) for name in names]
-        lines = []
-        for place, row in enumerate(_rows(piece, records.fields)):
-            if names:
-                row["vectors"] = {name: matrix[place] for name, matrix in matrices}
-            lines.append(orjson.dumps(row, option=_OPTIONS | orjson.OPT_APPEND_NEWLINE))
-        file.write(b"".join(lines))
+    for piece in _pieces(records, file, records.fields, names):
+        members = _members(piece, records.fields)
+        if names:
+            members["vectors"] = _object({name: [_in_json(piece.matrices[name])] for name in names})
+        file.write(_woven(piece.rows, *_object(members), b"\n"))
 
 
-def _csv(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
-    def lines(rows: Iterable[tuple[Any, ...]]) -> list[str]:
-        written: list[str] = []
-        csv.writer(SimpleNamespace(write=written.append)).writerows(rows)
-        return [line.removesuffix("\r\n") for line in written]
+@dataclass(frozen=True)
+class _Dialect:
+    """How cells become lines."""
 
-    _separated(records, show, file, lines, ",", "\r\n")
+    between: bytes
+    end: bytes
+    cell: Callable[[str], bytes]
 
+    def line(self, cells: list[Strip]) -> list[Strip]:
+        """Return what stands in a line with these cells."""
+        spaced = [part for cell in cells for part in (cell, self.between)]
+        return [*spaced[:-1], self.end]
 
-def _tsv(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
-    def cell(value: Any) -> str:
-        return value.translate(_TSV_ESCAPES) if isinstance(value, str) else "" if value is None else str(value)
+    def header(self, names: Iterable[str]) -> bytes:
+        """Return the first line."""
+        return _woven(1, *self.line([self.cell(name) for name in names]))
 
-    def lines(rows: Iterable[tuple[Any, ...]]) -> list[str]:
-        return ["\t".join(map(cell, row)) for row in rows]
+    def fields(self, piece: Piece, names: Names) -> list[Strip]:
+        """Return the cells of fields."""
+        return [self._cells(piece.fields[name]) for name in names]
 
-    _separated(records, show, file, lines, "\t", "\n")
+    def _cells(self, values: Any) -> list[bytes]:
+        if isinstance(values, np.ndarray):
+            return _words(values)
+        return [b"" if value is None else self.cell(str(value)) for value in values]
 
-
-def _separated(
-    records: Records,
-    show: tuple[str, ...] | None,
-    file: BinaryIO,
-    lines: Callable[[Iterable[tuple[Any, ...]]], list[str]],
-    between: str,
-    end: str,
-) -> None:
-    name = _one(records, show)
-    header = (*records.fields, *(records.columns if name else ()))
-    file.write(f"{lines([header])[0]}{end}".encode())
-    for piece in progress(records.pieces((name,) if name else ()), records.rows, file):
-        rows = lines(_values(piece, records.fields))
-        if name:
-            decimals = _decimals(piece.matrices[name], between)
-            rows = [f"{row}{between}{values}" for row, values in zip(rows, decimals, strict=True)]
-        file.write("".join(f"{row}{end}" for row in rows).encode())
+    def numbers(self, matrix: np.ndarray) -> list[bytes]:
+        """Return the values of each row, between them what is between cells; NaN and infinity as nan, inf and -inf."""
+        rows = [orjson.dumps(row, option=_OPTIONS)[1:-1] for row in np.ascontiguousarray(matrix)]
+        for place in np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist():
+            rows[place] = b",".join(_words(matrix[place]))
+        return rows if self.between == b"," else [row.replace(b",", self.between) for row in rows]
 
 
-def _npy(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
-    name = _one(records, show)
-    shape = records.matrices[name] if name else (records.rows,)
-    kind = np.dtype("<f4" if name else "<i8")
+_TO_QUOTE = re.compile('[",\r\n]')
+_TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+@cache  # most tokens come again and again
+def _csv_cell(text: str) -> bytes:
+    quoted = '"' + text.replace('"', '""') + '"' if _TO_QUOTE.search(text) else text
+    return quoted.encode()
+
+
+@cache
+def _tsv_cell(text: str) -> bytes:
+    return text.translate(_TSV_ESCAPES).encode()
+
+
+_CSV, _TSV = _Dialect(b",", b"\r\n", _csv_cell), _Dialect(b"\t", b"\n", _tsv_cell)
+
+
+def _separated(dialect: _Dialect, records: Records, show: Names | None, file: BinaryIO) -> None:
+    names = _flat(records, show)
+    columns = [column for name in names for column in records.columns or range(records.matrices[name].shape[1])]
+    file.write(dialect.header([*records.fields, *map(str, columns)]))
+    for piece in _pieces(records, file, records.fields, names):
+        cells = dialect.fields(piece, records.fields)
+        cells += [dialect.numbers(piece.matrices[name]) for name in names]
+        file.write(_woven(piece.rows, *dialect.line(cells)))
+
+
+def _projector(records: Records, show: Names | None, folder: Path) -> None:
+    """Write what TensorFlow's embedding projector loads: rows of numbers, and beside them a line of fields for each.
+
+    A header it takes for one only where there are several fields.
+    """
+    names, fields = _flat(records, show), records.fields
+    with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
+        if len(fields) > 1:
+            metadata.write(_TSV.header(fields))
+        for piece in _pieces(records, vectors, fields, names):
+            vectors.write(_woven(piece.rows, *_TSV.line([_TSV.numbers(piece.matrices[name]) for name in names])))
+            metadata.write(_woven(piece.rows, *_TSV.line(_TSV.fields(piece, fields))))
+
+
+def _npy(records: Records, show: Names | None, file: BinaryIO) -> None:
+    names = _one(records, show)
+    array = records.matrices[names[0]] if names else Array((records.rows,), "int64")
+    kind = np.dtype(array.dtype).newbyteorder("<")
     np.lib.format.write_array_header_1_0(
-        file, {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+        file, {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": array.shape}
     )
-    for piece in progress(records.pieces((name,) if name else ()), records.rows, file):
-        _raw(file, piece.matrices[name] if name else piece.fields()["id"], kind)
+    for piece in _pieces(records, file, () if names else ("id",), names):
+        _raw(file, piece.matrices[names[0]] if names else piece.fields["id"], kind)
 
 
-def _safetensors(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+def _safetensors(records: Records, show: Names | None, file: BinaryIO) -> None:
     from embcli.files.safetensors import header
 
-    names = _several(records, show)
-    arrays = {field + "s": field for field in ("id", "position", "sequence") if field in records.fields}
+    fields = {f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields}
+    arrays = {name: Array((records.rows,), "int64") for name in fields}
+    arrays |= {name: records.matrices[name] for name in _several(records, show)}
     # The wider numbers come first, so that readers who map the file find each tensor aligned.
-    tensors: dict[str, tuple[str, tuple[int, ...]]] = dict.fromkeys(arrays, ("int64", (records.rows,)))
-    tensors |= {name: ("float32", records.matrices[name]) for name in names}
+    names = sorted(arrays, key=lambda name: -np.dtype(arrays[name].dtype).itemsize)
     metadata = {"run": orjson.dumps(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}
-    file.write(header(tensors, metadata))
-    for field in arrays.values():
-        for piece in records.pieces(()):
-            _raw(file, piece.fields()[field], np.dtype("<i8"))
+    file.write(header({name: (arrays[name].dtype, arrays[name].shape) for name in names}, metadata))
     for name in names:
-        for piece in progress(records.pieces((name,)), records.rows, file):
-            _raw(file, piece.matrices[name], np.dtype("<f4"))
+        kind = np.dtype(arrays[name].dtype).newbyteorder("<")
+        if name in fields:
+            for piece in _pieces(records, file, (fields[name],)):
+                _raw(file, piece.fields[fields[name]], kind)
+        else:
+            for piece in _pieces(records, file, (), (name,)):
+                _raw(file, piece.matrices[name], kind)
 
 
-def _ids(records: Records, show: tuple[str, ...] | None, file: BinaryIO) -> None:
+def _ids(records: Records, show: Names | None, file: BinaryIO) -> None:
     """Write IDs between spaces, a line for each sequence."""
-    now = 0
-    between = b""
-    for piece in records.pieces(()):
-        fields = piece.fields()
-        ids = fields["id"].tolist()
-        if "sequence" not in fields:
-            file.write(between + b" ".join(b"%d" % token_id for token_id in ids))
+    line, between = 0, b""
+    many = "sequence" in records.fields
+    for piece in _pieces(records, file, ("sequence", "id") if many else ("id",)):
+        sequence = piece.fields["sequence"] if many else np.zeros(piece.rows, np.int64)
+        borders = [0, *(np.flatnonzero(np.diff(sequence)) + 1).tolist(), piece.rows]
+        for start, stop in pairwise(borders):
+            if sequence[start] != line:
+                file.write(b"\n" * (sequence[start] - line))
+                line, between = sequence[start], b""
+            file.write(between + b" ".join(_words(piece.fields["id"][start:stop])))
             between = b" "
-            continue
-        for sequence, token_id in zip(fields["sequence"].tolist(), ids, strict=True):
-            if sequence != now:
-                file.write(b"\n" * (sequence - now))
-                now, between = sequence, b""
-            file.write(between + b"%d" % token_id)
-            between = b" "
-    file.write(b"\n" * max(records.run.get("sequences", 1) - now, 0))
+    file.write(b"\n" * max(records.sequences - line, 0))
 
 
-_WRITERS: dict[str, Callable[[Records, tuple[str, ...] | None, BinaryIO], None]] = {
-    "json": _json,
-    "ndjson": _ndjson,
-    "csv": _csv,
-    "tsv": _tsv,
-    "npy": _npy,
-    "safetensors": _safetensors,
-    "ids": _ids,
-}
-
-
-def _several(records: Records, show: tuple[str, ...] | None) -> tuple[str, ...]:
+def _several(records: Records, show: Names | None) -> Names:
     return tuple(name for name in records.matrices if show is None or name in show)
 
 
-def _one(records: Records, show: tuple[str, ...] | None) -> str | None:
-    if show is not None and len(show) > 1:
-        raise OutputError(f"this format holds one matrix, not {', '.join(show)}; choose one with --show")
-    return show[0] if show else records.default
+def _one(records: Records, show: Names | None) -> Names:
+    """Return the matrix that goes where there is room for one; none where the result has none."""
+    return show[:1] if show else () if records.default is None else (records.default,)
 
 
-def _values(piece: Piece, fields: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each row's fields, as plain Python values."""
-    found = piece.fields()
-    columns = (values.tolist() if isinstance(values, np.ndarray) else values for values in map(found.get, fields))
-    return zip(*columns, strict=True)
+def _flat(records: Records, show: Names | None) -> Names:
+    """Return the matrix that goes into a format of rows; raises OutputError where its rows are matrices themselves."""
+    names = _one(records, show)
+    for name in names:
+        shape = records.matrices[name].shape
+        if len(shape) != 2:
+            raise OutputError(f"{name} is of shape {shape}, and this format holds rows of numbers; -f npy holds it all")
+    return names
 
 
-def _rows(piece: Piece, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    for row in _values(piece, fields):
-        yield dict(zip(fields, row, strict=True))
+def _pieces(records: Records, file: BinaryIO, fields: Names, matrices: Names = ()) -> Iterator[Piece]:
+    """Yield pieces that hold rows, under a progress bar where the data itself does not run over the terminal."""
+    pieces = records.pieces(fields, matrices)
+    shown = pieces if file.isatty() else watched(pieces, records.rows, lambda piece: piece.rows)
+    return (piece for piece in shown if piece.rows)
 
 
-def _finite(values: np.ndarray) -> bytes:
+def _members(piece: Piece, names: Names) -> dict[str, list[Strip]]:
+    """Return the fields of each row as the members of a JSON object."""
+    return {name: [_in_json(piece.fields[name])] for name in names}
+
+
+def _object(members: dict[str, list[Strip]]) -> list[Strip]:
+    """Return what stands in each row where that is a JSON object with these members."""
+    strips: list[Strip] = []
+    for name, value in members.items():
+        strips += [f'{"," if strips else "{"}"{name}":'.encode(), *value]
+    return [*strips, b"}"] if strips else [b"{}"]
+
+
+def _in_json(values: Any) -> list[bytes]:
+    """Return each value of a field, or each row of a matrix, in JSON."""
+    if not isinstance(values, np.ndarray):
+        return orjson.dumps(values, option=orjson.OPT_INDENT_2)[4:-2].split(b",\n  ")  # no text holds a raw newline
     if not np.isfinite(values).all():
-        _note_null()
-    return orjson.dumps(np.ascontiguousarray(values), option=_OPTIONS)
+        note("JSON has no NaN and no infinity: they are written as null; -f csv, npy and safetensors keep them")
+    values = np.ascontiguousarray(values)
+    if values.ndim == 1:
+        return orjson.dumps(values, option=_OPTIONS)[1:-1].split(b",")
+    return [orjson.dumps(row, option=_OPTIONS) for row in values]
 
 
-def _note_null() -> None:
-    note("JSON has no NaN and no infinity: they are written as null; -f csv, npy and safetensors keep them")
+def _words(values: np.ndarray) -> list[bytes]:
+    """Return numbers, (n,), as text; NaN and infinity as nan, inf and -inf."""
+    words = orjson.dumps(np.ascontiguousarray(values), option=_OPTIONS)[1:-1].split(b",")
+    for place in np.flatnonzero(~np.isfinite(values)).tolist():
+        words[place] = str(values[place]).encode()
+    return words
 
 
-def _decimals(matrix: np.ndarray, between: str) -> Iterator[str]:
-    """Yield the values of each row as text; NaN and infinity as nan, inf and -inf."""
-    for values in np.ascontiguousarray(matrix):
-        words = orjson.dumps(values, option=_OPTIONS)[1:-1].decode()
-        if not np.isfinite(values).all():
-            finite = zip(words.split(","), values.tolist(), strict=True)
-            words = ",".join(str(value) if word == "null" else word for word, value in finite)
-        yield words if between == "," else words.replace(",", between)
+def _woven(rows: int, *strips: Strip) -> bytes:
+    r"""Return rows of text, put together from what stands in them side by side.
+
+    >>> _woven(2, [b"a", b"b"], b"=", [b"1", b"2"], b"\n")
+    b'a=1\nb=2\n'
+    """
+    parts = [b""] * (rows * len(strips))
+    for place, strip in enumerate(strips):
+        parts[place :: len(strips)] = [strip] * rows if isinstance(strip, bytes) else strip
+    return b"".join(parts)
 
 
 def _raw(file: BinaryIO, values: np.ndarray, kind: np.dtype[Any]) -> None:
@@ -216,3 +279,15 @@ def _joined(file: BinaryIO, parts: Iterable[bytes]) -> None:
     for part in parts:
         file.write(between + part)
         between = b",\n"
+
+
+_FILES: dict[str, Callable[[Records, Names | None, BinaryIO], None]] = {
+    "json": _json,
+    "ndjson": _ndjson,
+    "csv": partial(_separated, _CSV),
+    "tsv": partial(_separated, _TSV),
+    "npy": _npy,
+    "safetensors": _safetensors,
+    "ids": _ids,
+}
+_FOLDERS: dict[str, Callable[[Records, Names | None, Path], None]] = {"projector": _projector}

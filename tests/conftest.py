@@ -93,3 +93,11 @@ class Embcli:
 def embcli() -> Embcli:
     """Return a runner of embcli."""
     return Embcli()
+
+
+@pytest.fixture
+def inside() -> Embcli:
+    """Return a runner of embcli within this process, for wherever the process is not the point."""
+    from tests.inside import Inside
+
+    return Inside()

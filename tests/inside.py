@@ -7,37 +7,47 @@ import sys
 
 import pytest
 
-from embcli import cli
+from embcli import safe
+from embcli.__main__ import main
 from tests.conftest import Embcli, Ran
 
 
-class Stream(io.TextIOWrapper):
-    """A standard stream that may pass for a terminal."""
+class Buffer(io.BytesIO):
+    """What is written, to a terminal or not."""
 
-    def __init__(self, buffer: io.BytesIO, terminal: bool = False) -> None:
-        super().__init__(buffer, encoding="utf-8", write_through=True)
+    def __init__(self, terminal: bool = False) -> None:
+        super().__init__()
         self.terminal = terminal
 
     def isatty(self) -> bool:
         return self.terminal
 
 
-class Inside(Embcli):
-    """Runs embcli in the process of the tests."""
+class Stream(io.TextIOWrapper):
+    """A standard stream, which may pass for a terminal."""
 
-    def __init__(self, terminal: bool = False) -> None:
+    def __init__(self, buffer: io.BytesIO) -> None:
+        super().__init__(buffer, encoding="utf-8", write_through=True)
+
+
+class Inside(Embcli):
+    """Runs embcli in the process of the tests; `terminal` and `noisy` make terminals of its output and its errors."""
+
+    def __init__(self, terminal: bool = False, noisy: bool = False) -> None:
         self.terminal = terminal
+        self.noisy = noisy
 
     def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
         data = stdin.encode() if isinstance(stdin, str) else stdin or b""
-        out, err = io.BytesIO(), io.BytesIO()
+        out, err = Buffer(self.terminal), Buffer(self.noisy)
+        safe.note.cache_clear()  # a process says each of its notes once
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
             patch.setattr(sys, "argv", ["embcli", *arguments])
             patch.setattr(sys, "stdin", Stream(io.BytesIO(data)))
-            patch.setattr(sys, "stdout", Stream(out, self.terminal))
+            patch.setattr(sys, "stdout", Stream(out))
             patch.setattr(sys, "stderr", Stream(err))
-            status = cli.main()
+            status = main()
             sys.stdout.flush()
             return Ran(status, out.getvalue(), err.getvalue().decode())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-from dataclasses import dataclass, replace
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,70 +15,48 @@ import safetensors.numpy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
-from rich.cells import cell_len
 from torch.nn.functional import one_hot
 from torch.utils.flop_counter import FlopCounterMode
+from wcwidth import wcswidth
 
-from embcli import compare as core
-from embcli import encodings
-from embcli.verbs.compare.layers import compare, compare_weights
-from embcli.verbs.compare import STEPS, Comparison, Task, differences, judge
+from embcli import encodings, memory
 from embcli.errors import InputError, LayerError
-from embcli.views.compare import view
-from embcli.writers import write
-from embcli.page.terminal import Page
+from embcli.names import STEPS
+from embcli.page import Paper
+from embcli.page.terminal import Terminal
 from embcli.text import Given
-from embcli.tokens import Tokens, tokenize
-from embcli.weights import Seeded
+from embcli.tokens import tokenize
+from embcli.verbs.compare import layers
+from embcli.verbs.compare.found import Comparison, Cost, Task, Timing, Wanted
+from embcli.verbs.compare.layers import compare, compare_weights
+from embcli.views.compare import view
+from embcli.weights.seeded import Seeded
+from embcli.writers import write
+from tests.oracles import live_comparison, of_ids
+from tests.screen import grids, words
 
 WEIGHT = np.random.default_rng(7).normal(size=(6, 4)).astype(np.float32)
 
 
-def of(ids: list[int]) -> Tokens:
-    return tokenize(Given(ids=(np.array(ids, np.int64),)), None)
-
-
-def task(ids: list[int], vocabulary_size: int, dim: int = 5, seed: int = 123, **more: object) -> Task:
-    return Task(of(ids), Seeded(vocabulary_size, dim, 1, seed), **more)
+def task(ids: list[int], vocabulary_size: int, dim: int = 5, seed: int = 123, **wanted: object) -> Task:
+    sweep = wanted.pop("sweep", None)
+    return Task(of_ids(ids), Seeded(vocabulary_size, dim, 1, seed), Wanted(bench=sweep is not None, **wanted), sweep)
 
 
 def bits(values: np.ndarray | torch.Tensor) -> bytes:
     return np.ascontiguousarray(values, np.float32).tobytes()
 
 
-def printed(result: Comparison, width: int = 120, terminal: bool = False, trace: bool = False) -> str:
-    page = Page(width, False, terminal)
-    view(result, page, trace)
+def printed(result: Comparison, width: int = 120, screen: int | None = None, color: bool = False) -> str:
+    page = Terminal(Paper(width, screen, color))
+    view(result, page)
     return page.content().decode()
 
 
-@dataclass(frozen=True)
-class Plain:
-    """What a plain torch script gives."""
-
-    first: torch.Tensor
-    weight: torch.Tensor
-    embedding: torch.Tensor
-    linear: torch.Tensor
-    embedding_gradient: torch.Tensor
-    linear_gradient: torch.Tensor  # (D, V), as the linear layer has it
-
-
-def plain(ids: list[int], vocabulary_size: int, dim: int, seed: int) -> Plain:
-    torch.manual_seed(seed)
-    embedding = torch.nn.Embedding(vocabulary_size, dim)
-    torch.manual_seed(seed)
-    linear = torch.nn.Linear(vocabulary_size, dim, bias=False)
-    first = linear.weight.detach()
-    linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
-    index = torch.tensor(ids, dtype=torch.int64)
-    left, right = embedding(index), linear(one_hot(index, vocabulary_size).float())
-    (left.square().sum() / 2).backward()
-    (right.square().sum() / 2).backward()
-    return Plain(
-        first, embedding.weight.detach(), left.detach(), right.detach(), embedding.weight.grad, linear.weight.grad
-    )
+@pytest.fixture(autouse=True)
+def _few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time each way as few times as may be: here the figures are not the point."""
+    monkeypatch.setattr(layers, "_ENOUGH", 0.0)
 
 
 @st.composite
@@ -92,7 +70,7 @@ def runs(draw: st.DrawFn) -> tuple[list[int], int, int, int]:
 @settings(max_examples=40, deadline=None)
 def test_outputs_first_weights_and_gradients_are_those_of_a_plain_script(run: tuple[list[int], int, int, int]) -> None:
     ids, size, dim, seed = run
-    found, wanted = compare(task(ids, size, dim, seed, gradient=True)), plain(ids, size, dim, seed)
+    found, wanted = compare(task(ids, size, dim, seed, gradient=True)), live_comparison(ids, size, dim, seed)
     assert bits(found.first) == bits(wanted.first)
     assert bits(found.weight) == bits(wanted.weight)
     assert bits(found.embedding) == bits(wanted.embedding)
@@ -110,20 +88,22 @@ def test_outputs_first_weights_and_gradients_are_those_of_a_plain_script(run: tu
 
 def test_slices_of_tokens_give_the_bits_of_the_whole_product() -> None:
     ids = np.random.default_rng(1).integers(0, 50257, 100).tolist()
-    found, wanted = compare(task([*ids, *ids[:9]], 50257, 7)), plain([*ids, *ids[:9]], 50257, 7, 123)
+    found, wanted = compare(task([*ids, *ids[:9]], 50257, 7)), live_comparison([*ids, *ids[:9]], 50257, 7, 123)
     assert found.cost.slices > 1
     assert bits(found.linear) == bits(wanted.linear)
     assert bits(found.embedding) == bits(wanted.embedding)
 
 
 def test_a_gradient_summed_up_over_slices_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "_LONG_SLICE", 100)
+    monkeypatch.setattr(layers, "_LONG_SLICE", 100)
     ids = np.random.default_rng(2).permutation(40)[:25].tolist()  # each ID once: no sum to be rounded
-    gradient, wanted = compare(task(ids, 40, gradient=True)).gradient, plain(ids, 40, 5, 123)
+    gradient, wanted = compare(task(ids, 40, gradient=True)).gradient, live_comparison(ids, 40, 5, 123)
     assert gradient.slices == 13
     assert bits(gradient.linear) == bits(wanted.linear_gradient.T[sorted(ids)])
     repeated = compare(task([3, 3, 7, 3] * 5, 40, gradient=True)).gradient
-    np.testing.assert_allclose(repeated.linear, plain([3, 3, 7, 3] * 5, 40, 5, 123).linear_gradient.T[[3, 7]], 1e-5)
+    np.testing.assert_allclose(
+        repeated.linear, live_comparison([3, 3, 7, 3] * 5, 40, 5, 123).linear_gradient.T[[3, 7]], 1e-5
+    )
 
 
 @pytest.mark.parametrize("ids", [[0], [2, 3, 1], [5, 5, 0, 5]])
@@ -138,6 +118,58 @@ def test_cost_is_counted_as_torch_counts_it(ids: list[int]) -> None:
     assert cost.product_bytes == linear.weight.nbytes
     assert cost.lookup_bytes == torch.nn.Embedding(6, 9)(index).nbytes
     assert cost.ratio == cost.product.seconds / cost.lookup.seconds > 0
+
+
+def test_multiplications_by_zero_are_those_of_the_zeros_of_the_one_hot_matrix() -> None:
+    cost = compare(task([5, 5, 0, 2], 6, 9)).cost
+    zeros = (one_hot(torch.tensor([5, 5, 0, 2]), 6) == 0).sum()
+    assert cost.multiplications_by_zero == zeros * 9
+    assert "180 of 216 multiplications are by zero" in printed(compare(task([5, 5, 0, 2], 6, 9)))
+
+
+def test_both_ways_are_timed_on_one_thread_that_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[int] = set()
+    product = layers._product
+
+    def counted(*arguments: object) -> torch.Tensor:
+        seen.add(torch.get_num_threads())
+        return product(*arguments)
+
+    monkeypatch.setattr(layers, "_product", counted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        cost = compare(task([1, 2], 6)).cost
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {1}
+    assert cost.threads == 1
+
+
+def test_the_time_that_a_process_waits_for_the_processor_does_not_count() -> None:
+    def waiting() -> torch.Tensor:
+        time.sleep(0.02)
+        return torch.zeros(1)
+
+    _, _, lookup, product = layers._timed(waiting, waiting)
+    assert max(lookup.seconds, product.seconds) < 0.01
+
+
+def test_a_time_is_the_median_of_the_runs_and_the_least_of_them() -> None:
+    assert layers._timing([3.0, 1.0, 8.0, 2.0]) == Timing(2.5, 1.0, 4)
+    timing = compare(task([1, 2], 6)).cost.product
+    assert 0 < timing.least <= timing.seconds
+    assert timing.runs >= 5
+
+
+@pytest.mark.parametrize(("slow", "scattered"), [(1.4, False), (1.6, True)])
+@pytest.mark.parametrize("way", ["lookup", "product"])
+def test_runs_that_scatter_are_told(way: str, slow: float, scattered: bool) -> None:
+    steady = {"lookup": Timing(1e-6, 1e-6, 20), "product": Timing(5e-6, 5e-6, 5)}
+    cost = Cost(2, 6, 5, **{**steady, way: replace(steady[way], seconds=slow * steady[way].least)}, slices=1)
+    text = printed(replace(compare(task([1, 2], 6)), cost=cost))
+    assert ("The runs scatter" in text) == scattered
 
 
 @pytest.mark.parametrize("largest", [1, 16, 17, 1000])
@@ -156,53 +188,14 @@ def test_the_benchmark_goes_up_to_the_largest_vocabulary(largest: int) -> None:
     assert all(cost.multiply_adds == 3 * cost.vocabulary_size * 5 for cost in costs)
 
 
-# --- the verdict ----------------------------------------------------------------------------------------------------
-
-ODD = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np.inf, np.nan])
-
-
-@given(
-    st.tuples(st.integers(0, 3), st.integers(1, 3)).flatmap(
-        lambda shape: st.tuples(*[arrays.arrays(np.float32, shape, elements=ODD)] * 2)
-    )
-)
-@settings(max_examples=300, deadline=None)
-def test_the_verdict_is_that_of_a_look_at_each_value(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    left, right = pair
-    verdict = judge(left, right)
-    unequal = [
-        (place, a, b)
-        for place, a, b in zip(np.ndindex(left.shape), left.ravel(), right.ravel(), strict=True)
-        if a.tobytes() != b.tobytes()
-    ]
-    assert (verdict.values, verdict.different) == (left.size, len(unequal))
-    assert verdict.identical == (bits(left) == bits(right)) == (not unequal)
-    if not unequal:
-        return
-    alone = [place for place, a, b in unequal if np.isnan(a) != np.isnan(b)]
-    sizes = {place: abs(float(a) - float(b)) for place, a, b in unequal if not (np.isnan(a) or np.isnan(b)) and a != b}
-    if alone:
-        assert (verdict.kind, verdict.place) == ("nan", alone[0])
-        assert np.isnan(verdict.difference)
-    elif sizes:
-        assert verdict.kind == "value"
-        assert sizes[verdict.place] == max(sizes.values())
-    else:
-        both = [place for place, a, b in unequal if np.isnan(a) and np.isnan(b)]
-        assert verdict.kind == ("nan bits" if both else "zero sign")
-        assert verdict.place in (both or [place for place, _, _ in unequal])
-
-
-def test_the_differences_are_those_of_torch() -> None:
-    left, right = torch.randn(9, 4), torch.randn(9, 4)
-    assert bits(differences(left.numpy(), right.numpy())) == bits((left - right).abs())
+# --- weights that are not finite ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
 def test_a_weight_that_is_not_finite_makes_the_product_nan_and_is_named(odd: float) -> None:
     weight = WEIGHT.copy()
     weight[2, 3] = odd
-    found = compare_weights(of([1, 2, 4]), weight, gradient=True)
+    found = compare_weights(of_ids([1, 2, 4]), weight, gradient=True)
     linear = torch.nn.Linear(6, 4, bias=False)
     linear.weight = torch.nn.Parameter(torch.tensor(weight).T)
     np.testing.assert_array_equal(found.linear, linear(one_hot(torch.tensor([1, 2, 4]), 6).float()).detach())
@@ -218,19 +211,19 @@ def test_a_weight_that_is_not_finite_makes_the_product_nan_and_is_named(odd: flo
 def test_the_row_that_is_named_is_another_one_than_the_token_s_own() -> None:
     weight = WEIGHT.copy()
     weight[[0, 5], 1] = np.inf
-    assert "Row 5 of the weight has inf in column 1" in printed(compare_weights(of([0]), weight))
+    assert "Row 5 of the weight has inf in column 1" in printed(compare_weights(of_ids([0]), weight))
 
 
 def test_a_single_token_whose_own_row_has_an_infinity_comes_out_alike() -> None:
     weight = WEIGHT.copy()
     weight[2, 3] = np.inf
-    assert compare_weights(of([2, 2]), weight).verdict.identical
+    assert compare_weights(of_ids([2, 2]), weight).verdict.identical
 
 
 def test_the_sign_of_a_zero_is_a_difference_of_bits_that_is_explained() -> None:
     weight = WEIGHT.copy()
     weight[4, 0] = -0.0
-    found = compare_weights(of([1, 4]), weight)
+    found = compare_weights(of_ids([1, 4]), weight)
     assert (found.verdict.kind, found.verdict.place, found.verdict.difference) == ("zero sign", (1, 0), 0.0)
     assert "only the sign of a zero differs" in printed(found)
 
@@ -238,26 +231,38 @@ def test_the_sign_of_a_zero_is_a_difference_of_bits_that_is_explained() -> None:
 def test_a_weight_that_is_read_only_is_taken_as_it_is() -> None:
     weight = WEIGHT.copy()
     weight.setflags(write=False)
-    assert bits(compare_weights(of([3, 0]), weight).linear) == bits(WEIGHT[[3, 0]])
+    assert bits(compare_weights(of_ids([3, 0]), weight).linear) == bits(WEIGHT[[3, 0]])
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-def test_layers_that_fit_one_by_one_but_not_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 25_000}.__getitem__)
-    task([1], 1_000_000, 10)
-    with pytest.raises(LayerError, match=r"a pair of layers of 1,000,000 x 10 takes 160\.0 MB, and this machine has"):
-        task([1], 1_000_000, 10, gradient=True)
-    with pytest.raises(LayerError, match=r"a pair of layers of 2,000,000 x 10 takes 160\.0 MB, and this machine has"):
-        task([1], 4, 10, sweep=2_000_000)
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 10])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
+    monkeypatch: pytest.MonkeyPatch, dim: int, gradient: bool
+) -> None:
+    size = 1_000_000
+    matrices = [np.empty((size, dim), np.float32)] * (4 if gradient else 2)  # two weights, and their gradients
+    rows = [np.empty(size, np.int64), np.empty(size, np.float32)]
+    need = sum(each.nbytes for each in [*matrices, *rows])
+    monkeypatch.setattr(memory, "free", lambda: need)
+    task([1], size, dim, gradient=gradient)
+    task([1], 4, dim, sweep=size if not gradient else 4)
+    monkeypatch.setattr(memory, "free", lambda: need - 1)
+    said = rf"a pair of layers of 1,000,000 x {dim} takes {need / 1e6:.1f} MB, and this machine has .* free"
+    with pytest.raises(LayerError, match=said):
+        task([1], size, dim, gradient=gradient)
+    if not gradient:
+        with pytest.raises(LayerError, match=said):
+            task([1], 4, dim, sweep=size)
 
 
 def test_an_id_without_a_row_is_refused() -> None:
     with pytest.raises(InputError, match=r"^ID 4 at position 1 has no row"):
         task([1, 4], 4)
     with pytest.raises(InputError, match=r"^ID 6 at position 0 has no row"):
-        compare_weights(of([6]), WEIGHT)
+        compare_weights(of_ids([6]), WEIGHT)
 
 
 # --- as data --------------------------------------------------------------------------------------------------------
@@ -270,7 +275,7 @@ def written(result: Comparison, form: str) -> bytes:
 
 
 def test_all_formats_hold_the_same_outputs() -> None:
-    found, wanted = compare(task([2, 3, 1, 3], 300, 17)), plain([2, 3, 1, 3], 300, 17, 123)
+    found, wanted = compare(task([2, 3, 1, 3], 300, 17)), live_comparison([2, 3, 1, 3], 300, 17, 123)
     rows = [line.split(",") for line in written(found, "csv").decode().splitlines()]
     assert rows[0] == ["position", "id", "difference", *map(str, range(17))]
     assert [row[:3] for row in rows[1:]] == [[str(p), str(i), "0.0"] for p, i in enumerate([2, 3, 1, 3])]
@@ -289,19 +294,19 @@ def test_all_formats_hold_the_same_outputs() -> None:
 
 
 def test_weights_are_in_the_document_when_they_are_few_or_named() -> None:
-    wanted = plain([2, 3, 1], 4, 5, 123)
+    wanted = live_comparison([2, 3, 1], 4, 5, 123)
     weights = json.loads(written(compare(task([2, 3, 1], 4)), "json"))["weights"]
     assert bits(np.array(weights["first"])) == bits(wanted.first)
     assert bits(np.array(weights["shared"])) == bits(wanted.weight.T)
-    named = json.loads(written(compare(task([2], 1000, 17, show=("first",))), "json"))["weights"]
-    assert bits(np.array(named["first"])) == bits(plain([2], 1000, 17, 123).first)
+    named = json.loads(written(compare(task([2], 1000, 17, steps=("first",))), "json"))["weights"]
+    assert bits(np.array(named["first"])) == bits(live_comparison([2], 1000, 17, 123).first)
     assert named["shared"] is None
 
 
 def test_json_has_null_for_nan_and_csv_has_nan(capsys: pytest.CaptureFixture[str]) -> None:
     weight = WEIGHT.copy()
     weight[2, 3] = np.inf
-    found = compare_weights(of([1, 2]), weight, gradient=True)
+    found = compare_weights(of_ids([1, 2]), weight, gradient=True)
     document = json.loads(written(found, "json"), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert [row["difference"] for row in document["tokens"]] == [None, 0.0]
     assert document["verdict"]["largest_difference"] is None
@@ -315,79 +320,133 @@ def test_json_has_null_for_nan_and_csv_has_nan(capsys: pytest.CaptureFixture[str
 # --- on a page ------------------------------------------------------------------------------------------------------
 
 TEXT = "Every effort moves you, 🦜 and שלום to the end of the internationalization"
-NUMBER = re.compile(r"-?[0-9]+\.[0-9]{4}")
+NUMBER = r"-?[0-9]+\.[0-9]{4}"
+NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the order in which one needs them
 
 
 @pytest.fixture(scope="module")
 def wide() -> Comparison:
     tokens = tokenize(Given(texts=(TEXT,)), encodings.get("gpt2"))
-    return compare(Task(tokens, Seeded(50257, 30, 1, 123), STEPS, gradient=True, sweep=300))
+    wanted = Wanted(STEPS, trace=True, gradient=True, bench=True)
+    return compare(Task(tokens, Seeded(50257, 30, 1, 123), wanted, sweep=300))
 
 
-@pytest.mark.parametrize("width", [*range(40, 130, 3), 200, 300])
-def test_both_halves_show_the_same_columns_whole_at_any_width(wide: Comparison, width: int) -> None:
-    text = printed(wide, width, trace=True)
+def outputs_of(text: str) -> list[str]:
+    """Return the lines of the table of outputs, with its header."""
+    return [line for line in text[text.index("5. The outputs") :].partition("\n\n")[0].splitlines() if "│" in line]
+
+
+def in_halves(lines: list[str]) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """Return the headers of the columns, and what stands under them on both sides, or in every other row."""
+    header = next(line for line in lines if "pos" in line)
+    rows = [line.split("│")[1:] for line in lines if re.search(NUMBER, line)]
+    columns = [name for name in header.split("│")[1].split() if name not in ("…", "diff")]
+    if header.count("│") == 2:
+        left, right = (name.split() for name in header.split("│")[1:])
+        assert [*left, "diff"] == right
+        return columns, *([re.findall(NUMBER, row[side]) for row in rows] for side in (0, 1))
+    return columns, *([re.findall(NUMBER, row[0]) for row in rows[way::2]] for way in (0, 1))
+
+
+@pytest.mark.parametrize("width", [40, 41, 44, 48, 53, 60, 67, 75, 80, 88, 96, 105, 116, 130, 200, 300])
+def test_both_ways_show_the_same_columns_whole_at_any_width(wide: Comparison, width: int) -> None:
+    text = printed(wide, width)
     tables = [line for line in text.splitlines() if "│" in line or "─" in line or "█" in line]
-    assert max(map(cell_len, tables)) <= width
-    part = text[text.index("5. The outputs") : text.index("Bit-identical")].splitlines()
-    headers = [line for line in part if line.startswith("pos")]
-    halves = [header.split("│")[1:] for header in headers]
-    columns = [[each for each in half.replace("diff", "").split() if each != "…"] for line in halves for half in line]
-    assert len(columns) == 2
-    assert columns[0] == columns[1]
-    rows = [line.split("│")[1:] for line in part if NUMBER.search(line)]
-    if len(halves) == 2:  # one below the other
-        rows = [above + below for above, below in zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True)]
-    assert len(rows) == len(wide.tokens)
-    for place, (left, right) in enumerate(rows):
-        values = [f"{wide.embedding[place, int(column)]:.4f}" for column in columns[0]]
-        assert NUMBER.findall(left) == NUMBER.findall(right) == values
-        assert right.split()[-1] == "0"
+    assert max(map(wcswidth, tables)) <= width
+    lines = outputs_of(text)
+    columns, left, right = in_halves(lines)
+    assert left == right == [[f"{row[int(column)]:.4f}" for column in columns] for row in wide.embedding]
+    assert [line.split()[-1] for line in lines if re.search(NUMBER, line)].count("0") == len(wide.tokens)
+    assert len(columns) == 30 or f"({30 - len(columns)} of 30)." in text
 
 
-@pytest.mark.parametrize("lines", range(20, 70))
-def test_the_default_page_fits_on_the_screen_and_has_the_outputs(lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LINES", str(lines))
+def test_both_ways_stand_under_each_other_only_where_side_by_side_columns_are_left_out() -> None:
+    result = compare(task([2, 3, 1], 4, steps=("outputs",)))
+
+    def beside(width: int) -> bool:
+        return outputs_of(printed(result, width))[0].count("│") == 2
+
+    first = next(width for width in range(90, 130) if beside(width))
+    assert max(map(wcswidth, outputs_of(printed(result, first)))) == first  # it would not fit into one cell less
+    for width in (70, 80, 90, first - 1, first, first + 1, 140, 300):
+        assert beside(width) == (width >= first)
+        assert ("one-hot" in "".join(outputs_of(printed(result, width)))) == (width < first)
+        assert in_halves(outputs_of(printed(result, width)))[0] == [*"01234"]
+
+
+def steps_of(text: str) -> set[str]:
+    return {STEPS[int(number) - 1] for number in re.findall(r"^([1-5])\. ", text, re.MULTILINE)}
+
+
+def test_the_page_has_as_many_steps_as_the_screen_holds_those_first_that_one_needs_first() -> None:
     result = compare(task([2, 3, 1], 4))
-    text = printed(result, 80, terminal=True)
-    assert "5. The outputs" in text
-    assert "Bit-identical" in text
-    assert text.count("\n") < max(lines, 27)
-    shown = [name for number, name in enumerate(STEPS, 1) if f"\n{number}. " in text]
-    missing = [name for name in STEPS if name not in shown]
-    assert missing == text.partition("--show ")[2].strip().split(",") if missing else "--show" not in text
-    assert not missing or lines < 60
+    counts = []
+    for lines in range(20, 70):
+        text = printed(result, 80, lines)
+        assert "Bit-identical" in text
+        assert text.count("\n") < max(lines, 24)  # one line is the prompt's
+        shown = steps_of(text)
+        assert shown == {*NEEDED[: len(shown)]}
+        missing = [name for name in STEPS if name not in shown]
+        assert ("--show" in text) == bool(missing)
+        if missing:
+            assert missing == text.partition("--show ")[2].strip().split(",")
+            more = replace(result, wanted=Wanted(tuple(NEEDED[: len(shown) + 1])))
+            needed = printed(more, 80, lines).count("\n") + 2  # with the names of the others, and the prompt
+            assert needed > lines
+        counts.append(len(shown))
+    product = result.cost.product
+    scattered = replace(result, cost=replace(result.cost, product=replace(product, least=product.seconds / 2)))
+    assert "The runs scatter" in printed(scattered, 80, 24)
+    assert printed(scattered, 80, 24).count("\n") <= 23
+    assert counts == sorted(counts)
+    assert {*counts} == {1, 2, 3, 4, 5}
 
 
 def test_named_steps_are_shown_and_no_others() -> None:
-    text = printed(compare(task([2, 3, 1], 4, show=("one-hot", "shared"))))
+    text = printed(compare(task([2, 3, 1], 4, steps=("one-hot", "shared"))))
     assert re.findall(r"^([1-5])\. ", text, re.MULTILINE) == ["2", "4"]
     assert "Left out" not in text
 
 
 def test_the_one_hot_matrix_is_torch_s_while_it_fits() -> None:
-    text = printed(compare(task([2, 3, 1], 4, show=("one-hot",))))
+    text = printed(compare(task([2, 3, 1], 4, steps=("one-hot",))))
     rows = [[int(each) for each in line.split("│")[1].split()] for line in text.splitlines() if "│" in line]
     assert rows == [[0, 1, 2, 3], *one_hot(torch.tensor([2, 3, 1]), 4).tolist()]
 
 
 def test_a_large_one_hot_matrix_is_told_in_words() -> None:
-    result = compare(task([2, 50000], 50257, show=("one-hot",)))
+    result = compare(task([2, 50000], 50257, steps=("one-hot",)))
     assert "│  1 at column 50000, 0 in the other 50,256" in printed(result)
     assert "│  column 50000\n" in printed(result, 40)
 
 
 def test_a_trace_writes_the_product_out() -> None:
-    result = compare(task([2, 3], 4, show=("outputs",)))
-    text = printed(result, trace=True)
+    result = compare(task([2, 3], 4, steps=("outputs",), trace=True))
+    text = printed(result)
     assert "token 0, ID 2: 0·row0 + 0·row1 + 1·row2 + 0·row3 = row2\n" in text
     part = text[text.index("token 1, ID 3: 0·row0 + 0·row1 + 0·row2 + 1·row3 = row3\n") :]
-    found = [NUMBER.findall(line) for line in part.splitlines()[3:8]]
-    assert found == [[f"{value:.4f}" for value in row] for row in [*result.weight, result.linear[1]]]
+    (table,) = grids(part.partition("\n\n")[0], 120)
+    table.check(np.concatenate([result.weight, result.linear[1:]]))
+    assert [label[0] for label in table.labels] == ["0 ·", "+ 0 ·", "+ 0 ·", "+ 1 ·", "="]
+
+
+def test_the_term_of_a_trace_that_counts_stands_out_and_those_that_do_not_are_dim() -> None:
+    text = printed(compare(task([2, 3], 4, steps=("ids",), trace=True)), color=True)
+    for place, own in ((0, 2), (1, 3)):
+        part = text[text.index(f"token {place}, ID {own}") :].partition("\n\n")[0]
+        lines = part.splitlines()[3:]
+        assert len(lines) == 5
+        for row, line in enumerate(lines):
+            numbers = words(line, NUMBER)
+            assert len(numbers) == 5
+            factor = words(line, r"(\+ )?[01] ·|=")
+            for word in [*numbers, *factor]:
+                assert (word.bold, word.dim, word.color) == (row == own, row not in (own, 4), ())
 
 
 def test_a_trace_leaves_out_terms_of_a_large_product_and_says_so() -> None:
-    text = printed(compare(task([2, 99], 100)), trace=True)
+    text = printed(compare(task([2, 99], 100, trace=True)))
     assert "token 0, ID 2: 0·row0 + … + 1·row2 + … + 0·row99 = row2\n" in text
     assert "token 1, ID 99: 0·row0 + … + 1·row99 = row99\n" in text
     assert "Left out: 97 terms, all of them 0 times a row." in text
@@ -404,9 +463,9 @@ def test_gradients_that_differ_by_rounding_say_so() -> None:
 
 
 def test_no_tokens_make_an_empty_comparison() -> None:
-    result = compare(task([], 1, gradient=True, sweep=20))
+    result = compare(task([], 1, gradient=True, trace=True, sweep=20))
     assert result.verdict.identical
-    assert "Nothing to compare: there are no tokens." in printed(result, trace=True)
+    assert "Nothing to compare: there are no tokens." in printed(result)
     assert json.loads(written(result, "json"))["matrices"] == {"embedding": [], "linear": []}
 
 

@@ -24,8 +24,8 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli import cli, options
-from embcli.verbs.lookup import MATRICES
+from embcli import cli, names
+from embcli.__main__ import main
 from tests.conftest import TIMEOUT, Embcli
 
 # Python 3.12 warns where a process with threads forks to start a terminal.
@@ -42,8 +42,6 @@ SCRIPTS = {
 
 COMMANDS = typer.main.get_command(cli.app).commands
 ENCODINGS = tiktoken.list_encoding_names()
-FORMATS = get_args(options.Format)
-LAYERS = get_args(options.LayerName)
 
 
 def flags(command: str) -> set[str]:
@@ -60,11 +58,13 @@ CASES = {
     "embcli tokenize x --": {flag for flag in flags("tokenize") if flag[1] == "-"},
     "embcli lookup --encoding ": set(ENCODINGS),
     "embcli decode 1 2 --encoding o": {name for name in ENCODINGS if name.startswith("o")},
-    "embcli weights --rows 0:5 --format ": set(FORMATS),
-    "embcli lookup 'it''s = a \"test\"' -f n": {name for name in FORMATS if name.startswith("n")},
-    "embcli weights --layer ": set(LAYERS),
-    "embcli lookup --show ": set(MATRICES),
+    "embcli weights --rows 0:5 --format ": set(names.LOOKED_UP),
+    "embcli lookup 'it''s = a \"test\"' -f n": {name for name in names.FORMATS if name.startswith("n")},
+    "embcli weights --layer ": set(names.LAYERS),
+    "embcli lookup --show ": set(names.MATRICES),
     "embcli lookup --show input,token,": {"input,token,position"},
+    "embcli compare --show em": {"embedding"},
+    "embcli compare --show shared,": {f"shared,{name}" for name in (*names.STEPS, *names.OUTPUTS) if name != "shared"},
     "embcli --show-completion ": set(SCRIPTS),
     "embcli lookup --file no": {"notes.txt"},
     "embcli info -o no": {"notes.txt"},
@@ -240,7 +240,7 @@ KNOWN = {
     *(flag for command in COMMANDS for flag in flags(command)),
     *("--version", "--show-completion", "--install-completion"),
     *ENCODINGS,
-    *(choice for choices in vars(options).values() if get_origin(choices) is Literal for choice in get_args(choices)),
+    *(choice for choices in vars(names).values() if get_origin(choices) is Literal for choice in get_args(choices)),
 }
 WORDS = st.one_of(
     st.sampled_from([*sorted(KNOWN), "=", "--", "--format=js", "--show=token,", "token,", "'it", '"', "\\", "it's"]),
@@ -279,6 +279,6 @@ def test_whatever_is_typed_only_candidates_come_out(shell: str, words: list[str]
         patch.setattr(sys, "argv", ["embcli"])
         for name, value in {**asked(shell, words), "PYTHONWARNINGS": ""}.items():
             patch.setenv(name, value)
-        status = cli.main()
+        status = main()
     assert (status, err.getvalue()) == (0, "")
     assert {name for candidate in offered(shell, out.getvalue()) for name in candidate.split(",")} <= KNOWN

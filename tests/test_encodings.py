@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from tiktoken import model
 from tiktoken_ext import openai_public
 
-from embcli import encodings
+import embcli
+from embcli import encodings, names
+from embcli.encodings import tiktoken as packaged
 from embcli.errors import InputError
 
 untimed = settings(deadline=None)
 NAMES = list(openai_public.ENCODING_CONSTRUCTORS)
-DATA = Path(encodings.__file__).parent / "data"
+DATA = Path(embcli.__file__).parent / "data"
 TEXTS = (
     "",
     " ",
@@ -63,8 +65,8 @@ def built(theirs: dict[str, dict[str, Any]]) -> dict[str, tiktoken.Encoding]:
 
 
 def test_every_encoding_of_tiktoken_is_there() -> None:
-    assert [*encodings.DEFINITIONS] == NAMES
-    assert encodings.DEFAULT == "gpt2"
+    assert [*packaged.DEFINITIONS] == [*names.ENCODINGS] == NAMES
+    assert names.DEFAULT_ENCODING in NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,6 +102,66 @@ def test_texts_become_the_same_ids(name: str, special: bool, built: dict[str, ti
 @example(text="\ud7ff\ue000 \U0001f916", name="gpt2")
 def test_any_text_becomes_the_same_ids(text: str, name: str, built: dict[str, tiktoken.Encoding]) -> None:
     assert encodings.get(name).encode(text).tolist() == built[name].encode_ordinary(text)
+
+
+@untimed
+@given(st.lists(st.sampled_from([*packaged.DEFINITIONS["o200k_harmony"].special_tokens, "a", " é", "<|", "|>"])))
+@example(["<|endofprompt|>", "<|reserved_200018|>", "<|", "reserved_200018", "|>", "<|reserved_200018|>"])
+def test_of_two_names_for_one_id_the_one_in_the_text_is_known(parts: list[str]) -> None:
+    harmony, text = encodings.get("o200k_harmony"), "".join(parts)
+    ids = harmony.encode(text, special=True)
+    spelled = harmony.spelled(text, ids)
+    stand_for = [spelled.get(place, harmony.token_bytes(token_id)) for place, token_id in enumerate(ids.tolist())]
+    assert b"".join(token or b"" for token in stand_for) == text.encode()
+    assert {*spelled.values()} <= {b"<|reserved_200018|>"}
+    assert harmony.spelled(text, harmony.encode(text)) == {}
+
+
+@pytest.mark.parametrize(
+    ("size", "text", "stand_for_tokens"),
+    [
+        (50257, False, True),
+        (50257, True, True),
+        (50256, False, False),
+        (50304, True, True),
+        (50304, False, False),
+        (6, False, False),
+    ],
+)
+def test_rows_stand_for_tokens_of_a_text_and_where_there_are_as_many(
+    size: int, text: bool, stand_for_tokens: bool
+) -> None:
+    gpt2 = encodings.get("gpt2")
+    assert encodings.meant(gpt2, size, text) is (gpt2 if stand_for_tokens else None)
+
+
+WHOLE = gzip.compress(b"IQ== 0\n" * 500, mtime=0)
+DAMAGED = {
+    "missing": None,
+    "empty": b"",
+    "of nothing": gzip.compress(b"", mtime=0),
+    "cut": WHOLE[:-9],
+    "cut in the header": WHOLE[:5],
+    "another checksum": WHOLE[:-8] + bytes(4) + WHOLE[-4:],
+    "garbled": WHOLE[:12] + b"\xff" + WHOLE[13:],
+    "not packed": b"IQ== 0\n",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_rank_file_is_named_with_the_cure(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ranks.gz"
+    if (data := DAMAGED[damage]) is not None:
+        path.write_bytes(data)
+    monkeypatch.setattr(packaged, "rank_file", lambda ranks: path)
+    damaged = packaged.TiktokenEncoding("gpt2")
+    for use in (lambda: damaged.encode("a"), lambda: damaged.token_bytes(1)):
+        with pytest.raises(InputError) as error:
+            use()
+        assert f"the rank file {str(path)!r}" in str(error.value)
+        assert str(error.value).endswith("; reinstall embcli")
 
 
 def test_gpt2_is_split_as_the_book_has_it() -> None:

@@ -26,18 +26,18 @@ def figures(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-def test_weights_of_six_rows_and_three_columns(embcli: Embcli) -> None:
-    assert numbers(embcli.ok("weights", "--vocab", "6", "--dim", "3").text) == figures(WEIGHTS)
+def test_weights_of_six_rows_and_three_columns(inside: Embcli) -> None:
+    assert numbers(inside.ok("weights", "--vocab", "6", "--dim", "3").text) == figures(WEIGHTS)
 
 
-def test_ids_pick_rows(embcli: Embcli) -> None:
-    shown = embcli.ok("lookup", "--ids", "2,3,5,1", "--vocab", "6", "--dim", "3", "--show", "token").text
+def test_ids_pick_rows(inside: Embcli) -> None:
+    shown = inside.ok("lookup", "--ids", "2,3,5,1", "--vocab", "6", "--dim", "3", "--show", "token").text
     assert numbers(shown) == [figures(WEIGHTS)[row] for row in (2, 3, 5, 1)]
 
 
 @pytest.mark.parametrize("name", ["token", "position", "input"])
-def test_shapes_of_a_batch(embcli: Embcli, name: str) -> None:
-    shown = embcli.ok("lookup", "Every effort moves you", "--show", name).text
+def test_shapes_of_a_batch(inside: Embcli, name: str) -> None:
+    shown = inside.ok("lookup", "Every effort moves you", "--show", name).text
     assert "(T, D) = (4, 256)" in shown.splitlines()[0]
 
 
@@ -57,7 +57,7 @@ BATCH = """\
 """
 
 
-def test_the_first_batch_of_the_verdict(embcli: Embcli) -> None:
-    ids = embcli.ok("tokenize", VERDICT, "-f", "ids").text.split()
+def test_the_first_batch_of_the_verdict(inside: Embcli) -> None:
+    ids = inside.ok("tokenize", VERDICT, "-f", "ids").text.split()
     assert [ids[start : start + 4] for start in range(0, 32, 4)] == figures(BATCH)
     assert ids[32:] == ["287"]

@@ -102,6 +102,7 @@ def test_rows_in_any_order_and_as_often_as_asked_are_those_that_were_written(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept, "_AT_ONCE", at_once)
+        patch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))  # not what was there before
         layer = KeptLayer(wide, hold)
         for ids in calls:
             found = layer.rows(np.array(ids, np.uint32))
@@ -121,6 +122,16 @@ def test_rows_that_a_layer_gave_do_not_change_when_it_reads_on(wide: Path, monke
     first = layer.rows(np.array([0, 1]))
     layer.rows(np.array([699]))
     assert first.tobytes() == values(WIDE)[:2].tobytes()
+
+
+@pytest.mark.parametrize(("hold", "times"), [(True, 2), (False, 4)])
+def test_rows_that_are_held_are_read_once(wide: Path, monkeypatch: pytest.MonkeyPatch, hold: bool, times: int) -> None:
+    monkeypatch.setattr(kept, "_AT_ONCE", 1)
+    layer, read, reads = KeptLayer(wide, hold), KeptLayer._read, []
+    monkeypatch.setattr(KeptLayer, "_read", lambda self, *place: reads.append(place) or read(self, *place))
+    for row in (0, 699, 0, 699):
+        layer.rows(np.array([row]))
+    assert len(reads) == times
 
 
 def test_rows_wider_than_a_chunk_are_read_whole(tmp_path: Path) -> None:
@@ -169,6 +180,12 @@ def test_any_other_byte_anywhere_is_noticed(
     value = data.draw(st.integers(0, 255).filter(lambda value: value != whole[place]))
     path = tmp_path_factory.mktemp("spoilt") / SMALL.file_name
     assert is_refused(spoilt(path, whole[:place] + bytes([value]) + whole[place + 1 :]))
+
+
+@pytest.mark.parametrize("blank", [b"\t", b"\n", b"\r"])
+def test_other_blanks_behind_the_header_are_noticed(tmp_path: Path, whole: bytes, blank: bytes) -> None:
+    with pytest.raises(Damaged, match="its header is damaged"):
+        KeptLayer(spoilt(tmp_path / "layer", whole[:4095] + blank + whole[4096:]))
 
 
 @settings(max_examples=100, deadline=None)
@@ -256,7 +273,7 @@ def test_a_header_of_nonsense_is_noticed_though_its_checks_are_right(tmp_path: P
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
@@ -325,22 +342,22 @@ def test_rows_beyond_four_gigabytes_are_checked_where_they_lie(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "put",
+    ("put", "fault"),
     [
-        lambda path: os.mkfifo(path),
-        lambda path: path.mkdir(),
-        lambda path: path.symlink_to("/dev/zero"),
-        lambda path: path.symlink_to("/dev/tty"),
-        lambda path: path.symlink_to(path),
-        lambda path: path.symlink_to("nowhere"),
-        lambda path: os.mknod(path, stat.S_IFSOCK | 0o600),
+        (os.mkfifo, "^it is no regular file$"),
+        (lambda path: path.symlink_to("/dev/zero"), "^it is no regular file$"),
+        (lambda path: path.symlink_to("/dev/tty"), "^it is no regular file$|No such device"),  # there may be none
+        (Path.mkdir, "Is a directory"),
+        (lambda path: path.symlink_to(path), "Too many levels"),
+        (lambda path: path.symlink_to("nowhere"), "No such file"),
+        (lambda path: os.mknod(path, stat.S_IFSOCK | 0o600), "No such device"),
     ],
-    ids=["pipe", "folder", "device", "terminal", "loop", "nowhere", "socket"],
+    ids=["pipe", "device", "terminal", "folder", "loop", "nowhere", "socket"],
 )
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, put: Callable[[Path], object]) -> None:
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, put: Callable[[Path], object], fault: str) -> None:
     path = tmp_path / "layer"
     put(path)
-    with pytest.raises((OSError, Damaged)):
+    with pytest.raises((OSError, Damaged), match=fault):
         KeptLayer(path)
 
 

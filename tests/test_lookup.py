@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,75 +12,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli import encodings
-from embcli.errors import InputError
-from embcli.verbs.lookup import MATRICES, Lookup, look_up
-from embcli.verbs.weights import matrix
-from embcli.render import matrices
-from embcli.page.terminal import Page
+from embcli.errors import InputError, LayerError
+from embcli.names import MATRICES
+from embcli.page import Paper
+from embcli.page.terminal import Terminal
+from embcli.positions import Learned
 from embcli.text import Given
-from embcli.tokens import Tokens, tokenize
-from embcli.weights import Layer, Seeded, SeededSource, Summary, Weights
+from embcli.tokens import tokenize
+from embcli.verbs.lookup import Lookup, look_up
+from embcli.verbs.weights import matrix
+from embcli.views.lookup import view
+from embcli.weights.seeded import Seeded
+from embcli.weights.source import SeededSource
+from tests.oracles import Stub, StubSource, assert_same_bits, live, of_ids, stub
+
+if TYPE_CHECKING:
+    from tests.conftest import Embcli
 
 untimed = settings(deadline=None)
 TRACED = re.compile(r"^ *(\d+) +(-?[\d.]+) \+ +(-?[\d.]+) = +(-?[\d.]+)$", re.MULTILINE)
-
-
-def of_ids(*sequences: list[int]) -> Tokens:
-    return tokenize(Given(ids=tuple(np.array(each, np.int64) for each in sequences), lines=len(sequences) != 1), None)
 
 
 def everything(result: Lookup) -> dict[str, np.ndarray]:
     return result.rows(np.arange(len(result.tokens)))
 
 
-def torch_layers(spec: Seeded) -> tuple[np.ndarray, np.ndarray]:
-    torch.manual_seed(spec.seed)
-    token = torch.nn.Embedding(spec.vocabulary_size, spec.dim)
-    position = torch.nn.Embedding(spec.context_length, spec.dim)
-    return token.weight.detach().numpy(), position.weight.detach().numpy()
+def layers_of(spec: Seeded) -> tuple[np.ndarray, np.ndarray]:
+    layers = live(spec)
+    return layers["token"], layers["position"]
 
 
-@dataclass(frozen=True)
-class Plain:
-    """A layer whose values are given, as a source of anybody's own would have it."""
-
-    name: str
-    values: np.ndarray
-    origin: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.values.shape[0], self.values.shape[1]
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        return self.values[ids]
-
-    def pin(self, ids: np.ndarray) -> Layer:
-        return self
-
-    def summary(self) -> Summary:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class PlainSource:
-    layers: dict[str, Layer]
-
-    def shape(self, name: str) -> tuple[int, int]:
-        return self.layers[name].shape
-
-    def open(self, names: tuple[str, ...]) -> Weights:
-        return Weights(self.layers, {})
-
-
-def plain(token: Any, position: Any) -> PlainSource:
-    values = {"token": token, "position": position}
-    return PlainSource({name: Plain(name, np.array(rows, np.float32)) for name, rows in values.items()})
-
-
-def page_of(result: Lookup, trace: int, precision: int = 4) -> str:
-    page = Page(width=100, precision=precision)
-    matrices.lookup(result, page, MATRICES, trace)
+def page_of(result: Lookup, precision: int = 4) -> str:
+    page = Terminal(Paper(100, precision=precision))
+    view(result, page)
     return page.content().decode()
 
 
@@ -91,7 +54,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
     spec = Seeded(size, dim, length, seed)
     sequences = data.draw(st.lists(st.lists(st.integers(0, size - 1), max_size=length), max_size=4))
     columns = data.draw(st.lists(st.integers(0, dim - 1), max_size=4))
-    token, position = torch_layers(spec)
+    token, position = layers_of(spec)
     chosen = columns or [*range(dim)]
     ids = [token_id for each in sequences for token_id in each]
     places = [place for each in sequences for place in range(len(each))]
@@ -101,10 +64,9 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
     result = look_up(of_ids(*sequences), SeededSource(spec), ",".join(map(str, columns)) or None)
     found = everything(result)
     for name in MATRICES:
-        assert found[name].dtype == np.float32
-        assert found[name].tobytes() == expected[name].tobytes()
-        pieces = [piece.matrices[name] for piece in result.pieces((name,))]
-        assert np.concatenate([np.empty((0, len(chosen)), np.float32), *pieces]).tobytes() == expected[name].tobytes()
+        assert_same_bits(found[name], expected[name])
+        pieces = [piece.matrices[name].copy() for piece in result.pieces((), (name,))]
+        assert_same_bits(np.concatenate([np.empty((0, len(chosen)), np.float32), *pieces]), expected[name])
 
 
 @untimed
@@ -122,14 +84,14 @@ def test_text_picks_the_rows_of_its_ids() -> None:
     gpt2 = encodings.get("gpt2")
     spec = Seeded(gpt2.vocabulary_size, 3)
     result = look_up(tokenize(Given(texts=("Every effort moves you",)), gpt2), SeededSource(spec))
-    token, position = torch_layers(spec)
+    token, position = layers_of(spec)
     assert everything(result)["input"].tobytes() == (token[[6109, 3626, 6100, 345]] + position[:4]).tobytes()
 
 
 def test_the_books_sum() -> None:
-    result = look_up(of_ids([0]), plain([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]))
+    result = look_up(of_ids([0]), stub([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]), trace=0)
     assert everything(result)["input"] == pytest.approx(np.array([[0.6, 0.1, 0.0]]), abs=1e-7)
-    assert TRACED.findall(page_of(result, 0, precision=1)) == [
+    assert TRACED.findall(page_of(result, precision=1)) == [
         ("0", "0.5", "0.1", "0.6"),
         ("1", "-0.2", "0.3", "0.1"),
         ("2", "0.1", "-0.1", "0.0"),
@@ -139,16 +101,18 @@ def test_the_books_sum() -> None:
 @pytest.mark.parametrize("dim", [1, 40, 41, 300])
 def test_traced_lines_add_up(dim: int) -> None:
     spec = Seeded(50, dim)
-    token, position = torch_layers(spec)
-    shown = page_of(look_up(of_ids([7, 7], [9, 49]), SeededSource(spec)), 3)
+    token, position = layers_of(spec)
+    shown = page_of(look_up(of_ids([7, 7], [9, 49]), SeededSource(spec), trace=3))
     assert "Trace of token 3: token row 49 + position row 1 = input row 3" in shown
     lines = TRACED.findall(shown)
     columns = [int(column) for column, *_ in lines]
-    left_out = re.findall(rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\); --columns picks", shown)
+    left_out = re.findall(
+        rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\); --columns picks", shown.partition("Trace")[2]
+    )
     hidden = [*range(int(left_out[0][0]), int(left_out[0][1] or left_out[0][0]) + 1)] if left_out else []
     assert sorted(columns + hidden) == [*range(dim)]
     assert len(hidden) == (int(left_out[0][2]) if left_out else 0)
-    assert shown.count("⋮") == bool(hidden)
+    assert sum("⋮" in line for line in shown.splitlines()) == bool(hidden)
     for column, *terms in lines:
         values = token[49, int(column)], position[1, int(column)], token[49, int(column)] + position[1, int(column)]
         assert terms == [f"{value:.4f}" for value in values]
@@ -159,7 +123,7 @@ def test_traced_lines_add_up(dim: int) -> None:
 @given(st.lists(st.lists(st.integers(0, 8), max_size=20), max_size=3), st.integers(1, 6))
 def test_windows_begin_at_position_zero_again(ids: list[list[int]], length: int) -> None:
     spec = Seeded(9, 2, length)
-    token, position = torch_layers(spec)
+    token, position = layers_of(spec)
     found = everything(look_up(of_ids(*ids).window(length), SeededSource(spec)))
     flat = [(token_id, place % length) for each in ids for place, token_id in enumerate(each)]
     expected = [token[token_id] + position[place] for token_id, place in flat]
@@ -185,3 +149,45 @@ def test_a_refused_lookup_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     for ids, columns in (([9], None), ([1] * 4, None), ([1], "2"), ([1], "x")):
         with pytest.raises(InputError):
             look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)), columns)
+
+
+# --- what a source is asked for ---------------------------------------------------------------------------------------
+
+
+def test_a_source_is_told_which_rows_will_be_asked_for() -> None:
+    source = stub(np.eye(9), np.eye(9))
+    look_up(of_ids([5, 1], [4, 4, 2]), source)
+    assert source.asked["token"].tolist() == [5, 1, 4, 4, 2]
+    assert source.asked["position"].tolist() == [0, 1, 2]
+
+
+def test_the_sum_is_that_of_anybody_s_layers() -> None:
+    token, position = np.arange(12).reshape(4, 3), 100 * np.arange(6).reshape(2, 3)
+    found = everything(look_up(of_ids([3, 0]), stub(token, position)))
+    assert found["input"].tolist() == (token[[3, 0]] + position).tolist()
+    assert Learned(Stub(position)).columns == 3
+
+
+def test_rows_are_only_worked_out_for_the_matrices_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = look_up(of_ids([1, 0]), stub(np.eye(4), np.eye(4)))
+    monkeypatch.setattr(Learned, "rows", lambda *_: pytest.fail("nobody asked for positions"))
+    assert result.rows(np.arange(2), ("token",))["token"].tolist() == np.eye(4)[[1, 0]].tolist()
+
+
+def test_a_source_without_a_layer_says_so() -> None:
+    with pytest.raises(LayerError, match="there is no position layer here"):
+        look_up(of_ids([0]), StubSource({"token": Stub(np.eye(2))}))
+
+
+@pytest.mark.parametrize("trace", [-1, 2, 10**30])
+def test_a_token_that_is_not_there_cannot_be_traced(trace: int) -> None:
+    with pytest.raises(InputError, match=rf"--trace {trace} names no token: there are 2 tokens, counted from 0"):
+        look_up(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), trace=trace)
+
+
+@pytest.mark.parametrize("precision", [1, 2, 7])
+def test_a_trace_says_how_many_decimals_it_shows(inside: Embcli, precision: int) -> None:
+    arguments = ("--ids", "1", "--vocab", "6", "--dim", "3", "--trace", "0", "--precision", str(precision))
+    printed = inside.ok("lookup", *arguments).text
+    assert f"The sum is one of float32 values; it is shown to {precision} decimals.\n" in printed
+    assert all(len(number.split(".")[1]) == precision for row in TRACED.findall(printed) for number in row[1:])

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from embcli import memory
 from embcli.errors import LayerError
-from embcli.weights import memory
 from embcli.weights.seeded import refuse_too_large
 from tests.conftest import TIMEOUT
 
@@ -122,7 +122,7 @@ def test_other_faults_pass(fault: Exception) -> None:
 
 LIMITED = """
 import resource, sys
-from embcli.weights import memory
+from embcli import memory
 resource.setrlimit(resource.RLIMIT_AS, (2 * 10**9, 2 * 10**9))
 print(memory.free())
 """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import stat
@@ -17,11 +19,15 @@ import numpy as np
 import pytest
 import torch
 
-from embcli import encodings
+from embcli import encodings, text
 from embcli.errors import OutputError
-from embcli.output import FORMATS, Output
+from embcli.names import FORMATS
+from embcli.output import Output, to
 from embcli.text import parse_ids
+from embcli.weights import Layer
+from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
+from tests.inside import Inside
 
 TEXT = "Every effort moves you\n\nto 🦜s and\tback,\r\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
@@ -54,6 +60,12 @@ def wait_for(path: Path, pattern: str) -> None:
         time.sleep(0.005)
 
 
+@pytest.fixture
+def inside() -> Embcli:
+    """Return a runner within this process, for where the process is not the point."""
+    return Inside()
+
+
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("text") / "long.txt"
@@ -77,13 +89,13 @@ def assert_as_it_was(old: Path) -> None:
 # --- in -----------------------------------------------------------------------------------------------------------
 
 
-def test_text_comes_from_an_argument_a_dash_a_pipe_or_a_file(embcli: Embcli, tmp_path: Path) -> None:
+def test_text_comes_from_an_argument_a_dash_a_pipe_or_a_file(inside: Embcli, tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(TEXT.encode())
-    wanted = embcli.ok("tokenize", TEXT, "-f", "json").out
-    assert embcli.ok("tokenize", "-", "-f", "json", stdin=TEXT).out == wanted
-    assert embcli.ok("tokenize", "-f", "json", stdin=TEXT).out == wanted
-    assert embcli.ok("tokenize", "--file", str(path), "-f", "json", stdin="other").out == wanted
+    wanted = inside.ok("tokenize", TEXT, "-f", "json").out
+    assert inside.ok("tokenize", "-", "-f", "json", stdin=TEXT).out == wanted
+    assert inside.ok("tokenize", "-f", "json", stdin=TEXT).out == wanted
+    assert inside.ok("tokenize", "--file", str(path), "-f", "json", stdin="other").out == wanted
 
 
 @pytest.mark.parametrize("ids", ["2 3 5 1", "2,3,5,1", "2\n3\n5\n1\n", "[2, 3, 5, 1]", "[2,3,5,1]\n", "  2,\n3 5\t1 "])
@@ -92,12 +104,12 @@ def test_ids_may_be_separated_in_every_way_that_programs_write_them(ids: str) ->
 
 
 @pytest.mark.parametrize("options", ["", "--lines", "--window --context-length 3", "--lines --window"])
-def test_ids_from_tokenize_give_the_same_bytes_as_the_text(options: str) -> None:
-    lines = "--lines" * ("--lines" in options)
-    ran = bash(f"embcli tokenize {lines} -f ids | embcli lookup --ids - --dim 8 {options} -f json", stdin=TEXT)
-    assert (ran.status, ran.err) == (0, "")
-    assert ran.out == bash(f"embcli lookup --dim 8 {options} -f json", stdin=TEXT).out
-    assert len(json.loads(ran.out)["matrices"]["input"]) > 12
+def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, options: str) -> None:
+    lookup = ("lookup", "--dim", "8", *options.split(), "-f", "json")
+    ids = inside.ok("tokenize", *["--lines"] * ("--lines" in options), "-f", "ids", stdin=TEXT).out
+    out = inside.ok(*lookup, "--ids", "-", stdin=ids).out
+    assert out == inside.ok(*lookup, stdin=TEXT).out
+    assert len(json.loads(out)["matrices"]["input"]) > 12
 
 
 # --- out ----------------------------------------------------------------------------------------------------------
@@ -106,8 +118,8 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(options: str) -> None
 @pytest.mark.parametrize(
     ("command", "head", "wanted"),
     [
-        ("lookup --window -f table", "-1", b"Token embeddings, (T, D) = "),
-        ("lookup --window -f json", "-1", b'{"run":{"encoding":"gpt2",'),
+        ("lookup --window -f table", "-1", b"Input embeddings = token embeddings + "),
+        ("lookup --window -f json", "-1", b'{"run":{"embcli":"'),
         ("lookup --window -f ndjson", "-1", b'{"sequence":0,"position":0,"id":6109,"token":"Every",'),
         ("lookup --window -f csv", "-1", b"sequence,position,id,token,0,1,"),
         ("lookup --window -f tsv", "-1", b"sequence\tposition\tid\ttoken\t0\t1\t"),
@@ -199,39 +211,55 @@ def test_a_full_disk_behind_output_is_an_error(embcli: Embcli) -> None:
     ],
 )
 def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
-    assert Output(path=Path(f"out{suffix}")).resolve(LOOKUP_FORMATS) == form
-    assert Output("tsv", Path(f"out{suffix}")).resolve(LOOKUP_FORMATS) == "tsv"
+    assert to(LOOKUP_FORMATS, path=Path(f"out{suffix}")).format == form
+    assert to(LOOKUP_FORMATS, "tsv", Path(f"out{suffix}")).format == "tsv"
 
 
-def test_a_suffix_that_tells_no_format_is_refused_unless_one_is_named() -> None:
+@pytest.mark.parametrize("environment", [None, ""])
+def test_a_suffix_that_tells_no_format_is_refused_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, environment: str | None
+) -> None:
+    if environment is not None:
+        monkeypatch.setenv("EMBCLI_FORMAT", environment)
     with pytest.raises(OutputError, match=r"'out\.unknown' tells no form; name one with --format"):
-        Output(path=Path("out.unknown")).resolve(LOOKUP_FORMATS)
-    assert Output("tsv", Path("out.unknown")).resolve(LOOKUP_FORMATS) == "tsv"
+        to(LOOKUP_FORMATS, path=Path("out.unknown"))
+    assert to(LOOKUP_FORMATS, "tsv", Path("out.unknown")).format == "tsv"
 
 
 def test_the_environment_sets_another_default_where_the_result_has_that_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBCLI_FORMAT", "npy")
-    assert Output().resolve(LOOKUP_FORMATS) == "npy"
-    assert Output(path=Path("out.csv")).resolve(LOOKUP_FORMATS) == "csv"
-    assert Output("json").resolve(LOOKUP_FORMATS) == "json"
-    assert Output().resolve(TEXT_FORMATS) == "table"
+    assert to(LOOKUP_FORMATS).format == "npy"
+    assert to(LOOKUP_FORMATS, path=Path("out.csv")).format == "csv"
+    assert to(LOOKUP_FORMATS, "json").format == "json"
+    assert to(TEXT_FORMATS).format == "table"
     with pytest.raises(OutputError, match="no form as npy"):
-        Output("npy").resolve(TEXT_FORMATS)
+        to(TEXT_FORMATS, "npy")
+    assert to(LOOKUP_FORMATS, path=Path("out.unknown")).format == "npy"
+    assert to(TEXT_FORMATS, path=Path("out.unknown")).format == "table"
     monkeypatch.setenv("EMBCLI_FORMAT", "")
-    assert Output().resolve(LOOKUP_FORMATS) == "table"
+    assert to(LOOKUP_FORMATS).format == "table"
 
 
-def test_suffix_and_environment_write_what_the_option_writes(embcli: Embcli, tmp_path: Path) -> None:
-    wanted = embcli.ok("tokenize", TEXT, "-f", "tsv").out
+def test_suffix_and_environment_write_what_the_option_writes(inside: Embcli, tmp_path: Path) -> None:
+    wanted = inside.ok("tokenize", TEXT, "-f", "tsv").out
     path = tmp_path / "out.tsv"
-    assert embcli.ok("tokenize", TEXT, "-o", str(path), EMBCLI_FORMAT="json").out == b""
+    assert inside.ok("tokenize", TEXT, "-o", str(path), EMBCLI_FORMAT="json").out == b""
     assert path.read_bytes() == wanted
-    assert embcli.ok("tokenize", TEXT, EMBCLI_FORMAT="tsv").out == wanted
-    assert embcli.ok("tokenize", TEXT, "-o", "-", EMBCLI_FORMAT="tsv").out == wanted
+    assert inside.ok("tokenize", TEXT, EMBCLI_FORMAT="tsv").out == wanted
+    assert inside.ok("tokenize", TEXT, "-o", "-", EMBCLI_FORMAT="tsv").out == wanted
 
 
-def test_an_unknown_format_in_the_environment_is_refused_with_those_there_are(embcli: Embcli) -> None:
-    message = embcli.refused("tokenize", "hi", EMBCLI_FORMAT="xml")
+def test_a_dash_behind_output_is_standard_output_for_every_verb(
+    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (("tokenize", "hi", "-f", "ids"), ("decode", "5303"), ("info", "-f", "csv")):
+        assert inside.ok(*command, "-o", "-").out == inside.ok(*command).out != b""
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_unknown_format_in_the_environment_is_refused_with_those_there_are(inside: Embcli) -> None:
+    message = inside.refused("tokenize", "hi", EMBCLI_FORMAT="xml")
     assert message == f"embcli: EMBCLI_FORMAT 'xml' is no format; there are {', '.join(FORMATS)}\n"
 
 
@@ -246,11 +274,11 @@ def test_a_new_file_is_written_with_the_permissions_of_the_umask(tmp_path: Path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_a_link_stays_a_link_and_permissions_stay_as_they_are(embcli: Embcli, old: Path, tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_permissions_stay_as_they_are(inside: Embcli, old: Path, tmp_path: Path) -> None:
     old.chmod(0o604)
     link = tmp_path / "link"
     link.symlink_to(old.name)
-    embcli.ok("tokenize", "hi", "-f", "ids", "-o", str(link))
+    inside.ok("tokenize", "hi", "-f", "ids", "-o", str(link))
     assert link.is_symlink()
     assert old.read_text() == "5303\n"
     assert stat.S_IMODE(old.stat().st_mode) == 0o604
@@ -259,24 +287,24 @@ def test_a_link_stays_a_link_and_permissions_stay_as_they_are(embcli: Embcli, ol
 
 def test_a_private_file_is_private_while_it_is_written(old: Path) -> None:
     old.chmod(0o600)
-    with Output(path=old).open("text") as file:
+    with Output("table", old).open("text") as file:
         file.write(b"new")
         modes = [stat.S_IMODE(path.stat().st_mode) for path in old.parent.iterdir()]
     assert modes == [0o600, 0o600]
     assert old.read_bytes() == b"new"
 
 
-def test_a_dangling_link_is_filled(embcli: Embcli, tmp_path: Path) -> None:
+def test_a_dangling_link_is_filled(inside: Embcli, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "target")
-    embcli.ok("tokenize", "hi", "-f", "ids", "-o", str(link))
+    inside.ok("tokenize", "hi", "-f", "ids", "-o", str(link))
     assert link.is_symlink()
     assert (tmp_path / "target").read_text() == "5303\n"
 
 
 @pytest.mark.parametrize("name", ["一" * 83 + ".csv", "🦜" * 62 + ".csv", "a" * 251 + ".csv", "-dash.csv"])
 def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) -> None:
-    with Output(path=tmp_path / name).open("text") as file:
+    with Output("csv", tmp_path / name).open("text") as file:
         file.write(b"new")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -307,10 +335,104 @@ def test_a_place_where_nothing_can_be_written_is_named(tmp_path: Path, place: ob
     assert callable(place)
     path = place(tmp_path)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(OutputError) as error, Output(path=path).open("text") as file:
+    with pytest.raises(OutputError) as error, to(LOOKUP_FORMATS, "csv", path).open("text") as file:
         file.write(b"new")
     assert str(error.value) == f"cannot write to {str(path)!r}: {reason}"
     assert sorted(tmp_path.iterdir()) == before
+
+
+def must_not(*_: object, **__: object) -> None:
+    pytest.fail("this is work, and the place is to be refused before it")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("-o none/out.npy", "No such file or directory"),
+        ("-o file/out.npy", "Not a directory"),
+        ("-f npy -o folder", "Is a directory"),
+        ("-f projector -o none/folder", "No such file or directory"),
+        ("-f projector -o file", "Not a directory"),
+        ("-f projector -o folder", "holds 'notes.txt', which is not embcli's; name another folder"),
+        ("-f projector", "projector is a folder of files; name it with --output"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["lookup hi", "weights"])
+def test_a_place_is_refused_before_any_work(
+    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, arguments: str, reason: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    for name in ("open", "shape"):
+        monkeypatch.setattr(SeededSource, name, must_not)
+    monkeypatch.setattr(text, "read", must_not)
+    assert reason in inside.refused(*verb.split(), *arguments.split())
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "notes.txt"]
+
+
+# --- folders ------------------------------------------------------------------------------------------------------
+
+TOY = ("weights", "--vocab", "6", "--dim", "3", "-f", "projector")
+FILES = ["metadata.tsv", "vectors.tsv"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_folder_is_made_or_takes_the_place_of_an_earlier_one(inside: Embcli, tmp_path: Path) -> None:
+    folder = tmp_path / "projector"
+    assert inside.ok(*TOY, "-o", str(folder)).out == b""
+    first = contents(folder)
+    assert sorted(first) == FILES
+    inside.ok(*TOY, "--seed", "5", "-o", str(folder))
+    second = contents(folder)
+    assert sorted(second) == FILES
+    assert second["vectors.tsv"] != first["vectors.tsv"]
+    assert [path.name for path in tmp_path.iterdir()] == ["projector"]
+    (tmp_path / "empty").mkdir()
+    inside.ok(*TOY, "-o", str(tmp_path / "empty"))
+    assert contents(tmp_path / "empty") == first
+
+
+def test_a_folder_that_holds_other_files_is_left_as_it_is(inside: Embcli, tmp_path: Path) -> None:
+    folder = tmp_path / "projector"
+    inside.ok(*TOY, "-o", str(folder))
+    (folder / "notes.txt").write_text("mine")
+    before = contents(folder)
+    error = inside.refused(*TOY, "--seed", "5", "-o", str(folder))
+    assert error == f"embcli: {str(folder)!r} holds 'notes.txt', which is not embcli's; name another folder\n"
+    assert contents(folder) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["projector"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_is_written_whole_or_not_at_all(
+    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    folder = tmp_path / "projector"
+    if there:
+        inside.ok(*TOY, "-o", str(folder))
+    before = contents(tmp_path / "projector") if there else None
+    rows = SeededSource.open
+
+    def broken(source: SeededSource, wanted: object) -> dict[str, Layer]:
+        (layer,) = rows(source, wanted).values()  # type: ignore[arg-type]
+        layer.rows = full  # type: ignore[method-assign]
+        return {"token": layer}
+
+    def full(_: np.ndarray) -> np.ndarray:
+        (half,) = (path for path in tmp_path.iterdir() if path != folder)
+        assert sorted(path.name for path in half.iterdir()) == FILES
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SeededSource, "open", broken)
+    error = inside.refused(*TOY, "--seed", "5", "-o", str(folder))
+    assert error == f"embcli: cannot write to {str(folder)!r}: No space left on device\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["projector"] * there
+    assert before is None or contents(folder) == before
 
 
 def test_output_may_be_a_pipe(tmp_path: Path) -> None:
@@ -321,8 +443,8 @@ def test_output_may_be_a_pipe(tmp_path: Path) -> None:
     assert (ran.status, ran.out, ran.err) == (0, b"5303\n", "")
 
 
-def test_an_error_leaves_the_earlier_file_as_it_was(embcli: Embcli, old: Path) -> None:
-    embcli.refused("lookup", "hi", "--show", "token,position", "-f", "csv", "-o", str(old))
+def test_an_error_leaves_the_earlier_file_as_it_was(inside: Embcli, old: Path) -> None:
+    inside.refused("lookup", "hi", "--show", "token,position", "-f", "csv", "-o", str(old))
     assert_as_it_was(old)
 
 
@@ -351,13 +473,41 @@ def test_kill_in_the_middle_leaves_the_earlier_file_as_it_was(old: Path, huge_fi
     assert_as_it_was(old)
 
 
-def test_interrupt_in_the_middle_gives_130_and_leaves_no_half_written_file(old: Path, huge_file: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP)],
+)
+def test_a_signal_in_the_middle_ends_it_and_leaves_no_half_written_file(
+    old: Path, huge_file: Path, number: int, status: int
+) -> None:
     process = started("lookup", "--file", str(huge_file), "--window", "-o", str(old))
     wait_for(old.parent, ".*.part")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, errors) == (130, b"")
+    assert (process.returncode, errors) == (status, b"")
     assert_as_it_was(old)
+
+
+def test_a_signal_in_the_middle_of_a_folder_leaves_nothing(tmp_path: Path, huge_file: Path) -> None:
+    folder = tmp_path / "projector"
+    process = started("lookup", "--file", str(huge_file), "--window", "-f", "projector", "-o", str(folder))
+    wait_for(tmp_path, ".*.part/vectors.tsv")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_signal_that_is_ignored_stays_so(old: Path, long_file: Path) -> None:
+    """As nohup starts a program."""
+    ran = bash(
+        f"""trap '' HUP
+        "{sys.executable}" -m embcli lookup --file {long_file} --window -o {old} & process=$!
+        until ls {old.parent}/.*.part >/dev/null 2>&1 || ! kill -0 $process; do sleep 0.01; done
+        kill -HUP $process; wait $process"""
+    )
+    assert (ran.status, ran.err) == (0, "")
+    assert old.read_bytes() != b"as it was\n"
 
 
 def test_interrupt_gives_130_even_when_nobody_reads_on(huge_file: Path) -> None:
@@ -403,13 +553,23 @@ def test_binary_data_is_refused_on_a_terminal(arguments: tuple[str, ...]) -> Non
 def test_text_on_its_way_to_a_terminal_is_made_safe(arguments: tuple[str, ...]) -> None:
     ids = encodings.get("gpt2").encode("\x9b2J\u202eש\r").tolist()
     status, shown, errors = on_a_terminal("decode", *map(str, ids), *arguments)
-    assert (status, shown.decode(), errors) == (0, "\\u009b2J\\u202eש\\u000d", b"")
+    assert (status, shown.decode(), errors) == (0, "\\u009b2J\\u202eש\\u000d\r\n", b"")
 
 
 def test_csv_on_a_terminal_has_its_line_ends_and_no_other_control_character() -> None:
     status, shown, errors = on_a_terminal("tokenize", "\x1b", "-f", "csv")
     wanted = b"position,id,token,bytes,start,end\r\n0,215,\\u001b,1b,0,1\r\n"
     assert (status, shown, errors) == (0, wanted, b"")
+
+
+def test_json_on_a_terminal_is_safe_and_still_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(tmp_path / "x\x1b]0;pwn\x07\x9b2J\u202e")
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", folder)
+    status, shown, errors = on_a_terminal("cache", "-f", "json")
+    assert (status, errors) == (0, b"")
+    plain = re.sub("\x1b\\[[0-9;]*m|\r", "", shown.decode())  # without embcli's own colours
+    assert plain.replace("\n", "").isprintable()
+    assert json.loads(plain)["run"]["folder"] == folder
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import struct
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -111,9 +112,11 @@ def test_a_file_that_the_library_refuses_is_never_accepted(
         entry = data.draw(st.sampled_from(tensors))
         field = data.draw(st.sampled_from(["dtype", "shape", "data_offsets"]))
         if isinstance(entry.get(field), list) and entry[field] and data.draw(st.booleans()):
-            entry[field][data.draw(st.integers(0, len(entry[field]) - 1))] = data.draw(st.sampled_from(VALUES))
+            entry[field][data.draw(st.integers(0, len(entry[field]) - 1))] = deepcopy(
+                data.draw(st.sampled_from(VALUES))
+            )
         elif data.draw(st.booleans()):
-            entry[field] = data.draw(st.sampled_from([*VALUES, *sorted(BITS)]))
+            entry[field] = deepcopy(data.draw(st.sampled_from([*VALUES, *sorted(BITS)])))
         else:
             entry.pop(field, None)
     whole = bytearray(packed(entries, content))

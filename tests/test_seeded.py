@@ -142,6 +142,18 @@ def test_few_rows_of_a_huge_layer_are_those_of_torch_and_so_is_the_position_laye
     assert_same_bits(both.layer("position").rows(np.arange(33)), live(seeded)["position"])
 
 
+def test_a_draw_that_fails_leaves_the_drawing_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    layer = Drawing(Seeded(700, 50)).layer("token")
+    monkeypatch.setattr(torch, "empty", fail)
+    with pytest.raises(MemoryError):
+        layer.rows(np.array([3]))
+    monkeypatch.undo()
+    assert_same_bits(layer.rows(np.array([600])), live(Seeded(700, 50))["token"][[600]])
+
+
 def test_a_drawing_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,9 @@ def test_the_run_tells_of_the_layers_that_were_opened_and_of_what_drew_them(
     source.open({"position": np.array([1])})
     assert source.run["shapes"] == {"position": [5, 3]}
     assert source.run["cpu_capability"] == "as it was then"
+    source.open({"token": None})  # drawn now
+    assert source.run["shapes"] == {"position": [5, 3], "token": [6, 3]}
+    assert source.run["cpu_capability"] == "as it was then"
 
 
 def test_a_layer_too_large_to_keep_is_drawn(tmp_path: Path) -> None:
@@ -184,6 +188,20 @@ def test_a_kept_lookup_loads_no_torch_and_little_else(cache: Cache) -> None:
     assert ast.literal_eval(done.stdout) == EXPECTED
 
 
+@pytest.mark.parametrize(("ids", "times"), [([0, 699], 2), (None, 4)])
+def test_rows_that_were_announced_are_read_once(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, ids: list[int] | None, times: int
+) -> None:
+    monkeypatch.setattr(kept, "_AT_ONCE", 1)
+    opened(WIDE, cache)
+    read, reads = KeptLayer._read, []
+    monkeypatch.setattr(KeptLayer, "_read", lambda self, *place: reads.append(place) or read(self, *place))
+    layer = opened(WIDE, cache, ids=ids)
+    for row in (0, 699, 0, 699):
+        layer.rows(np.array([row]))
+    assert len(reads) == times
+
+
 # --- a file that turns out to be damaged --------------------------------------------------------------------------
 
 
@@ -218,6 +236,20 @@ def test_a_file_that_is_cut_between_two_blocks_is_drawn_anew_from_there_on(
     assert_same_bits(np.concatenate([*found, *blocks]), live(WIDE)["token"])
     assert "was damaged (it is cut off); the layer is drawn anew" in capsys.readouterr().err
     assert_right(opened(WIDE, cache), WIDE)
+
+
+def test_a_file_that_ceases_to_be_readable_is_drawn_anew(
+    cache: Cache, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(FileIO):
+        def readinto(self, *_: object) -> int:
+            raise OSError(5, "Input/output error")
+
+    opened(SMALL, cache)
+    layer = opened(SMALL, cache)
+    monkeypatch.setattr(layer._layer, "_file", Failing(path(cache, SMALL)))  # type: ignore[attr-defined]
+    assert_right(layer, SMALL)
+    assert "was damaged (it cannot be read: Input/output error); the layer is drawn anew" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("end", [0, 100, 4096, 5000])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import typer
 
 from embcli import cli
+from embcli.__main__ import main
+from tests.benchmarks import help_plain
 from tests.conftest import TIMEOUT
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
@@ -21,7 +24,7 @@ LAYER = ("--vocab", "7", "--dim", "5", "--context-length", "9", "--seed", "4321"
 # None stands in the table of modules for one that is not to be imported.
 RUN = """
 import sys
-from embcli.cli import main
+from embcli.__main__ import main
 status = main()
 print(*(name for name, module in sys.modules.items() if module), file=sys.stderr)
 sys.exit(status)
@@ -48,6 +51,20 @@ def imported(*arguments: str, **environment: str) -> set[str]:
 @pytest.mark.parametrize("arguments", ["--help", "--version", "--show-completion zsh", *(f"{c} -h" for c in COMMANDS)])
 def test_help_imports_nothing_heavy(arguments: str) -> None:
     assert imported(*arguments.split()) == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_measured_against_an_app_that_says_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["embcli", *command.split(), "--help"])
+    plain: dict[str, Any] = {"__name__": "plain"}
+    exec(help_plain.source(cli.app), plain)
+    main()
+    ours = capsys.readouterr().out
+    plain["app"](prog_name="embcli", standalone_mode=False)
+    assert capsys.readouterr().out == ours
+    assert ours.startswith(f"Usage: embcli {command} ")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +98,9 @@ def test_completion_imports_nothing_heavy(asked: dict[str, str]) -> None:
         ("tokenize --ids 31373,11", {"numpy", "tiktoken", "rich"}),
         ("decode 31373 11", {"numpy", "tiktoken"}),
         ("cache", {"numpy", "rich"}),
+        *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("json", "csv", "npy", "ids")),
+        *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("markdown", "latex")),
+        ("cache -f json", {"numpy"}),
     ],
 )
 def test_what_needs_no_layer_imports_no_torch(arguments: str, allowed: set[str]) -> None:
@@ -91,4 +111,6 @@ def test_a_kept_layer_is_shown_without_torch() -> None:
     assert "torch" in imported("lookup", "--ids", "1,6", *LAYER)
     assert imported("lookup", "--ids", "1,6", *LAYER) <= {"numpy", "rich"}
     assert imported("weights", *LAYER) <= {"numpy", "rich"}
-    assert imported("weights", *LAYER, "--format", "json") <= {"numpy", "rich"}
+    assert imported("weights", *LAYER, "--format", "json") <= {"numpy"}
+    for form in ("ndjson", "npy", "safetensors", "markdown"):
+        assert imported("lookup", "--ids", "1,6", *LAYER, "--format", form) <= {"numpy"}

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import sys
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embcli.errors import InputError
-from embcli.text import Given, decode, parse_ids, read
+from embcli.text import Given, decode, parse_ids, read, read_ids
 
 untimed = settings(deadline=None)
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
@@ -59,6 +61,7 @@ def test_every_way_in_gives_the_text_whole(text: str, tmp_path_factory: pytest.T
         ("a\n", ["a"]),
         (" a\t\n\n b ", [" a\t", "", " b "]),
         ("a\r\n\r\nb\r\n", ["a", "", "b"]),
+        ("a\n\r", ["a"]),
         ("a\rb\x0bc\x0cd\x85e\u2028f\n", ["a\rb\x0bc\x0cd\x85e\u2028f"]),  # as wc -l counts lines
     ],
 )
@@ -148,8 +151,9 @@ def test_bytes_that_are_no_utf8_are_refused_with_their_offset_or_replaced(data: 
 @pytest.mark.parametrize("arguments", [{}, {"text": "-"}, {"ids": "-"}])
 def test_standard_input_that_is_no_utf8(arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     pipe(monkeypatch, b"12\xff3")
-    with pytest.raises(InputError, match=r"^standard input is not UTF-8: byte 0xff at offset 2 "):
+    with pytest.raises(InputError, match=r"^standard input is not UTF-8: byte 0xff at offset 2 ") as error:
         read(**arguments)
+    assert ("--errors replace" in str(error.value)) == ("ids" not in arguments)  # IDs cannot be replaced
 
 
 def test_an_argument_that_is_no_utf8() -> None:
@@ -183,16 +187,52 @@ def test_two_inputs_are_one_too_many(arguments: dict[str, object], named: str) -
 
 
 @pytest.mark.parametrize("stdin", ["none", "terminal"])
-def test_nothing_given_and_nothing_piped(stdin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("reading", "said"),
+    [
+        (read, 'no TEXT given and nothing is piped in, as in: embcli lookup "Every effort moves you"'),
+        (lambda: read(example="embcli tokenize a"), "no TEXT given and nothing is piped in, as in: embcli tokenize a"),
+        (lambda: read(ids="-"), "no --ids - given and nothing is piped in, as in: echo 2,3,5,1 | ..."),
+        (read_ids, "no IDS given and nothing is piped in, as in: embcli decode 6109 3626 6100 345"),
+        (lambda: read_ids("-", "a b"), "no IDS given and nothing is piped in, as in: a b"),
+    ],
+)
+def test_nothing_given_and_nothing_piped_is_told_with_an_example(
+    stdin: str, reading: Callable[[], object], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     monkeypatch.setattr(sys, "stdin", None if stdin == "none" else Terminal())
-    with pytest.raises(InputError, match=r"^no TEXT given and nothing is piped in"):
-        read()
-    with pytest.raises(InputError, match=r"^no --ids - given and nothing is piped in"):
-        read(ids="-")
+    with pytest.raises(InputError) as error:
+        reading()
+    assert str(error.value) == said
+    assert error.value.hint == "Try 'embcli --help' for help."
+
+
+def test_ids_alone_are_read_from_the_argument_or_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_ids("2 3,5").tolist() == [2, 3, 5]
+    assert read_ids("").tolist() == []
+    for argument in (None, "-"):
+        pipe(monkeypatch, b"5\n1\n")
+        assert read_ids(argument).tolist() == [5, 1]
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_text_is_held_twice_at_most_while_it_is_read_and_once_afterwards(lines: bool, tmp_path: Path) -> None:
+    line = "x" * 9998 + "\r\n"
+    (tmp_path / "long").write_text(line * 400, newline="")
+    size = 400 * len(line)
+    tracemalloc.start()
+    try:
+        result = read(file=tmp_path / "long", lines=lines)
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(map(len, texts(result))) == size - 2 * 400 * lines
+    assert now < 1.1 * size
+    assert peak < 2.1 * size
 
 
 @pytest.mark.parametrize("separators", ["", ",", " , ", "[ ]", "[,]", "\n"])

@@ -1,4 +1,4 @@
-"""Tokens: any text comes back from them, their spans tile it, and each is shown in a way that is its own."""
+"""Tokens: any text comes back from them, in sequences, and each is shown in a way that is its own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from wcwidth import wcswidth
 
-from embcli import encodings, tokens
-from embcli.errors import InputError
+from embcli import encodings
+from embcli.names import ENCODINGS
 from embcli.text import Given
-from embcli.tokens import Tokenization, Tokens, shown, token_text, tokenize
+from embcli.tokens import Tokens, shown, token_text, tokenize
 
 GPT2 = encodings.get("gpt2")
 untimed = settings(deadline=None)
@@ -24,94 +24,37 @@ RANK_FILES = ("gpt2", "p50k_base", "cl100k_base", "o200k_harmony")  # every rank
 TRICKY = "aé 日🤖\u0301\u200d🇨🇭👩\u0915\u093f\u1100\u1161\u202e\x00\x1b\x80\xa0\xad\\\n\r\t␣\U0010ffff[]/"
 texts = st.text(st.one_of(st.sampled_from(TRICKY), st.characters(codec="utf-8")), max_size=60)
 BIDI_CONTROLS = {*"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+HARMONY = encodings.get("o200k_harmony")
+NAMED = ["<|endofprompt|>", "<|reserved_200018|>", "<|return|>", " é", "🤖", "<|"]
+named = st.lists(st.sampled_from(NAMED)).map("".join)
 
 
-def of_text(text: str, name: str = "gpt2") -> Tokens:
-    return tokenize(Given(texts=(text,)), encodings.get(name))
+def of_text(text: str, name: str = "gpt2", special: bool = False) -> Tokens:
+    return tokenize(Given(texts=(text,)), encodings.get(name), special)
 
 
 def of_lines(lines: list[str]) -> Tokens:
     return tokenize(Given(texts=tuple(lines), lines=True), GPT2)
 
 
-def spans(result: Tokens) -> list[tuple[int, int]]:
-    stretches = list(Tokenization(result).stretches())
-    return [(int(start), int(end)) for each in stretches for start, end in zip(each.start, each.end, strict=True)]
-
-
-def slow_spans(sequence: list[bytes]) -> list[tuple[int, int]]:
-    """Number the characters byte by byte: each token goes from the one of its first byte to that of its last."""
-    character, numbers = -1, []
-    for byte in b"".join(sequence):
-        character += not 0x80 <= byte <= 0xBF
-        numbers.append(character)
-    found, place = [], 0
-    for token in sequence:
-        found.append((max(numbers[place], 0), numbers[place + len(token) - 1] + 1))
-        place += len(token)
-    return found
-
-
 @untimed
-@given(texts, st.sampled_from(list(encodings.DEFINITIONS)))
+@given(texts, st.sampled_from(ENCODINGS))
 def test_any_text_comes_back_from_its_tokens(text: str, name: str) -> None:
     result = of_text(text, name)
-    assert tokens.decode(result.ids, encodings.get(name)) == text.encode()
     assert b"".join(token or b"" for token in result.bytes_of(result.ids)) == text.encode()
+    assert result.bytes_at(np.arange(len(result))) == result.bytes_of(result.ids)
 
 
 @untimed
-@given(texts, st.sampled_from(["gpt2", "o200k_base"]), st.integers(1, 5))
-@example("🤖 日本 e\u0301 🇨🇭", "gpt2", 1)
-def test_spans_tile_the_text(text: str, name: str, piece: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE", piece)
-        stretches = list(Tokenization(of_text(text, name)).stretches())
-    found = [span for each in stretches for span in zip(each.start.tolist(), each.end.tolist(), strict=True)]
-    parts = [token for each in stretches for token in each.tokens]
-    joined = [flag for each in stretches for flag in each.joined.tolist()]
-    assert sum(each.characters for each in stretches) == len(text)
-    end = 0
-    for (start, stop), token, shares in zip(found, parts, joined, strict=True):
-        assert start == end - shares  # in order, without a gap, and shared is just the one character that is split
-        assert token in text[start:stop].encode()
-        assert shares == (0x80 <= token[0] <= 0xBF)
-        end = stop
-    assert end == len(text)
-
-
-@untimed
-@given(st.lists(texts, max_size=4), st.integers(1, 9))
-def test_spans_start_anew_in_each_line(lines: list[str], piece: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE", piece)
-        found = spans(of_lines(lines))
-    encoded = [[GPT2.tiktoken.decode_single_token_bytes(i) for i in GPT2.tiktoken.encode_ordinary(s)] for s in lines]
-    assert found == [span for sequence in encoded for span in slow_spans(sequence)]
-
-
-@untimed
-@given(
-    st.lists(st.lists(st.sampled_from([64, 97, 244, 10545, 12520, 50169]), max_size=8), max_size=4), st.integers(1, 5)
-)
-@example([[64], [97, 12520, 97, 244, 64]], 1)
-def test_spans_of_ids_that_begin_or_end_within_a_character(ids: list[list[int]], piece: int) -> None:
-    result = tokenize(Given(ids=tuple(np.array(each, np.int64) for each in ids), lines=True), GPT2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE", piece)
-        found = spans(result)
-    parts = [[GPT2.tiktoken.decode_single_token_bytes(token) for token in each] for each in ids]
-    assert found == [span for sequence in parts for span in slow_spans(sequence)]
-
-
-def test_spans_across_the_real_stretches() -> None:
-    text = "日🤖 word\n" * 2500
-    result = of_text(text)
-    stretches = list(Tokenization(result).stretches())
-    assert len(stretches) > 3
-    assert {len(each.tokens) for each in stretches[:-1]} == {tokens.PIECE}
-    assert any(each.joined[0] for each in stretches[1:])  # a border within a character
-    assert spans(result) == slow_spans([token for each in stretches for token in each.tokens])
+@given(st.lists(named, max_size=4))
+@example(["<|endofprompt|>", "", "a<|reserved_200018|><|endofprompt|>"])
+def test_tokens_of_a_text_are_spelled_as_it_spells_them(lines: list[str]) -> None:
+    result = tokenize(Given(texts=tuple(lines), lines=True), HARMONY, special=True)
+    parts = [result.bytes_at(np.arange(start, stop)) for start, stop in pairwise(result.starts.tolist())]
+    assert [b"".join(part) for part in parts] == [line.encode() for line in lines]
+    cut = result.window(2)
+    assert cut.bytes_at(np.arange(len(cut))) == [token for part in parts for token in part]
+    assert {*result.bytes_of(np.array([200018]))} == {b"<|endofprompt|>"}
 
 
 @untimed
@@ -124,6 +67,7 @@ def test_sequences_are_those_of_the_lines(lines: list[str]) -> None:
     assert sequence.tolist() == [place for place, each in enumerate(encoded) for _ in each]
     assert position.tolist() == [place for each in encoded for place in range(len(each))]
     assert result.longest == max(map(len, encoded), default=0)
+    assert result.sequences == len(lines)
 
 
 @untimed
@@ -135,44 +79,41 @@ def test_windows_cut_each_sequence(ids: list[list[int]], length: int) -> None:
     assert [cut.ids[start:stop].tolist() for start, stop in pairwise(starts)] == slices
 
 
-def test_rows_say_what_the_tokens_are() -> None:
-    (piece,) = Tokenization(of_lines(["a 日", "", "b"])).pieces()
-    assert {name: np.asarray(values).tolist() for name, values in piece.fields().items()} == {
-        "sequence": [0, 0, 0, 0, 2],
-        "position": [0, 1, 2, 3, 0],
-        "id": [64, 10545, 245, 98, 65],
-        "token": ["a", r"\x20\xe6", r"\x97", r"\xa5", "b"],
-        "bytes": ["61", "20e6", "97", "a5", "62"],
-        "start": [0, 1, 2, 2, 0],
-        "end": [1, 3, 3, 3, 1],
-    }
+@pytest.mark.parametrize("name", RANK_FILES)
+def test_no_two_tokens_are_the_same_text(name: str) -> None:
+    encoding = encodings.get(name)
+    every = {encoding.token_bytes(token_id) for token_id in range(encoding.vocabulary_size)}
+    assert len({token_text(token) for token in every}) == len(every)
+
+
+@untimed
+@given(st.lists(st.sampled_from([b"\\", b"x", b"ff", b"e2", b"\xff", b"\xe2", b"a"])).map(b"".join))
+def test_the_text_of_a_token_tells_its_bytes(token: bytes) -> None:
+    text = token_text(token) or ""
+    if not re.fullmatch(r"\\+x[0-9a-f]{2}(\\x[0-9a-f]{2})*", text):
+        assert text.encode() == token
+    elif text.startswith("\\\\"):
+        assert text[1:].encode() == token
+    else:
+        assert bytes.fromhex(text.replace("\\x", "")) == token
 
 
 @pytest.mark.parametrize(
     ("token", "text"),
-    [(None, None), (b"", ""), (b" the\x00", " the\x00"), ("é".encode(), "é"), (b"\xe2\x80", r"\xe2\x80")],
+    [
+        (None, None),
+        (rb"\xff", r"\\xff"),
+        (rb"\xff\n", r"\xff\n"),
+        (rb"\\xaa\xff", r"\\\xaa\xff"),
+        (b"\xff", r"\xff"),
+        (b"", ""),
+        (b" the\x00", " the\x00"),
+        ("é".encode(), "é"),
+        (b"\xe2\x80", r"\xe2\x80"),
+    ],
 )
 def test_token_text(token: bytes | None, text: str | None) -> None:
     assert token_text(token) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong", "why"),
-    [
-        ("gpt2", 50257, "IDs go from 0 to 50256"),
-        ("gpt2", -1, "IDs go from 0 to 50256"),
-        ("cl100k_base", 100256, "this ID is not used"),
-        ("o200k_base", 200019, "IDs go from 0 to 200018"),
-    ],
-)
-def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> None:
-    encoding, ids = encodings.get(name), np.array([1, 2, wrong, wrong])
-    for use in (
-        lambda: tokens.decode(ids, encoding),
-        lambda: Tokenization(tokenize(Given(ids=(ids,)), encoding)),
-    ):
-        with pytest.raises(InputError, match=f"^ID {wrong} at position 2 is no token of {name}: {why}$"):
-            use()
 
 
 _ESCAPE = re.compile(
@@ -256,6 +197,16 @@ def test_every_character_is_shown_in_a_known_width(before: str) -> None:
 )
 def test_shown(token: bytes | None, view: str) -> None:
     assert shown(token) == view
+
+
+@pytest.mark.parametrize("wanted", [(), ("id",), ("sequence",), ("position", "token"), ("id", "difference")])
+def test_only_what_is_asked_for_is_said_of_a_token(wanted: tuple[str, ...]) -> None:
+    result = of_lines(["a b", "c"])
+    whole = result.fields(np.arange(3), ("sequence", "position", "id", "token"))
+    assert [*whole] == [*result.field_names]
+    found = result.fields(np.arange(3), wanted)
+    assert {*found} == {*wanted} & {*whole}
+    assert all(np.array_equal(found[name], whole[name]) for name in found)
 
 
 def test_windows_keep_empty_sequences_and_their_order() -> None:

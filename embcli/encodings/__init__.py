@@ -1,165 +1,47 @@
-"""From the name of an encoding or of a model to an encoding, built from the rank files in data/, without a network.
-
-The ranks, patterns and special tokens are those of tiktoken's own `tiktoken_ext.openai_public`; a test holds each of
-them against the installed tiktoken.
-"""
+"""Encodings: what turns text into token IDs and token IDs into bytes, by the name of an encoding or of a model."""
 
 from __future__ import annotations
 
-import gzip
-from binascii import a2b_base64
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
 
+from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
-    import tiktoken
-
-_GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
-_CL100K_PATTERN = (
-    r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"""
-    r"""|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
-)
-_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
-_SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-_O200K_PATTERN = "|".join(
-    (
-        rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_SUFFIX}",
-        rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_SUFFIX}",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",
-        r"\s+",
-    )
-)
-
-_END = "<|endoftext|>"
-_HARMONY_NAMED = {
-    "startoftext": 199998,
-    "endoftext": 199999,
-    "return": 200002,
-    "constrain": 200003,
-    "channel": 200005,
-    "start": 200006,
-    "end": 200007,
-    "message": 200008,
-    "call": 200012,
-    "endofprompt": 200018,
-}
-_HARMONY_RESERVED = {200000, 200001, 200004, 200009, 200010, 200011, *range(200013, 201088)}
-_HARMONY = {f"<|{name}|>": token_id for name, token_id in _HARMONY_NAMED.items()} | {
-    f"<|reserved_{token_id}|>": token_id for token_id in sorted(_HARMONY_RESERVED)
-}
 
 
-@dataclass(frozen=True)
-class Definition:
-    """What makes an encoding: a rank file, a splitting pattern, special tokens, and V."""
+class Encoding(Protocol):
+    """What embcli asks of an encoding, wherever it comes from."""
 
-    ranks: str
-    pattern: str
-    special_tokens: dict[str, int]
-    vocabulary_size: int
+    @property
+    def name(self) -> str:
+        """What it is called."""
 
-
-_FILL_IN = {"<|fim_prefix|>": 50281, "<|fim_middle|>": 50282, "<|fim_suffix|>": 50283}
-_CL100K_SPECIAL = {
-    _END: 100257,
-    "<|fim_prefix|>": 100258,
-    "<|fim_middle|>": 100259,
-    "<|fim_suffix|>": 100260,
-    "<|endofprompt|>": 100276,
-}
-DEFINITIONS: dict[str, Definition] = {
-    "gpt2": Definition("r50k_base", _GPT2_PATTERN, {_END: 50256}, 50257),
-    "r50k_base": Definition("r50k_base", _GPT2_PATTERN, {_END: 50256}, 50257),
-    "p50k_base": Definition("p50k_base", _GPT2_PATTERN, {_END: 50256}, 50281),
-    "p50k_edit": Definition("p50k_base", _GPT2_PATTERN, {_END: 50256} | _FILL_IN, 50284),
-    "cl100k_base": Definition("cl100k_base", _CL100K_PATTERN, _CL100K_SPECIAL, 100277),
-    "o200k_base": Definition("o200k_base", _O200K_PATTERN, {_END: 199999, "<|endofprompt|>": 200018}, 200019),
-    "o200k_harmony": Definition("o200k_base", _O200K_PATTERN, _HARMONY, 201088),
-}
-DEFAULT = "gpt2"
-
-
-def rank_file(ranks: str) -> Path:
-    """Return the path of a packaged rank file (gzip)."""
-    return Path(__file__).parent / "data" / f"{ranks}.tiktoken.gz"
-
-
-class Encoding:
-    """A tokenizer by name: text to token IDs, and token IDs to bytes.
-
-    The rank file is read at the first token that is asked for, and tiktoken is loaded at the first text, so that a
-    command which only needs V, or the bytes of a few IDs, pays for no more.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.definition = DEFINITIONS[name]
-        self.vocabulary_size = self.definition.vocabulary_size
-        # Reversed, because o200k_harmony has two names for 200018 and the first is the telling one.
-        named = reversed(self.definition.special_tokens.items())
-        self._known: dict[int, bytes | None] = {token_id: token.encode() for token, token_id in named}
-
-    @cached_property
-    def _ranks(self) -> bytes:
-        return gzip.decompress(rank_file(self.definition.ranks).read_bytes())
-
-    @cached_property
-    def _lines(self) -> list[bytes]:
-        return self._ranks.split(b"\n")[:-1]
-
-    @cached_property
-    def tiktoken(self) -> tiktoken.Encoding:
-        """The `tiktoken.Encoding` itself."""
-        import tiktoken
-
-        words = self._ranks.split()
-        return tiktoken.Encoding(
-            self.name,
-            pat_str=self.definition.pattern,
-            mergeable_ranks=dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True)),
-            special_tokens=self.definition.special_tokens,
-        )
+    @property
+    def vocabulary_size(self) -> int:
+        """V: its IDs go from 0 to V - 1, though not all of them need to have a token."""
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`.
-
-        >>> get("gpt2").encode("Every effort moves you").tolist()
-        [6109, 3626, 6100, 345]
-        """
-        try:
-            return self.tiktoken.encode_to_numpy(
-                text, allowed_special="all" if special else set(), disallowed_special=()
-            )
-        except ValueError as error:
-            raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
+        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None where the encoding has no such token.
+        """Return the bytes of one token, or None where the encoding has no such token."""
 
-        >>> get("gpt2").token_bytes(6109)
-        b'Every'
+    def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
+        """Return what tokens stand for in a text, by their places, where that is not what `token_bytes` gives.
+
+        `ids`, (T,), are those of the text with its special tokens: what all tokens stand for, joined, is the text.
         """
-        try:
-            return self._known[token_id]
-        except KeyError:
-            return self._known.setdefault(token_id, self._looked_up(token_id))
 
-    def _looked_up(self, token_id: int) -> bytes | None:
-        # The lines are sorted by rank and nearly always line i is rank i; p50k_base leaves out a rank in the middle.
-        for guess in (token_id, token_id - 1):
-            if 0 <= guess < len(self._lines):
-                token, _, rank = self._lines[guess].partition(b" ")
-                if int(rank) == token_id:
-                    return a2b_base64(token)
-        return None
+
+def meant(encoding: Encoding, size: int, text: bool = False) -> Encoding | None:
+    """Return the encoding whose tokens the rows of a layer stand for, if they stand for any.
+
+    They do where the IDs come from a text of this encoding, and where the layer has V rows, as many as the encoding.
+    """
+    return encoding if text or size == encoding.vocabulary_size else None
 
 
 @lru_cache
@@ -172,14 +54,14 @@ def get(name: str) -> Encoding:
     'o200k_base'
     """
     if name in DEFINITIONS:
-        return Encoding(name)
+        return TiktokenEncoding(name)
     from tiktoken import model
 
     try:
-        return Encoding(model.encoding_name_for_model(name))
+        return TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:
         from difflib import get_close_matches
 
-        near = get_close_matches(name.lower(), [*DEFINITIONS, *model.MODEL_TO_ENCODING], n=3, cutoff=0.5)
+        near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(DEFINITIONS)}."
         raise InputError(f"no encoding or model is named {name[:60]!r}; {hint}") from None

@@ -5,35 +5,34 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from embcli.records import Piece
-
+Item = TypeVar("Item")
 _PATIENCE = 1.0  # seconds
 
 
-def progress(pieces: Iterable[Piece], total: int, file: BinaryIO) -> Iterator[Piece]:
-    """Yield the pieces; `total` is the number of rows in all of them, and `file` is where they go.
+def watched(items: Iterable[Item], total: int, size: Callable[[Item], int] = lambda _: 1) -> Iterator[Item]:
+    """Yield the items; `total` is the sum of their sizes, by which the bar grows.
 
-    There is no bar where the data itself runs over the terminal.
+    No thread refreshes the bar: it would run in the middle of what is measured.
     """
-    if sys.stderr is None or not sys.stderr.isatty() or file.isatty():
-        yield from pieces
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield from items
         return
     start, done = time.monotonic(), 0
     with ExitStack() as stack:
         bar = None
-        for piece in pieces:
-            yield piece
-            done += piece.rows
+        for item in items:
+            yield item
+            done += size(item)
             if bar is None and time.monotonic() - start > _PATIENCE:
                 from rich.console import Console
                 from rich.progress import Progress
 
-                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
-                task = bar.add_task("rows", total=total, completed=done)
+                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True, auto_refresh=False))
+                task = bar.add_task("", total=total, completed=done)
             if bar is not None:
-                bar.update(task, completed=done)
+                bar.update(task, completed=done, refresh=True)

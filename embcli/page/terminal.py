@@ -1,11 +1,10 @@
-"""What a view is put on: so wide, with or without colour, for a terminal or for a pipe."""
+"""A page for a terminal, or for a pipe, where it is the same but plain and with one line a row."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -13,91 +12,133 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from embcli.page import Page
+from embcli.page.layout import GAP, Bar, Column, Word, width
+
 if TYPE_CHECKING:
-    from rich.console import JustifyMethod, RenderableType
+    from collections.abc import Sequence
 
-NARROWEST = 40
-PIPE_WIDTH = 120
+    from rich.console import RenderableType
+
+    from embcli.page import Paper
+    from embcli.page.layout import Columns
+
+# Each colour of these can be read on black, on white, and on both grounds of Solarized: 3:1 at least, and no colour
+# reaches 4.5:1 on all four. All are among the 256 colours; of the 16, whose shades the terminal chooses, these are
+# nearest in meaning.
+_COLORS = {
+    "cold": ("rgb(0,135,215)", "bright_blue"),
+    "warm": ("rgb(215,95,0)", "red"),
+    "good": ("rgb(0,135,0)", "green"),
+    "bad": ("rgb(255,0,0)", "red"),
+    "token 2": ("rgb(95,135,0)", "green"),
+    "token 3": ("rgb(175,95,215)", "magenta"),
+}
+_STYLES = {
+    "plain": "",
+    "strong": "bold",
+    "dim": "dim",
+    "good": "bold {good}",
+    "bad": "bold {bad}",
+    "embedding": "{cold}",
+    "linear": "{warm}",
+    "token 0": "{cold}",
+    "token 1": "{warm}",
+    "token 2": "{token 2}",
+    "token 3": "{token 3}",
+}
+_NEAR_ZERO, _LARGE = 1 / 8, 7 / 8  # shares of the largest number
 
 
-@dataclass
-class Page:
-    """A page that views print on; its content is written when all of it is there."""
+class Terminal(Page):
+    """A page that rich draws: as wide as the terminal, or as COLUMNS says, or 120 for a pipe."""
 
-    width: int
-    color: bool = False
-    terminal: bool = False
-    precision: int = 4
-    _parts: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, to_stdout: bool, color: str, precision: int) -> Page:
-        """Return the page for an output: COLUMNS, the terminal's own width, or 120 for a pipe or a file."""
-        terminal = to_stdout and sys.stdout is not None and sys.stdout.isatty()
-        return cls(_width(terminal), _color(color, terminal), terminal, precision)
-
-    def print(self, renderable: RenderableType = "", width: int | None = None) -> None:
-        """Put something on the page; `width` is given for what must not be cut where the page is narrower."""
-        if isinstance(renderable, str):
-            renderable = Text(renderable)
-        if isinstance(renderable, Text) and not self.terminal:
-            renderable.no_wrap = True  # one line a row: programs read it
-            width = renderable.cell_len
-        self._parts.append(self._rendered(renderable, max(width or 0, self.width)))
-
-    def content(self) -> bytes:
-        """Return the page as bytes, in the encoding of the terminal, or else in UTF-8."""
-        encoding = (sys.stdout.encoding if self.terminal else None) or "utf-8"
-        lines = "".join(self._parts).split("\n")
-        return "\n".join(line.rstrip(" ") for line in lines).encode(encoding, "backslashreplace")
-
-    def _rendered(self, renderable: RenderableType, width: int) -> str:
-        console = Console(
+    def __init__(self, paper: Paper) -> None:
+        super().__init__(paper)
+        self._console = Console(
             file=io.StringIO(),
-            width=width,
-            force_terminal=self.color,
-            color_system=("standard" if os.environ.get("TERM") == "dumb" else "auto") if self.color else None,
-            no_color=not self.color,
+            force_terminal=paper.color,
+            color_system=("standard" if os.environ.get("TERM") == "dumb" else "auto") if paper.color else None,
+            no_color=not paper.color,
             highlight=False,
             markup=False,
             emoji=False,
             legacy_windows=False,
+            height=25,  # of no use, but without it rich takes a dumb terminal to be 80 cells wide
         )
-        with console.capture() as capture:
-            console.print(renderable, soft_wrap=False)
-        return capture.get()
+        few = self._console.color_system == "standard"
+        colors = {name: pair[few] for name, pair in _COLORS.items()}
+        self._styles = {tone: style.format_map(colors) for tone, style in _STYLES.items()}
 
+    def content(self) -> bytes:
+        """Return the page in the encoding of the terminal, or else in UTF-8."""
+        encoding = (sys.stdout.encoding if self.paper.screen else None) or "utf-8"
+        return "".join(self._parts).encode(encoding, "backslashreplace")
 
-def _width(terminal: bool) -> int:
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isascii() and columns.isdigit() and int(columns[:6]) > 0:
-        width = int(columns[:6])
-    elif terminal:
-        try:
-            width = os.get_terminal_size(sys.stdout.fileno()).columns or 80
-        except (OSError, ValueError):
-            width = 80
-    else:
-        width = PIPE_WIDTH
-    return max(width, NARROWEST)
+    def _title(self, text: str) -> str:
+        return self._line([Word(text, "strong")])
 
+    def _line(self, words: list[Word]) -> str:
+        text = self._text(*words)
+        if self.paper.screen:
+            return self._drawn(text, self.width)
+        text.no_wrap = True  # one line a row: programs read it
+        return self._drawn(text, text.cell_len)
 
-def _color(choice: str, terminal: bool) -> bool:
-    if choice != "auto":
-        return choice == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return terminal and os.environ.get("TERM") != "dumb"
+    def _table(self, columns: Columns, gaps: Sequence[int], ruled: bool) -> str:
+        box = SIMPLE_HEAD if ruled else None
+        table = Table(box=box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), border_style="dim")
+        for column in columns:
+            if isinstance(column, Bar):
+                table.add_column("│", width=1, style="dim")
+            else:
+                table.add_column(
+                    Text(column.header),
+                    justify=column.align,
+                    min_width=column.width,
+                    no_wrap=True,
+                    overflow="crop",
+                    style=self._styles[column.tone],
+                )
+        rows = len(next(column.cells for column in columns if isinstance(column, Column)))
+        for row in range(rows):
+            if row in gaps:
+                table.add_row(*("│" if isinstance(each, Bar) else "⋮" for each in columns), style="dim")
+            table.add_row(*("│" if isinstance(each, Bar) else self._cell(each.cells[row]) for each in columns))
+        drawn = self._drawn(table, max(width(columns, GAP if ruled else 1), self.width))
+        return self._titles(columns) + drawn
 
+    def _titles(self, columns: Columns) -> str:
+        """Return the line over a table that tells what stands behind its bars, if they have titles."""
+        if not any(isinstance(column, Bar) and column.title for column in columns):
+            return ""
+        line = Text()
+        for place, column in enumerate(columns):
+            if isinstance(column, Bar):
+                line.pad_right(width(columns[:place]) + GAP - line.cell_len)
+                line.append("│  ", "dim").append(column.title, "bold")
+        return self._drawn(line, max(line.cell_len, self.width))
 
-def plain_table(*columns: tuple[str, JustifyMethod]) -> Table:
-    """Return an empty table in the house's style, with these columns and their justification.
+    def _cell(self, cell: str | Word) -> Text:
+        return Text(cell) if isinstance(cell, str) else Text(cell.text, self._style(cell))
 
-    Its cells are never cut: what has to fit is made to fit before it gets here.
-    """
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), border_style="dim")
-    for header, justify in columns:
-        table.add_column(header, justify=justify, no_wrap=True, overflow="crop")
-    return table
+    def _text(self, *words: Word) -> Text:
+        text = Text()
+        for word in words:
+            text.append(word.text, self._style(word))
+        return text
+
+    def _style(self, word: Word) -> str:
+        """Return how a word looks: by its tone, or a number by its sign and size, plain near zero, bold if large."""
+        if word.share is None:
+            return self._styles[word.tone]
+        if abs(word.share) < _NEAR_ZERO:
+            return ""
+        color = self._styles["linear" if word.share > 0 else "embedding"]
+        return f"bold {color}" if abs(word.share) >= _LARGE else color
+
+    def _drawn(self, renderable: RenderableType, cells: int) -> str:
+        self._console.width = max(cells, 1)
+        with self._console.capture() as capture:
+            self._console.print(renderable)
+        return "".join(f"{line.rstrip(' ')}\n" for line in capture.get().split("\n")[:-1])

@@ -1,0 +1,1 @@
+"""What each verb works out: its result as frozen data."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -10,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import embcli
 from embcli.errors import OutputError
 from embcli.records import Records, listed
+from embcli.safe import in_data
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
-    from embcli.names import Format
     from embcli.weights.cache import Cache, Entry
-
-FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "json", "ndjson", "csv", "tsv")
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,11 @@ class Contents:
     def records(self) -> Records:
         """Return the files as rows."""
         used = [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries]
-        fields: dict[str, list[Any]] = {**_files(self.entries), "used": used}
+        fields: dict[str, list[Any]] = {
+            "file": [entry.path.name for entry in self.entries],
+            "bytes": [entry.size for entry in self.entries],
+            "used": used,
+        }
         if self.faults is not None:
             fields["fault"] = list(self.faults)
         return listed(_run(self.cache, self.size), "layers", fields)
@@ -62,10 +63,6 @@ class Cleared:
     def in_words(self) -> str:
         """All of it in one line."""
         return f"{counted(len(self.removed), 'file')} removed, {in_bytes(self.size)}, from {self.cache.folder}"
-
-    def records(self) -> Records:
-        """Return the files as rows."""
-        return listed(_run(self.cache, self.size), "files", _files(self.removed))
 
 
 def contents(cache: Cache | None, verify: bool = False) -> Contents:
@@ -95,9 +92,4 @@ def _existing(cache: Cache | None) -> Cache:
 
 
 def _run(cache: Cache, size: int) -> dict[str, Any]:
-    folder = os.fsencode(cache.folder).decode(errors="backslashreplace")  # JSON has room for text alone
-    return {"embcli": embcli.__version__, "folder": folder, "bytes": size, "limit": cache.limit}
-
-
-def _files(entries: tuple[Entry, ...]) -> dict[str, list[Any]]:
-    return {"file": [entry.path.name for entry in entries], "bytes": [entry.size for entry in entries]}
+    return {"embcli": embcli.__version__, "folder": in_data(str(cache.folder)), "bytes": size, "limit": cache.limit}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
 
 import embcli
-from embcli.encodings import DEFINITIONS, rank_file
-from embcli.records import Piece, Records
-from embcli.safe import printable
+from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+from embcli.errors import LayerError
+from embcli.records import Records, listed
+from embcli.safe import in_data
+from embcli.weights.build import loading_torch
+from embcli.weights.cache import Cache
 
 
 @dataclass(frozen=True)
@@ -18,34 +20,36 @@ class Info:
     """Versions, and the encodings with V and whether their rank files are carried."""
 
     versions: dict[str, str]
-    cpu_capability: str
-    cache: str
+    cpu_capability: str | None  # None where torch does not load
+    cache: str | None  # its folder; None where this user has none
     encodings: tuple[tuple[str, int, bool], ...]
 
     def records(self) -> Records:
         """Return the encodings as rows, and the rest beside them."""
-        names, sizes, carried = zip(*self.encodings, strict=True)
-        fields: dict[str, Any] = {"encoding": list(names), "vocabulary_size": list(sizes), "carried": list(carried)}
-        return Records(
-            run={**self.versions, "cpu_capability": self.cpu_capability, "cache": printable(self.cache)},
-            unit="encodings",
-            rows=len(names),
-            fields=tuple(fields),
-            matrices={},
-            pieces=lambda _: iter([Piece(len(names), lambda: fields, {})]),
-        )
+        names, sizes, carried = map(list, zip(*self.encodings, strict=True))
+        run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
+        return listed(run, "encodings", {"encoding": names, "vocabulary_size": sizes, "carried": carried})
 
 
 def info() -> Info:
     """Return what embcli runs on; imports torch to ask it."""
-    import torch
-
-    from embcli.weights.kept import Cache
-
-    versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    torch, capability = _torch()
+    versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch}
     versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
     encodings = tuple(
         (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())
         for name, definition in DEFINITIONS.items()
     )
-    return Info(versions, torch.backends.cpu.get_cpu_capability(), str(Cache.from_environment().folder), encodings)
+    cache = Cache.from_environment()
+    folder = in_data(str(cache.folder)) if cache else None
+    return Info(versions, capability, folder, encodings)
+
+
+def _torch() -> tuple[str, str | None]:
+    """Return torch's version and the CPU capability that it uses; or why it does not load, and None."""
+    try:
+        with loading_torch():
+            import torch
+    except LayerError as error:
+        return str(error), None
+    return torch.__version__, torch.backends.cpu.get_cpu_capability()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from embcli.records import Piece, Records
+import embcli
+from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.selection import select
 from embcli.tokens import token_text
+from embcli.weights import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +27,14 @@ _PIECE = 1 << 18  # values that are worked on at a time
 class Matrix:
     """Rows and columns of a layer; the rows are read when they are asked for."""
 
+    name: str  # "token" or "position"
     layer: Layer
     ids: np.ndarray  # (chosen rows,) int64
     columns: np.ndarray  # (chosen columns,) int64
     encoding: Encoding | None  # whose tokens the rows stand for; None where they stand for none
     run: dict[str, Any]
+    rows_chosen: bool = False  # by the user
+    columns_chosen: bool = False
 
     @cached_property
     def summary(self) -> Summary:
@@ -44,19 +49,16 @@ class Matrix:
         """Return the bytes of the token that each row stands for."""
         return [self.encoding.token_bytes(row) if self.encoding else None for row in ids.tolist()]
 
-    def fields(self, ids: np.ndarray) -> dict[str, Any]:
-        """Return what a row says of itself: its ID, and its token where it stands for one."""
-        fields: dict[str, Any] = {"id": ids}
-        if self.encoding is not None:
-            fields["token"] = [token_text(token) for token in self.tokens(ids)]
-        return fields
-
-    def pieces(self, names: tuple[str, ...]) -> Iterator[Piece]:
-        """Yield the chosen rows in consecutive pieces."""
+    def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
+        """Yield the chosen rows in consecutive pieces, with the named fields and matrices."""
         step = max(_PIECE // self.layer.shape[1], 1)
         for start in range(0, len(self.ids), step):
             ids = self.ids[start : start + step]
-            yield Piece(len(ids), partial(self.fields, ids), {name: self.rows(ids) for name in names})
+            values = {name: self._field(name, ids) for name in fields}
+            yield Piece(len(ids), values, {name: self.rows(ids) for name in matrices})
+
+    def _field(self, name: str, ids: np.ndarray) -> Any:
+        return ids if name == "id" else [token_text(token) for token in self.tokens(ids)]
 
     def records(self) -> Records:
         """Return the matrix as data: the ID and token of each row, and its values."""
@@ -65,24 +67,24 @@ class Matrix:
             unit="rows",
             rows=len(self.ids),
             fields=("id", "token") if self.encoding else ("id",),
-            matrices={self.layer.name: (len(self.ids), len(self.columns))},
             pieces=self.pieces,
+            matrices={self.name: Array((len(self.ids), len(self.columns)))},
             columns=tuple(self.columns.tolist()),
-            default=self.layer.name,
+            default=self.name,
         )
 
 
 def matrix(
-    source: Source, name: str, encoding: Encoding | None, rows: str | None = None, columns: str | None = None
+    source: Source, name: str, rows: str | None = None, columns: str | None = None, room: int | None = None
 ) -> Matrix:
     """Return the `token` or the `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
 
-    `encoding` is the one whose tokens the rows of the token layer stand for. Raises InputError for rows and columns out
-    of range.
+    Raises InputError for rows and columns out of range, and OutputError for more numbers than there is room for.
     """
-    size, dim = source.shape(name)
+    size, dim = shape_of(source, name)
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
-    tokens = encoding if name == "token" else None
-    weights = source.open((name,))
-    run = {"encoding": tokens.name if tokens else None, **weights.run}
-    return Matrix(weights[name], ids, chosen, tokens, run)
+    refuse_too_many(len(ids) * len(chosen), room)
+    encoding = source.encoding if name == "token" else None
+    layer = source.open({name: None})[name]
+    run = {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
+    return Matrix(name, layer, ids, chosen, encoding, run, rows is not None, columns is not None)

@@ -1,0 +1,1 @@
+"""How the result of each verb looks on a page."""

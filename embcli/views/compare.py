@@ -3,104 +3,103 @@
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.cells import cell_len
-from rich.text import Text
 
-from embcli.verbs.compare import STEPS
-from embcli.page.grid import Half, Label, Numbers, Shown, left_out, print_grid, shorten
-from embcli.views.lookup import token_labels
-from embcli.page.terminal import Page, plain_table
+from embcli.names import STEPS
+from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
-from embcli.weights import in_bytes
+from embcli.views.parts import left_out, token_labels
+from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from embcli.verbs.compare import Comparison, Cost, Gradient, Timing, Verdict
+    from embcli.page import Page, Tone
+    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing, Training
+    from embcli.verdict import Verdict
 
-Item = TypeVar("Item")
+_WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
 _PIPE_LINES = 60  # a pipe has no screen, so a printed page stands in for it
+_FRAME = 4  # lines of the heading, of the names of missing steps, and of the prompt
+_NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the steps in the order in which one needs them
 _MOST_TOKENS = 40
-_LEAST_TOKEN = 6  # cells that a token is shortened to at most, as in a grid
 _MOST_IDS = 12  # that are named in one line
 _FEW_ROWS = 8  # of a weight matrix
 _MOST_TRACED = 8  # tokens
+_MOST_TRAINED = 4  # IDs whose rows are shown before and after a step of training
 _MOST_TERMS = 8  # of a product that is written out whole
 _WIDEST_BAR = 60
-_GAP, _BAR = 2, 3  # cells: behind a label, and for the bar before numbers with its gap
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_STYLES = {"embedding": "rgb(60,130,246)", "linear": "rgb(234,88,12)"}
 
 
-def view(result: Comparison, page: Page, trace: bool = False) -> None:
+def view(result: Comparison, page: Page) -> None:
     """Put the steps on a page, those the user named or as many as fit on the screen, the verdict and the cost."""
-    end: list[Callable[[Page], None]] = [partial(_print_verdict, result)]
-    if trace:
-        end.append(partial(_print_trace, result))
-    if result.gradient is not None:
-        end.append(partial(_print_gradient, result.gradient))
-    end.append(partial(_print_cost, result.cost))
-    if result.sweep:
-        end.append(partial(_print_sweep, result.sweep))
-    chosen = result.show or _fitting(result, page, end)
-    _print_head(result, page)
+    wanted = result.wanted.steps
+    steps = {name: _part(page, _PUT[name], result) for name in wanted or STEPS}
+    end = _part(page, _put_end, result)
+    chosen = wanted or _fitting(page, steps, end)
+    _put_head(result, page)
     for name in chosen:
-        _PRINT[name](result, page)
-        page.print()
-    for part in end:
-        part(page)
+        page.add(steps[name])
+        page.line()
+    page.add(end)
     missing = [name for name in STEPS if name not in chosen]
-    if missing and result.show is None:
-        page.print(f"Left out for want of room: --show {','.join(missing)}")
+    if missing and wanted is None:
+        page.line(f"Left out for want of room: --show {','.join(missing)}")
 
 
-def _fitting(result: Comparison, page: Page, end: Sequence[Callable[[Page], None]]) -> tuple[str, ...]:
-    """Return the steps that fit on the screen with all that comes behind them; the outputs come before the others."""
-    height = shutil.get_terminal_size((0, _PIPE_LINES)).lines if page.terminal else _PIPE_LINES
-    *others, outputs = STEPS
-    lines = {name: _lines(page, partial(_PRINT[name], result)) + 1 for name in STEPS}
-    room = height - 5 - _lines(page, *end) - lines[outputs]  # 5: the heading, the names of missing steps, the prompt
-    chosen = []
-    for name in others:
-        if lines[name] <= room:
-            chosen.append(name)
-            room -= lines[name]
-    return *chosen, outputs
+def _part(page: Page, put: Callable[[Comparison, Page], None], result: Comparison) -> Page:
+    part = page.part()
+    put(result, part)
+    return part
 
 
-def _lines(page: Page, *parts: Callable[[Page], None]) -> int:
-    """Return how many lines something takes on a page like this one."""
-    scratch = Page(page.width, False, page.terminal, page.precision)
-    for part in parts:
-        part(scratch)
-    return scratch.content().count(b"\n")
+def _fitting(page: Page, steps: dict[str, Page], end: Page) -> tuple[str, ...]:
+    """Return the steps that fit on the screen with all that comes behind them, those first that one needs first."""
+    room = (page.paper.screen or _PIPE_LINES) - _FRAME - end.lines
+    chosen = {_NEEDED[0]}
+    for name in _NEEDED:
+        room -= steps[name].lines + 1
+        if room < 0:
+            break
+        chosen.add(name)
+    return tuple(name for name in STEPS if name in chosen)
 
 
-def _print_head(result: Comparison, page: Page) -> None:
+def _put_end(result: Comparison, page: Page) -> None:
+    """Put what comes behind the steps on the page: the verdict, what was asked for on top, the cost."""
+    _put_verdict(result, page)
+    if result.wanted.trace or result.gradient is not None:
+        page.line()
+    if result.wanted.trace:
+        _put_trace(result, page)
+    if result.gradient is not None:
+        _put_gradient(result.gradient, page)
+    _put_cost(result.cost, page)
+    if result.sweep:
+        _put_sweep(result.sweep, page)
+
+
+def _put_head(result: Comparison, page: Page) -> None:
     size, dim = result.weight.shape
-    page.print(Text("Two ways from token IDs to vectors: a lookup, and a one-hot product", "bold"))
-    page.print(
+    page.title("Two ways from token IDs to vectors: a lookup, and a one-hot product")
+    page.line(
         f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), seed {result.run['seed']}"
     )
-    page.print()
 
 
-def _print_title(page: Page, step: str, title: str, name: str, shape: tuple[int, ...]) -> None:
+def _put_title(page: Page, step: str, title: str, name: str, shape: tuple[int, ...], more: str = "") -> None:
     sizes = ", ".join(f"{size:,}" for size in shape) + "," * (len(shape) == 1)
-    page.print(Text(f"{STEPS.index(step) + 1}. {title}, {name} = ({sizes})", "bold"))
+    page.title(f"{STEPS.index(step) + 1}. {title}, {name} = ({sizes}){more}")
 
 
-def _print_ids(result: Comparison, page: Page) -> None:
+def _put_ids(result: Comparison, page: Page) -> None:
     tokens = result.tokens
-    _print_title(page, "ids", "The token IDs", "(T,)", (len(tokens),))
-    places = Shown.most(_MOST_IDS, len(tokens))
+    _put_title(page, "ids", "The token IDs", "(T,)", (len(tokens),))
+    places = Excerpt.most(_MOST_IDS, len(tokens))
     ids = tokens.ids[places.places]
     words = [
         f"{token_id} ({shown(token)})" if token is not None else str(token_id)
@@ -108,152 +107,122 @@ def _print_ids(result: Comparison, page: Page) -> None:
     ]
     if places.left_out:
         words.insert(places.head, f"… {places.left_out:,} more …")
-    page.print("  ".join(words) or "none")
+    page.line("  ".join(words) or "none")
 
 
-def _print_one_hot(result: Comparison, page: Page) -> None:
+def _put_one_hot(result: Comparison, page: Page) -> None:
     size, length = len(result.weight), len(result.tokens)
-    _print_title(page, "one-hot", "The one-hot matrix", "(T, V)", (length, size))
-    page.print(f"A row a token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
-    rows = Shown.most(_MOST_TOKENS, length)
-    labels = token_labels(result.tokens, rows.places)
-    ids = [int(token_id) for token_id in result.tokens.ids[rows.places]]
-    room = page.width - _width(labels) - _BAR
-    if size * (len(str(size - 1)) + _GAP) - _GAP <= room:
-        columns = [Label(str(column), ["01"[each == column] for each in ids]) for column in range(size)]
-    else:
-        columns = [Label("row", [f"1 at column {each}, 0 in the other {size - 1:,}" for each in ids])]
-        if _width(columns) - _GAP > room:
-            columns = [Label("the 1 is at", [f"column {each}" for each in ids])]
-    if _width(labels, whole=True) + _BAR + _width(columns) - _GAP > page.width:
-        labels = [_narrow(label) for label in labels]
-    _print_columns(page, [*labels, Label("│", ["│"] * len(ids)), *columns], rows)
-    _print_left_out(page, rows)
+    _put_title(page, "one-hot", "The one-hot matrix", "(T, V)", (length, size))
+    page.line(f"A row a token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
+    rows = Excerpt.most(_MOST_TOKENS, length)
+    labels: Columns = [*token_labels(result.tokens, rows.places), Bar()]
+    ids = result.tokens.ids[rows.places].tolist()
+    forms = [_ones(ids, size)] if 2 * size <= page.width else []
+    forms.append([Column("row", [f"1 at column {each}, 0 in the other {size - 1:,}" for each in ids])])
+    forms.append([Column("the 1 is at", [f"column {each}" for each in ids])])
+    fitting = [form for form in forms if page.holds([*labels, *form])]
+    page.table([*labels, *(fitting or forms)[0 if fitting else -1]], rows.gaps)
+    _put_left_out(page, rows)
 
 
-def _print_columns(page: Page, columns: Sequence[Label], rows: Shown) -> None:
-    """Put a table of columns that are known to fit on the page; a 1 right of the bar stands out."""
-    bar = [column.header for column in columns].index("│")
-    table = plain_table(*((column.header, column.justify) for column in columns))
-    for row in range(len(rows.places)):
-        if rows.left_out and row == rows.head:
-            table.add_row(*["⋮"] * len(columns), style="dim")
-        cells = [column.cells[row] for column in columns]
-        table.add_row(*(Text(cell, "bold" * (page.color and cell == "1" and n > bar)) for n, cell in enumerate(cells)))
-    page.print(table, width=_width(columns, whole=True))
+def _ones(ids: list[int], size: int) -> Columns:
+    """Return the one-hot matrix itself, in which the ones stand out."""
+    zero, one = Word("0"), Word("1", "strong")
+    return [Column(str(column), [one if each == column else zero for each in ids]) for column in range(size)]
 
 
-def _print_first(result: Comparison, page: Page) -> None:
+def _put_first(result: Comparison, page: Page) -> None:
     dim, size = result.first.shape
-    _print_title(page, "first", "The linear layer's own first weights", "(D, V)", (dim, size))
-    page.print(
+    _put_title(page, "first", "The linear layer's own first weights", "(D, V)", (dim, size))
+    page.line(
         f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{1 / math.sqrt(size):.4g}, torch.nn.Embedding normal "
         "ones: from one seed, other numbers."
     )
-    _print_matrix(page, result.first, "D", "V")
+    _put_matrix(page, result.first, "D", "V")
 
 
-def _print_shared(result: Comparison, page: Page) -> None:
+def _put_shared(result: Comparison, page: Page) -> None:
     size, dim = result.weight.shape
-    _print_title(page, "shared", "The shared weight, embedding.weight", "(V, D)", (size, dim))
-    page.print(
+    _put_title(page, "shared", "The shared weight, embedding.weight", "(V, D)", (size, dim))
+    page.line(
         f"Now linear.weight = Parameter(embedding.weight.T), (D, V) = ({dim:,}, {size:,}): "
         "each row here is a column of it."
     )
-    _print_matrix(page, result.weight, "ID", "D")
+    _put_matrix(page, result.weight, "ID", "D")
 
 
-def _print_matrix(page: Page, values: np.ndarray, row: str, column: str) -> None:
-    rows = Shown.most(_FEW_ROWS, len(values))
+def _put_matrix(page: Page, values: np.ndarray, row: str, column: str) -> None:
+    rows = Excerpt.most(_FEW_ROWS, len(values))
     numbers = np.arange(values.shape[1])
-    labels = [Label(row, [str(place) for place in rows.places])]
-    columns = print_grid(page, labels, [Half("", values[rows.places])], numbers, rows)
-    _print_left_out(page, rows, columns)
+    labels = [Column(row, [str(place) for place in rows.places])]
+    columns = page.grid(labels, [Block("", values[rows.places])], numbers, rows.gaps)
+    _put_left_out(page, rows, columns)
 
 
-def _print_outputs(result: Comparison, page: Page) -> None:
+def _put_outputs(result: Comparison, page: Page) -> None:
     length, dim = result.embedding.shape
-    _print_title(page, "outputs", "The outputs, side by side", "(T, D)", (length, dim))
-    page.print("Left: row ID of the weight, looked up. Right: one-hot row times weight, summed up.")
-    rows = Shown.most(_MOST_TOKENS, length)
+    _put_title(page, "outputs", "The outputs", "(T, D)", (length, dim), ": row ID looked up, one-hot row times weight")
+    rows = Excerpt.most(_MOST_TOKENS, length)
     labels = token_labels(result.tokens, rows.places)
-    halves = result.embedding[rows.places], result.linear[rows.places]
-    _print_side_by_side(page, labels, *halves, result.differences[rows.places], rows)
+    both = result.embedding[rows.places], result.linear[rows.places]
+    _put_side_by_side(page, labels, *both, result.differences[rows.places], rows)
 
 
-def _print_side_by_side(
-    page: Page, labels: list[Label], left: np.ndarray, right: np.ndarray, largest: np.ndarray, rows: Shown
+def _put_side_by_side(
+    page: Page, labels: list[Column], left: np.ndarray, right: np.ndarray, largest: np.ndarray, rows: Excerpt
 ) -> None:
-    """Put two matrices beside each other on the page, or one below the other where it is too narrow for that."""
-    halves = Half("embedding", left), Half("linear", right)
+    """Put two matrices beside each other on the page, or row under row where that would leave columns out."""
     numbers = np.arange(left.shape[1])
-    after = Label("diff", [_difference(value) for value in largest.tolist()])
-    if _fits(page, [*labels, after], halves):
-        columns = print_grid(page, labels, halves, numbers, rows, [after])
+    differences = [_difference(value) for value in largest.tolist()]
+    blocks = [Block("embedding", left), Block("linear", right)]
+    if page.holds_grid([*labels, Column("diff", differences)], blocks, numbers):
+        columns = page.grid(labels, blocks, numbers, rows.gaps, [Column("diff", differences)])
     else:
-        if not _fits(page, [*labels, after], halves[:1]):
-            labels = [label for label in labels if not label.shortens]
-        # The same columns are to be shown in both, so the first has an empty label as wide as the second's differences.
-        room = Label("", [" " * max(map(len, [after.header, *after.cells]))] * len(after.cells))
-        print_grid(page, labels, halves[:1], numbers, rows, [room])
-        columns = print_grid(page, labels, halves[1:], numbers, rows, [after])
-    _print_left_out(page, rows, columns)
+        stacked = np.stack([left, right], axis=1).reshape(-1, left.shape[1])
+        doubled = [replace(label, cells=[cell for each in label.cells for cell in (each, "")]) for label in labels]
+        ways = Column("", ["lookup", "one-hot"] * len(left), "left")
+        diff = Column("diff", [cell for each in differences for cell in ("", each)])
+        gaps = [2 * gap for gap in rows.gaps]
+        columns = page.grid([*doubled, ways], [Block("", stacked)], numbers, gaps, [diff])
+    _put_left_out(page, rows, columns)
 
 
-def _fits(page: Page, labels: Sequence[Label], halves: Sequence[Half]) -> bool:
-    """Return whether there is room for two columns of numbers in each half, or for the only one there is."""
-    columns = halves[0].values.shape[1]
-    cell = max(Numbers(halves, page.precision).width, len(str(columns - 1)))
-    dots = _BAR * (columns > 2)
-    taken: int = _width(labels) + len(halves) * (_BAR + dots + min(columns, 2) * (cell + _GAP)) - _GAP
-    return taken <= page.width
-
-
-def _width(labels: Sequence[Label], whole: bool = False) -> int:
-    """Return how many cells labels take, with the gaps behind them; at least, or with whole tokens."""
-    shortest = labels if whole else [_narrow(label) for label in labels]
-    return sum(max(map(cell_len, [label.header, *label.cells])) + _GAP for label in shortest)
-
-
-def _narrow(label: Label) -> Label:
-    """Return a label with its tokens as short as they may get."""
-    return replace(label, cells=[shorten(cell, _LEAST_TOKEN) for cell in label.cells]) if label.shortens else label
-
-
-def _print_left_out(page: Page, rows: Shown, columns: Shown | None = None) -> None:
-    parts = [left_out(rows, np.arange(rows.total), "row")]
-    parts += [left_out(columns, np.arange(columns.total), "column")] if columns else []
-    if any(parts):
-        page.print(f"Left out: {' and '.join(part for part in parts if part)}.")
+def _put_left_out(page: Page, rows: Excerpt, columns: Excerpt | None = None) -> None:
+    missing = left_out(
+        rows.missing(np.arange(rows.total), "row"),
+        columns.missing(np.arange(columns.total), "column") if columns else "",
+    )
+    if missing:
+        page.line(f"{missing}.")
 
 
 def _difference(value: float) -> str:
     return "0" if value == 0 else f"{value:.1e}"
 
 
-_PRINT: dict[str, Callable[[Comparison, Page], None]] = {
-    "ids": _print_ids,
-    "one-hot": _print_one_hot,
-    "first": _print_first,
-    "shared": _print_shared,
-    "outputs": _print_outputs,
+_PUT: dict[str, Callable[[Comparison, Page], None]] = {
+    "ids": _put_ids,
+    "one-hot": _put_one_hot,
+    "first": _put_first,
+    "shared": _put_shared,
+    "outputs": _put_outputs,
 }
 
 
-def _print_verdict(result: Comparison, page: Page) -> None:
-    page.print(_judgement(result.verdict))
+def _put_verdict(result: Comparison, page: Page) -> None:
+    page.line(_judgement(result.verdict))
     if len(result.tokens):
-        page.print(_why(result))
-    page.print()
+        for line in _why(result):
+            page.line(line)
 
 
-def _judgement(verdict: Verdict) -> Text:
+def _judgement(verdict: Verdict) -> Word:
     if not verdict.values:
-        return Text("Nothing to compare: there are no tokens.")
+        return Word("Nothing to compare: there are no tokens.")
     if verdict.identical:
-        return Text(f"Bit-identical: all {verdict.values:,} values, the largest |difference| is 0.", "bold green")
+        return Word(f"Bit-identical: all {verdict.values:,} values, the largest |difference| is 0.", "good")
     largest = f"the largest |difference| is {_number(verdict.difference)}"
-    return Text(f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ, {largest}.", "bold red")
+    return Word(f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ, {largest}.", "bad")
 
 
 def _number(value: float | None) -> str:
@@ -261,50 +230,60 @@ def _number(value: float | None) -> str:
     return "NaN" if value is None or math.isnan(value) else str(np.float32(value))
 
 
-def _why(result: Comparison) -> str:
-    """Return in words why the outputs are the same, or where and why they are not."""
+def _why(result: Comparison) -> list[str]:
+    """Return in words, line by line, why the outputs are the same, or where and why they are not."""
     verdict = result.verdict
     if verdict.place is None:
-        return "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
+        return ["A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."]
     row, column = verdict.place
     own = int(result.tokens.ids[row])
     where = f"At token {row} (ID {own}), column {column}: the lookup gives {_number(verdict.left)}, "
     where += f"the product {_number(verdict.right)}."
     if verdict.kind == "nan":
         cause = next(each for each in verdict.causes if each.row != own)
-        return (
-            f"{where}\nRow {cause.row} of the weight has {_number(cause.value)} in column {column}: the lookup reads "
-            f"only the row it wants, the product multiplies all others by 0, and 0 · {_number(cause.value)} = NaN."
+        value = _number(cause.value)
+        reason = (
+            f"Row {cause.row} of the weight has {value} in column {column}: the lookup reads only the row it wants, "
+            f"the product multiplies all others by 0, and 0 · {value} = NaN."
         )
+        return [where, reason]
     reasons = {
         "value": "The sum of the product was rounded.",
         "nan bits": "Both are NaN there; only the bits that come with a NaN differ.",
         "zero sign": "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0.",
     }
-    return f"{where}\n{reasons[verdict.kind]}"
+    return [where, reasons[verdict.kind]]
 
 
-def _print_trace(result: Comparison, page: Page) -> None:
+def _put_trace(result: Comparison, page: Page) -> None:
     """Put the product of each token on the page, term by term."""
-    page.print(Text("The product, written out", "bold"))
-    page.print("Each row of the weight times its entry in the token's one-hot row, and the sum of all.")
-    traced = Shown.most(_MOST_TRACED, len(result.tokens))
+    page.title("The product, written out")
+    page.line("Each row of the weight times its entry in the token's one-hot row, and the sum of all.")
+    traced = Excerpt.most(_MOST_TRACED, len(result.tokens))
     size, dim = result.weight.shape
-    columns = Shown(0, 0, 0)
+    columns = Excerpt(0, 0, 0)
     for place in traced.places.tolist():
         token_id = int(result.tokens.ids[place])
         terms = list(range(size)) if size <= _MOST_TERMS else sorted({0, token_id, size - 1})
         factors = [int(term == token_id) for term in terms]
-        page.print()
-        page.print(f"token {place}, ID {token_id}: {_formula(terms, factors, token_id)}")
-        signs = [f"{'+ ' * (number > 0)}{factor} ·" for number, factor in enumerate(factors)]
-        labels = [Label("factor", [*signs, "="]), Label("row", [*(f"row{term}" for term in terms), "sum"], "left")]
+        page.line()
+        page.line(f"token {place}, ID {token_id}: {_formula(terms, factors, token_id)}")
+        tones: list[Tone] = [*("strong" if factor else "dim" for factor in factors), "plain"]
+        signs = [f"{'+ ' if number else ''}{factor} ·" for number, factor in enumerate(factors)]
+        labels = [
+            Column("factor", _toned([*signs, "="], tones)),
+            Column("row", _toned([*(f"row{term}" for term in terms), "sum"], tones), "left"),
+        ]
         values = np.concatenate([result.weight[terms], result.linear[place : place + 1]])
-        columns = print_grid(page, labels, [Half("", values)], np.arange(dim), Shown(len(values), 0, len(values)))
+        columns = page.grid(labels, [Block("", values)], np.arange(dim), tones=tones)
         if len(terms) < size:
-            page.print(f"Left out: {size - len(terms):,} terms, all of them 0 times a row.")
-    _print_left_out(page, traced, columns)
-    page.print()
+            page.line(f"Left out: {size - len(terms):,} terms, all of them 0 times a row.")
+    _put_left_out(page, traced, columns)
+    page.line()
+
+
+def _toned(cells: Sequence[str], tones: Sequence[Tone]) -> list[Word]:
+    return [Word(cell, tone) for cell, tone in zip(cells, tones, strict=True)]
 
 
 def _formula(terms: list[int], factors: list[int], token_id: int) -> str:
@@ -317,22 +296,59 @@ def _formula(terms: list[int], factors: list[int], token_id: int) -> str:
     return f"{' + '.join(parts)} = row{token_id}"
 
 
-def _print_gradient(gradient: Gradient, page: Page) -> None:
-    page.print(Text(f"The gradients of both weights, for the loss {gradient.loss}", "bold"))
-    page.print("A row for each ID. The gradient of this loss is the output itself, summed up over an ID's tokens.")
-    rows = Shown.most(_MOST_TOKENS, len(gradient.ids))
+def _put_gradient(gradient: Gradient, page: Page) -> None:
+    page.title(f"The gradients of both weights, for the loss {gradient.loss}")
+    page.line("A row for each ID. The gradient of this loss is the output itself, summed up over the ID's n tokens.")
+    rows = Excerpt.most(_MOST_TOKENS, len(gradient.ids))
     labels = [
-        Label("ID", [str(token_id) for token_id in gradient.ids[rows.places]]),
-        Label("times", [str(times) for times in gradient.times[rows.places]]),
+        Column("ID", [str(token_id) for token_id in gradient.ids[rows.places]]),
+        Column("n", [str(times) for times in gradient.times[rows.places]]),
     ]
-    halves = gradient.embedding[rows.places], gradient.linear[rows.places]
-    _print_side_by_side(page, labels, *halves, gradient.differences[rows.places], rows)
-    page.print(_judgement(gradient.verdict))
+    if gradient.training is None:
+        both = gradient.embedding[rows.places], gradient.linear[rows.places]
+        _put_side_by_side(page, labels, *both, gradient.differences[rows.places], rows)
+    else:
+        _put_training(gradient, gradient.training, page)
+    page.line(_judgement(gradient.verdict))
     if not gradient.verdict.identical:
-        page.print(_why_gradients_differ(gradient.verdict))
+        page.line(_why_gradients_differ(gradient.verdict))
     both = gradient.embedding_rows, gradient.linear_rows
-    page.print(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
-    page.print()
+    page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
+    if gradient.training is not None:
+        _put_moved(gradient.training, page)
+    page.line()
+
+
+def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
+    """Put each row on the page before a step of training, its gradient, and the row after it."""
+    few = Excerpt(min(_MOST_TRAINED, len(gradient.ids)), 0, len(gradient.ids))
+    before = training.before[few.places]
+    left, right, differences = (
+        np.stack(each, axis=1).reshape(3 * len(before), *before.shape[1:][: each[0].ndim - 1])
+        for each in (
+            (before, gradient.embedding[few.places], training.embedding[few.places]),
+            (before, gradient.linear[few.places], training.linear[few.places]),
+            (np.zeros(len(before), np.float32), gradient.differences[few.places], training.differences[few.places]),
+        )
+    )
+    labels = [
+        Column("ID", [word for token_id in gradient.ids[few.places].tolist() for word in (str(token_id), "", "")]),
+        Column("", ["row", "gradient", "row after"] * len(before), "left"),
+    ]
+    _put_side_by_side(page, labels, left, right, differences, Excerpt(len(left), 0, len(left)))
+    if few.left_out:
+        page.line(f"Left out: {few.left_out:,} more IDs.")
+
+
+def _put_moved(training: Training, page: Page) -> None:
+    """Say whether the rows are equal after a step of training, and how many have not moved."""
+    page.line()
+    page.title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
+    page.line(_judgement(training.verdict))
+    size, rest = training.vocabulary_size, training.vocabulary_size - len(training.before)
+    moved = [f"{rows:,} of {size:,} rows" for rows in (training.embedding_rows, training.linear_rows)]
+    page.line(f"Moved: {moved[0]} in the embedding, {moved[1]} in the linear layer.")
+    page.line(f"{counted(rest, 'row')} of {size:,} {'is' if rest == 1 else 'are'} of tokens that did not occur.")
 
 
 def _why_gradients_differ(verdict: Verdict) -> str:
@@ -341,23 +357,31 @@ def _why_gradients_differ(verdict: Verdict) -> str:
     return "The outputs differ, and so do their gradients."
 
 
-def _print_cost(cost: Cost, page: Page) -> None:
-    one_hot = cost.one_hot_bytes
+def _put_cost(cost: Cost, page: Page) -> None:
+    one_hot = {name: in_bytes(size) for name, size in cost.one_hot_bytes.items()}
     rows = [
         ("multiply-adds", "0", f"{cost.multiply_adds:,}", "T·V·D"),
         ("weight read", in_bytes(cost.lookup_bytes), in_bytes(cost.product_bytes), "T·D and V·D float32"),
-        ("one-hot int64", "0", in_bytes(one_hot["int64"]), "T·V, as torch.nn.functional.one_hot makes it"),
-        ("one-hot float32", "0", in_bytes(one_hot["float32"]), "T·V, as the linear layer takes it"),
-        ("time", _time(cost.lookup), _time(cost.product), _runs(cost)),
+        ("one-hot matrix", "0", " + ".join(one_hot.values()), "T·V int64, as torch makes it, and float32"),
+        ("time on 1 thread", in_seconds(cost.lookup.seconds), in_seconds(cost.product.seconds), _runs(cost)),
+        ("  at least", in_seconds(cost.lookup.least), in_seconds(cost.product.least), "the fastest run"),
     ]
-    table = plain_table(("Cost", "left"), ("embedding", "right"), ("linear", "right"))
-    wide = page.width >= 90
-    if wide:
-        table.add_column()
-    for row in rows:
-        table.add_row(*row[: 3 + wide])
-    page.print(table, width=200)
-    page.print(f"The one-hot way takes {_times(cost.ratio)} as long{_in_slices(cost)}.")
+    wide = page.width >= _WIDE_COST
+    if not page.holds(_cost_columns(rows, wide)):
+        rows[2:3] = [(f"one-hot {name}", "0", size, "") for name, size in one_hot.items()]
+    page.table(_cost_columns(rows, wide), ruled=wide)  # where it is narrow, it is low too
+    zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
+    page.line(
+        f"The one-hot way takes {_times(cost.ratio)} as long; {zeros} multiplications are by zero{_in_slices(cost)}."
+    )
+    if cost.scattered:
+        page.line("The runs scatter, as on a busy machine: trust the least times more.")
+
+
+def _cost_columns(rows: Sequence[tuple[str, str, str, str]], wide: bool) -> Columns:
+    names, lookups, products, formulas = zip(*rows, strict=True)
+    columns: Columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products)]
+    return [*columns, Column("", formulas, "left")] if wide else columns
 
 
 def _in_slices(cost: Cost) -> str:
@@ -371,48 +395,46 @@ def _runs(cost: Cost) -> str:
     return f"median of {runs[0]} runs" if runs[0] == runs[1] else f"median of {runs[0]} and {runs[1]} runs"
 
 
-def _time(timing: Timing) -> str:
-    """Return a time with three digits: `12.3 µs`."""
-    for unit, factor in (("µs", 1e6), ("ms", 1e3)):
-        if timing.seconds * factor < 999.5:
-            return f"{timing.seconds * factor:.3g} {unit}"
-    return f"{timing.seconds:,.1f} s"
-
-
 def _times(ratio: float) -> str:
     return f"{ratio:.1f} times" if ratio < 100 else f"{ratio:,.0f} times"
 
 
-def _print_sweep(sweep: Sequence[Cost], page: Page) -> None:
+def _put_sweep(sweep: Sequence[Cost], page: Page) -> None:
     """Put the cost for growing V on the page, as a table and as a chart."""
-    page.print()
-    page.print(Text(f"The same {sweep[0].length:,} tokens, D = {sweep[0].dim:,}, for growing V", "bold"))
-    wide = page.width >= 80
-    headers = ("V", "embedding", "linear", "ratio", *("multiply-adds", "one-hot float32")[: 2 * wide])
-    table = plain_table(*((header, "right") for header in headers))
-    for cost in sweep:
-        more = f"{cost.multiply_adds:,}", in_bytes(cost.one_hot_bytes["float32"])
-        row = f"{cost.vocabulary_size:,}", _time(cost.lookup), _time(cost.product), f"{cost.ratio:,.1f}"
-        table.add_row(*row, *more[: 2 * wide])
-    page.print(table, width=200)
-    page.print()
-    _print_chart(sweep, page)
+    page.line()
+    page.title(f"The same {sweep[0].length:,} tokens, D = {sweep[0].dim:,}, for growing V")
+    columns = [
+        Column("V", [f"{cost.vocabulary_size:,}" for cost in sweep]),
+        Column("embedding", [in_seconds(cost.lookup.seconds) for cost in sweep]),
+        Column("linear", [in_seconds(cost.product.seconds) for cost in sweep]),
+        Column("ratio", [f"{cost.ratio:,.1f}" for cost in sweep]),
+    ]
+    more = [
+        Column("multiply-adds", [f"{cost.multiply_adds:,}" for cost in sweep]),
+        Column("one-hot float32", [in_bytes(cost.one_hot_bytes["float32"]) for cost in sweep]),
+    ]
+    page.table([*columns, *more] if page.width >= _WIDE_SWEEP else [*columns])
+    page.line()
+    _put_chart(sweep, page)
 
 
-def _print_chart(sweep: Sequence[Cost], page: Page) -> None:
+def _put_chart(sweep: Sequence[Cost], page: Page) -> None:
     """Put a bar for each time on the page, on a logarithmic scale whose ends are powers of ten."""
     logs = [math.log10(timing.seconds) for cost in sweep for timing in (cost.lookup, cost.product)]
     low = math.floor(min(logs))
     high = max(math.ceil(max(logs)), low + 1)
     label = max(len(f"{cost.vocabulary_size:,}") for cost in sweep)
     room = min(page.width - label - len("  embedding  "), _WIDEST_BAR)
-    page.print(f"How both grow: time on a logarithmic scale, {_power(low)} to {_power(high)}")
+    page.line(f"How both grow: time on a logarithmic scale, {_power(low)} to {_power(high)}")
     for cost in sweep:
-        for name, timing in (("embedding", cost.lookup), ("linear", cost.product)):
+        for name, timing in _ways(cost):
             share = (math.log10(timing.seconds) - low) / (high - low)
             size = f"{cost.vocabulary_size:,}" if name == "embedding" else ""
-            line = Text(f"{size:>{label}}  {name:<9}  ")
-            page.print(line.append(_bar(share, room), _STYLES[name] if page.color else ""))
+            page.line(f"{size:>{label}}  {name:<9}  ", Word(_bar(share, room), name))
+
+
+def _ways(cost: Cost) -> tuple[tuple[Tone, Timing], tuple[Tone, Timing]]:
+    return ("embedding", cost.lookup), ("linear", cost.product)
 
 
 def _power(exponent: int) -> str:
@@ -425,21 +447,3 @@ def _bar(share: float, room: int) -> str:
     """Return a bar of blocks that fills this share of the room, to an eighth of a cell, and at least one eighth."""
     eighths = max(round(share * room * 8), 1)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
-
-
-def watched(items: Sequence[Item]) -> Iterator[Item]:
-    """Yield the items, with a progress bar on standard error where that is a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    # Without a thread that refreshes the bar: it would run in the middle of what is measured.
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("growing V", total=len(items))
-        for item in items:
-            bar.refresh()
-            yield item
-            bar.advance(task)
-        bar.refresh()

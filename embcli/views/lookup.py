@@ -1,140 +1,115 @@
-"""How `weights` and `lookup` look."""
+"""How `lookup` looks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.text import Text
 
-from embcli.errors import InputError
-from embcli.page.grid import Half, Label, Numbers, Shown, left_out, print_grid
-from embcli.tokens import Tokens, shown
-from embcli.weights import counted, in_bytes
+from embcli.page import Block, Column, Excerpt
+from embcli.views.parts import left_out, token_column
+from embcli.words import counted
 
 if TYPE_CHECKING:
+    from embcli.page import Page
     from embcli.verbs.lookup import Lookup
-    from embcli.verbs.weights import Matrix
-    from embcli.page.terminal import Page
 
-_MOST_ROWS = 200  # of those that were chosen
-_FEW_ROWS = 10  # of a whole matrix
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
 
 
-def weights(result: Matrix, page: Page, chosen: bool) -> None:
-    """Put a weight matrix on a page; `chosen` says that the user named the rows."""
-    rows = Shown.most(_MOST_ROWS if chosen else _FEW_ROWS, len(result.ids))
-    ids = result.ids[rows.places]
-    labels = [Label("pos" if result.layer.name == "position" else "ID", [str(row) for row in ids])]
-    if result.encoding is not None:
-        labels.append(Label("token", [shown(token) for token in result.tokens(ids)], "left", shortens=True))
-    values = result.rows(ids)
-    size, dim = result.layer.shape
-    page.print(Text(f"{result.layer.name.capitalize()} weight matrix, {_shape(result)}", "bold"))
-    columns = print_grid(page, labels, [Half("", values)], result.columns, rows)
-    page.print()
-    summary = result.summary
-    number = Numbers([Half("", np.array([[summary.minimum, summary.maximum]], np.float32))], page.precision)
-    seed = f"seed {result.run['seed']}, " if "seed" in result.run else ""
-    page.print(f"{seed}{counted(size * dim, 'parameter')} (float32), {in_bytes(4 * size * dim)}")
-    page.print(
-        f"mean {number.write(summary.mean)}, standard deviation {number.write(summary.std)}, "
-        f"minimum {number.write(summary.minimum)}, maximum {number.write(summary.maximum)}"
-    )
-    _print_left_out(page, rows, result.ids, columns, result.columns, picks=True)
+def view(result: Lookup, page: Page) -> None:
+    """Put the chosen matrices of a lookup on a page, a band of rows each, and one token's sum where it is asked for."""
+    tokens, show = result.tokens, result.show
+    rows = Excerpt.most(_MOST_TOKENS, len(tokens))
+    found = result.rows(rows.places, show)
+    page.title(f"{_title(show)}, {_shape(result)}")
+    gaps = [band * len(rows.places) + gap for band in range(len(show)) for gap in rows.gaps]
+    block = Block("", np.concatenate([found[name] for name in show]))
+    columns = page.grid(_labels(result, rows.places), [block], result.columns, gaps, every=result.chosen)
+    for line in _meaning(result):
+        page.line(line)
+    missing = left_out(rows.missing(np.arange(len(tokens)), "row"), columns.missing(result.columns, "column"))
+    if missing:
+        page.line(f"{missing}; {'--columns picks, ' if columns.left_out else ''}-f npy gives all.")
+    if result.trace is not None:
+        _put_trace(result, page, result.trace)
 
 
-def _shape(result: Matrix) -> str:
-    size, dim = result.layer.shape
-    name = "V" if result.layer.name == "token" else "C"
-    return f"({name}, D) = ({size:,}, {dim:,}): {_rows_are(result)}"
+def _title(show: tuple[str, ...]) -> str:
+    if len(show) == len(_SIGNS):
+        return "Input embeddings = token embeddings + position embeddings"
+    return f"{' and '.join(show).capitalize()} embeddings"
 
 
-def _rows_are(result: Matrix) -> str:
-    return "a row a token ID" if result.layer.name == "token" else "a row a position"
-
-
-def lookup(result: Lookup, page: Page, show: tuple[str, ...], trace: int | None) -> None:
-    """Put the chosen matrices of a lookup on a page, and the sum of one token where it is asked for."""
+def _shape(result: Lookup) -> str:
     tokens, dim = result.tokens, result.dim
-    rows = Shown.most(_MOST_TOKENS, len(tokens))
-    found = result.rows(rows.places)
-    labels = token_labels(tokens, rows.places)
-    columns = Shown(0, 0, 0)
-    for name in show:
-        page.print(Text(_title(name, len(tokens), dim), "bold"))
-        page.print(_caption(result, name))
-        columns = print_grid(page, labels, [Half("", found[name])], result.columns, rows)
-        page.print()
-    t, d = f"{len(tokens):,}", f"{dim:,}"
-    page.print(f"input = token + position: (T, D) + (T, D) = (T, D), here ({t}, {d}) + ({t}, {d}) = ({t}, {d})")
-    _print_left_out(page, rows, np.arange(len(tokens)), columns, result.columns, picks=False)
-    if trace is not None:
-        _print_trace(result, page, trace)
+    if not tokens.many:
+        return f"(T, D) = ({len(tokens):,}, {dim:,})"
+    if tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
+        return f"(B, T, D) = ({tokens.sequences:,}, {tokens.longest:,}, {dim:,})"
+    return f"{counted(tokens.sequences, 'sequence')}, {counted(len(tokens), 'token')}, D = {dim:,}"
 
 
-def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
-    """Return the labels of a row a token: sequence (where there are many), position, token, ID."""
+_SIGNS = {"token": "token", "position": "+ position", "input": "= input"}
+
+
+def _labels(result: Lookup, places: np.ndarray) -> list[Column]:
+    """Return what stands beside the rows of each band: its name, the number of the row in its layer, the token."""
+    tokens, show = result.tokens, result.show
     sequence, position = tokens.places(places)
-    ids = tokens.ids[places]
-    labels = [Label("seq", [str(each) for each in sequence])] if tokens.many else []
-    labels.append(Label("pos", [str(each) for each in position]))
-    if tokens.encoding is not None:
-        labels.append(Label("token", [shown(token) for token in tokens.bytes_of(ids)], "left", shortens=True))
-    return [*labels, Label("ID", [str(each) for each in ids])]
+    words = tokens.bytes_of(tokens.ids[places])
+    labels: list[Column] = []
+    if len(show) > 1:
+        names = [_SIGNS[name] if len(show) == len(_SIGNS) else name for name in show]
+        firsts = [name if first else "" for name in names for first in places == places[:1]]
+        labels.append(Column("", firsts, "left"))
+    if tokens.many:
+        labels.append(Column("seq", [str(each) for each in sequence] * len(show)))
+    numbers = {"token": tokens.ids[places], "position": position, "input": position}
+    header = "row" if len(show) > 1 else "ID" if show == ("token",) else "pos"
+    labels.append(Column(header, [str(each) for name in show for each in numbers[name]]))
+    if tokens.encoding is not None:  # a position's row is the same whatever token stands there
+        labels.append(token_column([word if name != "position" else None for name in show for word in words]))
+    return labels
 
 
-def _title(name: str, length: int, dim: int) -> str:
-    titles = {"token": "Token embeddings", "position": "Position embeddings", "input": "Input embeddings"}
-    return f"{titles[name]}, (T, D) = ({length:,}, {dim:,})"
+def _meaning(result: Lookup) -> list[str]:
+    """Return in words where the rows of the two layers come from."""
+    (size, dim), context_length = result.layer.shape, result.context_length
+    told = {
+        "token": f"token: row ID of the token weight matrix, (V, D) = ({size:,}, {dim:,})",
+        "position": f"position: row pos of the position weight matrix, (C, D) = ({context_length:,}, {dim:,})",
+        "input": "",
+    }
+    return [told[name] for name in result.show if told[name]] or ["input: the token row plus the position row"]
 
 
-def _caption(result: Lookup, name: str) -> str:
-    size, dim = result.weights["token"].shape
-    context_length = result.weights["position"].shape[0]
-    return {
-        "token": f"Each line is row ID of the token weight matrix (V, D) = ({size:,}, {dim:,}).",
-        "position": f"Each line is row pos of the position weight matrix (C, D) = ({context_length:,}, {dim:,}).",
-        "input": "Each line is the token row plus the position row: what the model reads.",
-    }[name]
-
-
-def _print_left_out(
-    page: Page, rows: Shown, row_numbers: np.ndarray, columns: Shown, column_numbers: np.ndarray, picks: bool
-) -> None:
-    """Say what is not shown, and how to see it; `picks` says that the command can pick rows."""
-    parts, options = [left_out(rows, row_numbers, "row"), left_out(columns, column_numbers, "column")], []
-    options += ["--rows"] * (picks and rows.left_out > 0) + ["--columns"] * (columns.left_out > 0)
-    if any(parts):
-        pick = f"{' and '.join(options)} {'picks' if len(options) == 1 else 'pick'}; " if options else ""
-        page.print(f"Left out: {' and '.join(filter(None, parts))}. {pick}-f csv, json, npy give everything.")
-
-
-def _print_trace(result: Lookup, page: Page, place: int) -> None:
-    """Put the sum of one token on the page, value by value; raises InputError for a token that is not there."""
-    if not 0 <= place < len(result.tokens):
-        there_are = f"there {'is' if len(result.tokens) == 1 else 'are'} {counted(len(result.tokens), 'token')}"
-        raise InputError(f"--trace {place} names no token: {there_are}, counted from 0")
+def _put_trace(result: Lookup, page: Page, place: int) -> None:
+    """Put the sum of one token on the page, value by value."""
     index = np.array([place])
     found = result.rows(index)
     token_id, position = int(result.tokens.ids[place]), int(result.tokens.places(index)[1][0])
-    page.print()
-    page.print(
-        Text(f"Trace of token {place}: token row {token_id} + position row {position} = input row {place}", "bold")
-    )
-    halves = [Half(name, found[name]) for name in ("token", "position", "input")]
-    numbers = Numbers(halves, page.precision)
-    terms = Shown.most(_MOST_TERMS, len(result.columns))
+    page.line()
+    page.title(f"Trace of token {place}: token row {token_id} + position row {position} = input row {place}")
+    numbers = page.numbers([Block(name, values) for name, values in found.items()])
+    terms = Excerpt.most(_MOST_TERMS, len(result.columns))
+    written = {name: [numbers.write(values[0, term]) for term in terms.places] for name, values in found.items()}
+    names = result.columns[terms.places]
     width = max(len("column"), len(str(result.columns.max(initial=0))))
-    cell = max(numbers.width, len("position"))
-    page.print(f"{'column':>{width}}  {'token':>{cell}}   {'position':>{cell}}   {'input':>{cell}}")
-    for line, column in enumerate(terms.places.tolist()):
-        if terms.left_out and line == terms.head:
-            page.print(f"{'⋮':>{width}}")
-        token, position_value, total = (numbers.write(half.values[0, column]) for half in halves)
-        page.print(f"{result.columns[column]:>{width}}  {token:>{cell}} + {position_value:>{cell}} = {total:>{cell}}")
-    page.print(f"The sum is one of float32 values; it is shown to {page.precision} decimals.")
+    cells = max(numbers.width, len("position"))
+    page.table(
+        [
+            Column("column".rjust(width), [f"{column:{width}}" for column in names], "left", minimum=width + 1),
+            Column("token", written["token"], minimum=cells),
+            Column("", ["+"] * len(terms.places)),
+            Column("position", written["position"], minimum=cells),
+            Column("", ["="] * len(terms.places)),
+            Column("input", written["input"], minimum=cells),
+        ],
+        terms.gaps,
+        ruled=False,
+    )
+    page.line(f"The sum is one of float32 values; it is shown to {page.paper.precision} decimals.")
     if terms.left_out:
-        page.print(f"Left out: {left_out(terms, result.columns, 'column')}; --columns picks.")
+        page.line(f"{left_out(terms.missing(result.columns, 'column'))}; --columns picks.")

@@ -7,25 +7,22 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.cells import cell_len
-from rich.text import Text
 
-from embcli.page.grid import BYTE_IN_HEX, Shown, left_out, shorten
-from embcli.page.terminal import plain_table
-from embcli.safe import printable
-from embcli.tokens import Stretch, Tokenization, escaped, shown
-from embcli.weights import counted
+from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Word
+from embcli.tokens import shown
+from embcli.views.parts import left_out
+from embcli.words import counted
 
 if TYPE_CHECKING:
-    from rich.console import JustifyMethod as Justify
-    from rich.table import Table
+    from collections.abc import Iterator
 
-    from embcli.page.terminal import Page
+    from embcli.page import Page
+    from embcli.verbs.tokenize import Spans, Tokenization
 
 _MOST_ROWS = 200
-_MOST_TEXT = 2000  # characters of the text that are shown with its token borders
+_MOST_TEXT = 2000  # cells of the text that are shown with its IDs
 _MOST_SHARED = 5  # characters in several tokens that are named below the table
-_COLORS = ("white on rgb(30,64,120)", "white on rgb(120,60,16)")
+_LEAST_BYTES = 8  # cells that the bytes of a token are shortened to at most
 
 
 @dataclass(frozen=True)
@@ -38,102 +35,83 @@ class _Row:
 
 
 def view(result: Tokenization, page: Page) -> None:
-    """Put the text with its token borders (on a terminal), a row a token, and the totals on a page."""
+    """Put a row a token, the totals, and (on a screen) the text itself with the IDs under it on a page."""
     tokens = result.tokens
-    which = Shown.most(_MOST_ROWS, len(tokens))
+    which = Excerpt.most(_MOST_ROWS, len(tokens))
     rows: list[_Row] = []
     shared: list[str] = []
     characters = size = 0
-    for stretch in result.stretches():
-        characters += stretch.characters
-        size += sum(map(len, stretch.tokens))
-        rows += _rows(stretch, which)
+    for spans in result.spans():
+        characters += spans.characters
+        size += sum(map(len, spans.tokens))
+        rows += _rows(spans, which)
         if len(shared) <= _MOST_SHARED:
-            shared += _shared(stretch)
-    if page.terminal and len(tokens):
-        page.print(_bordered(rows[: which.head], page.color, cut=which.left_out > 0))
-        page.print()
-    page.print(_table(result, page, rows, which))
-    page.print()
+            shared += _shared(spans)
+    page.table(_columns(result, rows, which), which.gaps)
+    page.line()
     ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
     counts = (counted(characters, "character"), counted(size, "byte"), counted(len(tokens), "token"))
-    page.print(f"{', '.join(counts)}{ratio} ({_encoding(result)})")
+    page.line(f"{', '.join(counts)}{ratio} ({tokens.encoding.name if tokens.encoding else 'no encoding'})")
     if which.left_out:
-        page.print(f"Left out: {left_out(which, np.arange(len(tokens)), 'row')}; -f tsv gives all of them.")
+        page.line(f"{left_out(which.missing(np.arange(len(tokens)), 'row'))}; -f tsv gives all of them.")
     for line in shared[:_MOST_SHARED]:
-        page.print(line)
+        page.line(line)
     if len(shared) > _MOST_SHARED:
-        page.print("More characters stand in several tokens; the brackets show which tokens belong together.")
+        page.line("More characters stand in several tokens; the brackets show which tokens belong together.")
+    if page.paper.screen and len(tokens):
+        page.line()
+        _put_text(result, rows, page)
 
 
-def _encoding(result: Tokenization) -> str:
-    return result.tokens.encoding.name if result.tokens.encoding else "no encoding"
-
-
-def _rows(stretch: Stretch, which: Shown) -> list[_Row]:
-    index = stretch.index
+def _rows(spans: Spans, which: Excerpt) -> list[_Row]:
+    index = spans.index
     wanted = np.flatnonzero((index < which.head) | (index >= which.total - which.tail)).tolist()
     return [
         _Row(
             int(index[place]),
-            stretch.tokens[place],
-            int(stretch.start[place]),
-            int(stretch.end[place]),
-            bool(stretch.joined[place]),
+            spans.tokens[place],
+            int(spans.start[place]),
+            int(spans.end[place]),
+            bool(spans.joined[place]),
         )
         for place in wanted
     ]
 
 
-def _shared(stretch: Stretch) -> list[str]:
+def _shared(spans: Spans) -> list[str]:
     """Return a line for each character that stands in several tokens."""
     lines: list[str] = []
-    joined = [*stretch.joined.tolist(), False]
-    for place in np.flatnonzero(stretch.joined & ~np.roll(stretch.joined, 1)).tolist():
+    joined = [*spans.joined.tolist(), False]
+    for place in np.flatnonzero(spans.joined & ~np.roll(spans.joined, 1)).tolist():
         if len(lines) > _MOST_SHARED or place == 0:
             continue
         last = place
         while joined[last + 1]:
             last += 1
-        group = stretch.tokens[place - 1 : last + 1]
+        group = spans.tokens[place - 1 : last + 1]
         parts = " + ".join(shown(token) for token in group)
         whole = b"".join(group)[len(group[0].decode(errors="ignore").encode()) :]  # without the characters before it
-        first = int(stretch.index[place - 1])
+        first = int(spans.index[place - 1])
         lines.append(f"{shown(whole)} is in tokens {first} to {first + last - place + 1}: {parts}")
     return lines
 
 
-def _table(result: Tokenization, page: Page, rows: list[_Row], which: Shown) -> Table:
+def _columns(result: Tokenization, rows: list[_Row], which: Excerpt) -> Columns:
+    """Return a row a token: sequence (where there are many), position, token, ID, bytes, span."""
     tokens = result.tokens
     sequence, position = tokens.places(which.places)
-    ids = [str(token_id) for token_id in tokens.ids[which.places].tolist()]
-    spans = [f"{row.start}:{row.end}" for row in rows]
-    columns: list[tuple[str, list[str], Justify]] = [("seq", list(map(str, sequence.tolist())), "right")] * tokens.many
-    columns += [("pos", list(map(str, position.tolist())), "right")]
+    columns: Columns = [Column("seq", [str(each) for each in sequence])] if tokens.many else []
+    columns.append(Column("pos", [str(each) for each in position]))
     brackets = _brackets(rows)
-    columns += [("", brackets, "left")] if any(map(str.strip, brackets)) else []
-    names, codes = [shown(row.token) for row in rows], [row.token.hex(" ") for row in rows]
-    taken = sum(2 + max(map(cell_len, [header, *cells])) for header, cells, _ in columns)
-    taken += sum(2 + max(map(len, [header, *cells])) for header, cells in (("ID", ids), ("span", spans)))
-    names, codes = _two_fit(names, codes, page.width - taken - 2)
-    columns += [("token", names, "left"), ("ID", ids, "right"), ("bytes", codes, "left"), ("span", spans, "left")]
-    table = plain_table(*((header, justify) for header, _, justify in columns))
-    for place, cells in enumerate(zip(*(cells for _, cells, _ in columns), strict=True)):
-        if which.left_out and place == which.head:
-            table.add_row(*["⋮"] * len(columns), style="dim")
-        table.add_row(*map(Text, cells))
-    return table
-
-
-def _two_fit(names: list[str], codes: list[str], room: int) -> tuple[list[str], list[str]]:
-    """Shorten tokens and their bytes in the middle so that both columns fit."""
-    widest_name = max(map(cell_len, ["token", *names]))
-    widest_code = max(map(len, ["bytes", *codes]))
-    if widest_name + widest_code <= room:
-        return names, codes
-    name_room = max(min(widest_name, max(room // 2, room - widest_code)), 6)
-    code_room = max(room - name_room, 8)
-    return [shorten(name, name_room) for name in names], [shorten(code, code_room, BYTE_IN_HEX) for code in codes]
+    if any(map(str.strip, brackets)):
+        columns.append(Column("", brackets, "left"))
+    return [
+        *columns,
+        Column("token", [_toned(row, shown(row.token)) for row in rows], "left", least=LEAST_TOKEN),
+        Column("ID", [str(token_id) for token_id in tokens.ids[which.places].tolist()]),
+        Column("bytes", [row.token.hex(" ") for row in rows], "left", least=_LEAST_BYTES, unit=BYTE_IN_HEX),
+        Column("span", [f"{row.start}:{row.end}" for row in rows], "left"),
+    ]
 
 
 def _brackets(rows: list[_Row]) -> list[str]:
@@ -145,25 +123,52 @@ def _brackets(rows: list[_Row]) -> list[str]:
     return signs
 
 
-def _bordered(rows: list[_Row], color: bool, cut: bool) -> Text:
-    """Return the text itself with the borders between its tokens; tokens that share a character stand as one."""
-    text = Text(no_wrap=False, overflow="fold")
-    group = b""
-    number = 0
-    for row, after in zip_longest(rows, rows[1:]):
-        group += row.token
-        if after is not None and after.joined:
-            continue
-        if text.cell_len > _MOST_TEXT:
-            text.append(" …", "dim")
+def _toned(row: _Row, text: str) -> Word:
+    return Word(text, TOKEN_TONES[row.place % len(TOKEN_TONES)])
+
+
+def _put_text(result: Tokenization, rows: list[_Row], page: Page) -> None:
+    """Put the text on the page as it would be read, each token in its colour, with its ID under it.
+
+    Tokens that share a character stand as one.
+    """
+    above: list[str | Word] = []
+    under: list[str | Word] = []
+    cells = taken = 0
+    after = 0  # the place behind the tokens that are there
+    for group in _groups(rows):
+        if group[0].place > after:
+            above, under = [*above, Word("…", "dim"), " "], [*under, "  "]
+            cells += 2
+        after = group[-1].place + 1
+        ids = result.tokens.ids[[row.place for row in group]].tolist()
+        word = _toned(group[0], shown(b"".join(row.token for row in group)))
+        number = _toned(group[0], " ".join(map(str, ids)))
+        width = max(word.width, number.width) + 1
+        if above and (cells + width > page.width + 1 or group[0].start == 0):
+            _put_lines(page, above, under)
+            cells, above, under = 0, [], []
+        taken += width
+        if taken > _MOST_TEXT:
+            above.append(Word("…", "dim"))
             break
-        written = printable(group.decode(errors="backslashreplace").replace("\r", "\\r"), escaped)
-        if number and row.start == 0:  # another sequence
-            text.append("\n")
-        elif number and not color:
-            text.append("│")
-        text.append(written.replace("\t", "\\t").replace("\n", "\\n\n"), _COLORS[number % 2] if color else "")
-        number, group = number + 1, b""
-    else:
-        text.append(" …" if cut else "", "dim")
-    return text
+        above += [word, " " * (width - word.width)]
+        under += [number, " " * (width - number.width)]
+        cells += width
+    _put_lines(page, above, under)
+
+
+def _groups(rows: list[_Row]) -> Iterator[list[_Row]]:
+    """Yield rows, those of one character together."""
+    group: list[_Row] = []
+    for row in rows:
+        if group and not (row.joined and row.place == group[-1].place + 1):
+            yield group
+            group = []
+        group.append(row)
+    yield group
+
+
+def _put_lines(page: Page, *lines: list[str | Word]) -> None:
+    for line in lines:
+        page.line(*line)

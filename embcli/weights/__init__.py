@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from embcli.errors import LayerError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -66,6 +68,14 @@ class Source(Protocol):
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> dict[str, Layer]:
         """Return the named layers; for each, the IDs that will be asked for, or None where that may be any."""
+
+
+def shape_of(source: Source, name: str) -> tuple[int, int]:
+    """Return the shape of a layer; raises LayerError where the source has none of this name."""
+    shape = source.shape(name)
+    if shape is None:
+        raise LayerError(f"there is no {name} layer here")
+    return shape
 
 
 class Meter:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embcli.errors import LayerError
-from embcli.weights.memory import ran_out
+from embcli.memory import ran_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

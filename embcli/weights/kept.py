@@ -175,7 +175,10 @@ class KeptLayer(Layer):
         """Read what stands at a place behind the header into a view."""
         self._file.seek(_HEADER + start)
         while view:
-            count = self._file.readinto(view)
+            try:
+                count = self._file.readinto(view)
+            except OSError as error:
+                raise Damaged(f"it cannot be read: {error.strerror}") from None
             if not count:
                 raise Damaged("it is cut off")
             view = view[count:]

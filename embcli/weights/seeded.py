@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from embcli import memory
 from embcli.errors import LayerError
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
-from embcli.weights import memory
 from embcli.words import in_bytes
 
 
@@ -35,20 +35,20 @@ class Seeded:
         if not 0 <= self.seed < 2**64:
             raise LayerError(f"--seed {self.seed} is out of range; torch takes seeds from 0 to {2**64 - 1}")
         for name in ("token", "position"):  # which are drawn through a small buffer, whatever is free just now
-            _refuse(f"a {name} layer", self.shape(name), 1, memory.built_in(), "")
+            rows, columns = self.shape(name)
+            _refuse(f"a {name} layer", self.shape(name), 4 * rows * columns, memory.built_in(), "")
 
     def shape(self, name: str) -> tuple[int, int]:
         """Return the shape of the `token` or of the `position` layer."""
         return (self.vocabulary_size if name == "token" else self.context_length), self.dim
 
 
-def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1) -> None:
-    """Raise LayerError where float32 matrices of this shape do not fit into the memory that is free."""
-    _refuse(what, shape, copies, memory.free(), " free")
+def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:
+    """Raise LayerError where float32 matrices of this shape, and some bytes more, do not fit into free memory."""
+    _refuse(what, shape, 4 * shape[0] * shape[1] * copies + more, memory.free(), " free")
 
 
-def _refuse(what: str, shape: tuple[int, int], copies: int, most: int, free: str) -> None:
-    size = 4 * shape[0] * shape[1] * copies
+def _refuse(what: str, shape: tuple[int, int], size: int, most: int, free: str) -> None:
     if size > most:
         raise LayerError(
             f"{what} of {shape[0]:,} x {shape[1]:,} takes {in_bytes(size)}, and this machine has "

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from embcli.memory import told_when_it_runs_out
 from embcli.safe import note
 from embcli.weights import Layer, Summary
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
 from embcli.weights.kept import Damaged, Key
-from embcli.weights.memory import told_when_it_runs_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +74,8 @@ class SeededSource:
         with told_when_it_runs_out(what):
             layer, origin = self._kept_or_drawn(key, ids)
         self.run["shapes"][key.name] = [rows, columns]
-        self.run = self.run | origin if len(self.run["shapes"]) == 1 else self.run
+        if "torch" not in self.run:
+            self.run |= origin
         return _SeededLayer(layer, what, partial(self._drawn_anew, key, ids))
 
     def _kept_or_drawn(self, key: Key, ids: np.ndarray | None) -> tuple[Layer, dict[str, str]]:

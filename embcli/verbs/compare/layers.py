@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from embcli.verbs.compare import Comparison, Cost, Gradient, Task, Timing, refuse_layers
-from embcli.verbs.lookup import check_ids
+import embcli
+from embcli.names import DEFAULT_SEED
 from embcli.selection import distinct
-from embcli.weights import DEFAULT_SEED
+from embcli.verbs.compare.found import Comparison, Cost, Gradient, Task, Timing, Training, refuse_layers
+from embcli.verbs.lookup import check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 
 _SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: with more, page faults make it slower
 _LONG_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit while there is one slice
-_ENOUGH = 0.02  # seconds of runs
-_LONGEST = 1.0  # seconds after which even a few runs are enough
-_FEWEST, _MOST = 3, 500  # runs
+_ENOUGH = 0.05  # seconds of runs
+_LONGEST = 0.5  # seconds after which a single run is enough
+_FEWEST, _MOST = 5, 500  # runs of the product
+# Where the processor's time is told too roughly, as on Windows, that of the wall has to do.
+_clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
+_LOOKUPS = 4  # runs of the lookup for each of the product
 _SMALLEST_SWEEP, _SWEEP_STEP = 16, 4
 
 
@@ -38,16 +42,32 @@ class _Layers:
     first: torch.Tensor  # (D, V) float32
 
 
+@dataclass(frozen=True)
+class _Touched:
+    """The rows of a gradient, and of the weight after a step by it, that the tokens touched."""
+
+    gradient: np.ndarray  # (touched rows, D) float32
+    rows: int  # of all V that have a gradient other than 0
+    after: np.ndarray  # (touched rows, D) float32
+    moved: int  # rows of all V
+
+
 def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:
     """Return what both layers of a seeded run give; `watch` goes through the vocabulary sizes of the benchmark."""
     torch.manual_seed(task.layer.seed)
     embedding = torch.nn.Embedding(*task.layer.shape("token"))
-    found = _compare(task.tokens, embedding, task.layer.seed, task.gradient)
+    found = _compare(task.tokens, embedding, task.layer.seed, task.wanted.gradient, task.wanted.learning_rate)
     sweep = _sweep(_tensor(task.tokens.ids), task.sweep, task.layer.dim, watch) if task.sweep else ()
-    return replace(found, sweep=tuple(sweep), show=task.show)
+    return replace(found, sweep=tuple(sweep), wanted=task.wanted)
 
 
-def compare_weights(tokens: Tokens, weight: np.ndarray, gradient: bool = False, seed: int = DEFAULT_SEED) -> Comparison:
+def compare_weights(
+    tokens: Tokens,
+    weight: np.ndarray,
+    gradient: bool = False,
+    seed: int = DEFAULT_SEED,
+    learning_rate: float | None = None,
+) -> Comparison:
     """Return what both layers give with this weight, (V, D) float32; `seed` is for the linear layer's first weights.
 
     Raises InputError for an ID without a row.
@@ -58,17 +78,21 @@ def compare_weights(tokens: Tokens, weight: np.ndarray, gradient: bool = False, 
     'nan'
     """
     size, dim = weight.shape
-    refuse_layers(size, dim, gradient)
+    refuse_layers(size, dim, gradient, learning_rate is not None)
     check_ids(tokens, size)
     embedding = torch.nn.Embedding(size, dim, _weight=torch.from_numpy(np.require(weight, np.float32, ["C", "W"])))
-    return _compare(tokens, embedding, seed, gradient)
+    return _compare(tokens, embedding, seed, gradient, learning_rate)
 
 
-def _compare(tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient: bool) -> Comparison:
+def _compare(
+    tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient: bool, learning_rate: float | None
+) -> Comparison:
     layers, ids = _layers(embedding, seed), _tensor(tokens.ids)
     left, right, cost = _outputs(layers, ids)
     run = {
+        "embcli": embcli.__version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
+        "sequences": tokens.sequences,
         "seed": seed,
         "torch": torch.__version__,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -81,7 +105,7 @@ def _compare(tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient:
         left.numpy(),
         right.numpy(),
         cost,
-        _gradient(layers, ids) if gradient else None,
+        _gradient(layers, ids, learning_rate) if gradient else None,
     )
 
 
@@ -120,26 +144,42 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
 def _outputs(layers: _Layers, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Cost]:
     """Return both outputs, (T, D) each, and what they cost."""
     (size, dim), length = layers.embedding.weight.shape, len(ids)
-    left, lookup = _timed(lambda: layers.embedding(ids))
-    right, product = _timed(lambda: _product(layers.linear, ids))
+    left, right, lookup, product = _timed(lambda: layers.embedding(ids), lambda: _product(layers.linear, ids))
     slices = len(_sliced(ids, size, _SLICE)) if length else 0
     return left, right, Cost(length, size, dim, lookup, product, slices)
 
 
-def _timed(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Timing]:
-    """Return what a call gives, and the median of its times; the first, the warm-up, counts only if it was long."""
-    start = time.perf_counter()
+def _timed(
+    lookup: Callable[[], torch.Tensor], product: Callable[[], torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor, Timing, Timing]:
+    """Return what two calls give, and the times of both, taken in turn on one thread.
+
+    The times are those of the processor, without the waiting for it while others have it; torch's own threads would
+    wait for each other. The first call, the warm-up, counts only if it was long.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        (left, first_lookup), (right, first_product) = _run(lookup), _run(product)
+        lookups, products = [first_lookup], [first_product]
+        if first_product < _LONGEST:
+            lookups, products = [], []
+            while len(products) < _MOST and (len(products) < _FEWEST or sum(products) < _ENOUGH):
+                lookups += [_run(lookup)[1] for _ in range(_LOOKUPS)]
+                products.append(_run(product)[1])
+    finally:
+        torch.set_num_threads(threads)
+    return left, right, _timing(lookups), _timing(products)
+
+
+def _run(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, float]:
+    start = _clock()
     found = call()
-    now = time.perf_counter()
-    times, begun = [now - start], now
-    if times[0] < _LONGEST:
-        times.clear()
-        while len(times) < _MOST and now - begun < (_ENOUGH if len(times) >= _FEWEST else _LONGEST):
-            start = time.perf_counter()
-            call()
-            now = time.perf_counter()
-            times.append(now - start)
-    return found, Timing(median(times), len(times))
+    return found, _clock() - start
+
+
+def _timing(times: list[float]) -> Timing:
+    return Timing(median(times), min(times), len(times))
 
 
 def _loss(output: torch.Tensor) -> torch.Tensor:
@@ -147,16 +187,24 @@ def _loss(output: torch.Tensor) -> torch.Tensor:
     return output.square().sum() / 2
 
 
-def _gradient(layers: _Layers, ids: torch.Tensor) -> Gradient:
-    """Return the gradients of both weights; one is taken and let go before the other comes, as each is (V, D)."""
+def _gradient(layers: _Layers, ids: torch.Tensor, learning_rate: float | None) -> Gradient:
+    """Return the gradients of both weights, and what a step by each makes of them where a learning rate is given.
+
+    One gradient is taken and let go before the other comes, as each is (V, D).
+    """
     found, places = distinct(ids.numpy())
-    size = layers.linear.in_features
-    left, left_rows = _touched(_backward(layers.embedding, [ids]), found)
-    slices = _sliced(ids, size, _LONG_SLICE)
-    rows = (one_hot(part, size).float() for part in slices)
-    right, right_rows = _touched(_backward(layers.linear, rows).T, found)
     times = np.bincount(places, minlength=len(found))
-    return Gradient("output.square().sum() / 2", found, times, left, right, left_rows, right_rows, len(slices))
+    slices = _sliced(ids, layers.linear.in_features, _LONG_SLICE)
+    rows = (one_hot(part, layers.linear.in_features).float() for part in slices)
+    left = _touched(layers.embedding.weight, _backward(layers.embedding, [ids]), found, learning_rate)
+    right = _touched(layers.linear.weight, _backward(layers.linear, rows), found, learning_rate, transposed=True)
+    training = None
+    if learning_rate is not None:
+        weight = layers.embedding.weight.detach()
+        before = weight[torch.from_numpy(found)].numpy()
+        training = Training(learning_rate, before, left.after, right.after, left.moved, right.moved, len(weight))
+    loss = "output.square().sum() / 2"
+    return Gradient(loss, found, times, left.gradient, right.gradient, left.rows, right.rows, len(slices), training)
 
 
 def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torch.Tensor]) -> torch.Tensor:
@@ -168,10 +216,31 @@ def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torc
     return total
 
 
-def _touched(gradient: torch.Tensor, ids: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return these rows of a gradient (V, D), and how many of all rows are not 0."""
-    rows: np.ndarray = gradient[torch.from_numpy(ids)].numpy()
-    return rows, int((gradient != 0).any(dim=1).sum())
+def _touched(
+    weight: torch.Tensor,
+    gradient: torch.Tensor,
+    ids: np.ndarray,
+    learning_rate: float | None,
+    transposed: bool = False,
+) -> _Touched:
+    """Return of a gradient, and of the weight after a step by it, the rows with these IDs, and how many others."""
+    after = weight.detach() if learning_rate is None else _stepped(weight, gradient, learning_rate)
+    rows, before, after = (each.T if transposed else each for each in (gradient, weight.detach(), after))
+    chosen = torch.from_numpy(ids)
+    return _Touched(
+        rows[chosen].numpy(),
+        int((rows != 0).any(dim=1).sum()),
+        after[chosen].numpy(),
+        int((after.view(torch.int32) != before.view(torch.int32)).any(dim=1).sum()),
+    )
+
+
+def _stepped(weight: torch.Tensor, gradient: torch.Tensor, learning_rate: float) -> torch.Tensor:
+    """Return what a step of SGD makes of a weight; both layers share theirs, so that it is made on a copy."""
+    copy = torch.nn.Parameter(weight.detach().clone())
+    copy.grad = gradient
+    torch.optim.SGD([copy], lr=learning_rate).step()
+    return copy.detach()
 
 
 def _sweep(ids: torch.Tensor, largest: int, dim: int, watch: Callable[[list[int]], Iterable[int]]) -> Iterator[Cost]:

@@ -1,0 +1,185 @@
+"""tiktoken's encodings, built from the rank files in data/, without a network.
+
+The ranks, patterns and special tokens are those of tiktoken's own `tiktoken_ext.openai_public`; a test holds each of
+them against the installed tiktoken.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from binascii import a2b_base64
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embcli.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tiktoken
+
+_GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+_CL100K_PATTERN = (
+    r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"""
+    r"""|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
+)
+_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+_SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_O200K_PATTERN = "|".join(
+    (
+        rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_SUFFIX}",
+        rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_SUFFIX}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+
+_END = "<|endoftext|>"
+_HARMONY_NAMED = {
+    "startoftext": 199998,
+    "endoftext": 199999,
+    "return": 200002,
+    "constrain": 200003,
+    "channel": 200005,
+    "start": 200006,
+    "end": 200007,
+    "message": 200008,
+    "call": 200012,
+    "endofprompt": 200018,
+}
+_HARMONY_RESERVED = {200000, 200001, 200004, 200009, 200010, 200011, *range(200013, 201088)}
+_HARMONY = {f"<|{name}|>": token_id for name, token_id in _HARMONY_NAMED.items()} | {
+    f"<|reserved_{token_id}|>": token_id for token_id in sorted(_HARMONY_RESERVED)
+}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What makes an encoding: a rank file, a splitting pattern, special tokens, and V."""
+
+    ranks: str
+    pattern: str
+    special_tokens: dict[str, int]
+    vocabulary_size: int
+
+
+_FILL_IN = {"<|fim_prefix|>": 50281, "<|fim_middle|>": 50282, "<|fim_suffix|>": 50283}
+_CL100K_SPECIAL = {
+    _END: 100257,
+    "<|fim_prefix|>": 100258,
+    "<|fim_middle|>": 100259,
+    "<|fim_suffix|>": 100260,
+    "<|endofprompt|>": 100276,
+}
+DEFINITIONS: dict[str, Definition] = {
+    "gpt2": Definition("r50k_base", _GPT2_PATTERN, {_END: 50256}, 50257),
+    "r50k_base": Definition("r50k_base", _GPT2_PATTERN, {_END: 50256}, 50257),
+    "p50k_base": Definition("p50k_base", _GPT2_PATTERN, {_END: 50256}, 50281),
+    "p50k_edit": Definition("p50k_base", _GPT2_PATTERN, {_END: 50256} | _FILL_IN, 50284),
+    "cl100k_base": Definition("cl100k_base", _CL100K_PATTERN, _CL100K_SPECIAL, 100277),
+    "o200k_base": Definition("o200k_base", _O200K_PATTERN, {_END: 199999, "<|endofprompt|>": 200018}, 200019),
+    "o200k_harmony": Definition("o200k_base", _O200K_PATTERN, _HARMONY, 201088),
+}
+
+
+def rank_file(ranks: str) -> Path:
+    """Return the path of a packaged rank file (gzip)."""
+    return Path(__file__).parents[1] / "data" / f"{ranks}.tiktoken.gz"
+
+
+class TiktokenEncoding:
+    """An encoding of tiktoken's, by its name.
+
+    The rank file is read at the first token that is asked for, and tiktoken is loaded at the first text, so that a
+    command which only needs V, or the bytes of a few IDs, pays for no more.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.definition = DEFINITIONS[name]
+        self.vocabulary_size = self.definition.vocabulary_size
+        named: dict[int, list[str]] = {}
+        for token, token_id in self.definition.special_tokens.items():
+            named.setdefault(token_id, []).append(token)
+        # o200k_harmony has two names for 200018, of which the first tells more.
+        self._known: dict[int, bytes | None] = {token_id: names[0].encode() for token_id, names in named.items()}
+        self._ambiguous = {token_id: names for token_id, names in named.items() if len(names) > 1}
+
+    @cached_property
+    def _ranks(self) -> bytes:
+        path = rank_file(self.definition.ranks)
+        try:
+            ranks = gzip.decompress(path.read_bytes())
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"cannot read the rank file {str(path)!r}: {reason}; reinstall embcli") from None
+        if not ranks:
+            raise InputError(f"the rank file {str(path)!r} is empty; reinstall embcli")
+        return ranks
+
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        return self._ranks.split(b"\n")[:-1]
+
+    @cached_property
+    def tiktoken(self) -> tiktoken.Encoding:
+        """The `tiktoken.Encoding` itself."""
+        import tiktoken
+
+        words = self._ranks.split()
+        return tiktoken.Encoding(
+            self.name,
+            pat_str=self.definition.pattern,
+            mergeable_ranks=dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True)),
+            special_tokens=self.definition.special_tokens,
+        )
+
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`.
+
+        >>> TiktokenEncoding("gpt2").encode("Every effort moves you").tolist()
+        [6109, 3626, 6100, 345]
+        """
+        try:
+            return self.tiktoken.encode_to_numpy(
+                text, allowed_special="all" if special else set(), disallowed_special=()
+            )
+        except ValueError as error:
+            raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes of one token, or None where the encoding has no such token.
+
+        >>> TiktokenEncoding("gpt2").token_bytes(6109)
+        b'Every'
+        """
+        try:
+            return self._known[token_id]
+        except KeyError:
+            return self._known.setdefault(token_id, self._looked_up(token_id))
+
+    def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
+        """Return the places of tokens that stand in the text under another name than `token_bytes` gives, and it."""
+        found: dict[int, bytes] = {}
+        for token_id, names in self._ambiguous.items():
+            places = (ids == token_id).nonzero()[0].tolist()
+            if places:  # such an ID comes from its names alone, so they stand in the text in the order of the places
+                spellings = re.findall("|".join(map(re.escape, names)), text)
+                pairs = zip(places, spellings, strict=True)
+                found |= {place: name.encode() for place, name in pairs if name != names[0]}
+        return found
+
+    def _looked_up(self, token_id: int) -> bytes | None:
+        # The lines are sorted by rank and nearly always line i is rank i; p50k_base leaves out a rank in the middle.
+        for guess in (token_id, token_id - 1):
+            if 0 <= guess < len(self._lines):
+                token, _, rank = self._lines[guess].partition(b" ")
+                if int(rank) == token_id:
+                    return a2b_base64(token)
+        return None

@@ -1,0 +1,40 @@
+"""A JSON document as a person reads it on a terminal: indented, with colours, a row of numbers in one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from embcli.safe import printable
+
+_INDENT = "  "
+
+
+def pretty(document: bytes, color: bool) -> str:
+    """Return a JSON document indented, safe to print, and in colour; what it says stays the same."""
+    text = printable(f"{_written(json.loads(document), '')}\n")
+    return _colored(text) if color else text
+
+
+def _written(value: Any, indent: str) -> str:
+    """Return a value; lists of numbers or words, and objects of them, stand in one line."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not any(isinstance(each, (dict, list)) for each in parts):
+        return json.dumps(value, ensure_ascii=False)
+    inner = indent + _INDENT
+    if isinstance(value, dict):
+        members = [f"{inner}{json.dumps(name)}: {_written(each, inner)}" for name, each in value.items()]
+        return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(inner + _written(each, inner) for each in value) + f"\n{indent}]"
+
+
+def _colored(text: str) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.highlighter import JSONHighlighter
+
+    console = Console(file=StringIO(), force_terminal=True, width=2**31, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(JSONHighlighter()(text), end="", no_wrap=True, soft_wrap=True)
+    return capture.get()

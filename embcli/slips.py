@@ -1,0 +1,51 @@
+"""Hints for likely slips in a command line: what was meant, as one would type it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+_OF_A_TEXT = ("embcli tokenize", "embcli lookup", "embcli compare")
+
+
+def hint(message: str, command: str, words: list[str]) -> str:
+    """Return the right command for a usage error, or where to find help; `words` are what was typed behind the verb.
+
+    >>> hint("Got unexpected extra argument(s) (effort)", "embcli lookup", ["Every", "effort", "--dim", "3"])
+    'Words of one text stand in quotes: embcli lookup "Every effort" --dim 3'
+    """
+    if command in _OF_A_TEXT and message.startswith("Got unexpected extra argument"):
+        if "--ids" in words[:-2]:
+            return f"IDs stand in one word, with commas between: {command} {_joined_ids(words)}"
+        return f"Words of one text stand in quotes: {command} {_joined_text(words)}"
+    option = re.match(r"No such option: (\S+)", message)
+    dashed = next((word for word in words if option and word.startswith(option[1]) and _looks_like_text(word)), None)
+    if dashed is not None:
+        others = [shlex.quote(word) for word in words if word != dashed]
+        meant = " ".join([command, *others, "--", _quoted(dashed)])
+        return f"A text that begins with a dash stands behind --: {meant}"
+    return f"Try '{command} --help' for help."
+
+
+def _looks_like_text(word: str) -> bool:
+    return bool(re.search(r"\s|^-[^-a-zA-Z]", word))
+
+
+def _joined_ids(words: list[str]) -> str:
+    """Return the words with the IDs behind --ids in one word."""
+    start = words.index("--ids") + 1
+    stop = next((place for place in range(start, len(words)) if not re.fullmatch(r"[0-9,]+", words[place])), len(words))
+    ids = ",".join(word.strip(",") for word in words[start:stop])
+    return " ".join([*map(shlex.quote, words[:start]), ids, *map(shlex.quote, words[stop:])])
+
+
+def _joined_text(words: list[str]) -> str:
+    """Return the words with those as one text that follow each other and are no options."""
+    start = next(place for place, word in enumerate(words) if not word.startswith("-"))
+    stop = next((place for place in range(start, len(words)) if words[place].startswith("-")), len(words))
+    text = _quoted(" ".join(words[start:stop]))
+    return " ".join([*map(shlex.quote, words[:start]), text, *map(shlex.quote, words[stop:])])
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if re.search(r'["$`\\!]', text) else f'"{text}"'

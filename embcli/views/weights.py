@@ -1,0 +1,59 @@
+"""How `weights` looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.page import Block, Column, Excerpt
+from embcli.views.parts import left_out, token_column
+from embcli.words import counted, in_bytes
+
+if TYPE_CHECKING:
+    from embcli.page import Page
+    from embcli.verbs.weights import Matrix
+
+_MOST_ROWS = 200  # of those that were chosen
+_FEW_ROWS = 10  # of a whole matrix
+
+
+def view(result: Matrix, page: Page) -> None:
+    """Put a weight matrix on a page, and what all of it is like."""
+    rows = Excerpt.most(_MOST_ROWS if result.rows_chosen else _FEW_ROWS, len(result.ids))
+    ids = result.ids[rows.places]
+    labels = [Column("pos" if result.name == "position" else "ID", [str(row) for row in ids])]
+    if result.encoding is not None:
+        labels.append(token_column(result.tokens(ids)))
+    page.title(f"{result.name.capitalize()} weight matrix, {_shape(result)}")
+    columns = page.grid(labels, [Block("", result.rows(ids))], result.columns, rows.gaps, every=result.columns_chosen)
+    page.line()
+    _put_summary(result, page)
+    _put_left_out(result, page, rows, columns)
+
+
+def _shape(result: Matrix) -> str:
+    size, dim = result.layer.shape
+    if result.name == "token":
+        return f"(V, D) = ({size:,}, {dim:,}): a row a token ID"
+    return f"(C, D) = ({size:,}, {dim:,}): a row a position"
+
+
+def _put_summary(result: Matrix, page: Page) -> None:
+    (size, dim), summary = result.layer.shape, result.summary
+    write = page.numbers([Block("", np.array([[summary.minimum, summary.maximum]], np.float32))]).write
+    seed = f"seed {result.run['seed']}, " if "seed" in result.run else ""
+    page.line(f"{seed}{counted(size * dim, 'parameter')} (float32), {in_bytes(4 * size * dim)}")
+    page.line(
+        f"mean {write(summary.mean)}, standard deviation {write(summary.std)}, "
+        f"minimum {write(summary.minimum)}, maximum {write(summary.maximum)}"
+    )
+
+
+def _put_left_out(result: Matrix, page: Page, rows: Excerpt, columns: Excerpt) -> None:
+    """Say what is not shown, and how to see it."""
+    missing = left_out(rows.missing(result.ids, "row"), columns.missing(result.columns, "column"))
+    options = ["--rows"] * (rows.left_out > 0) + ["--columns"] * (columns.left_out > 0)
+    if missing:
+        pick = f"{' and '.join(options)} {'picks' if len(options) == 1 else 'pick'}"
+        page.line(f"{missing}; {pick}, -f npy gives all.")

@@ -1,0 +1,59 @@
+"""The data formats as other programs read them: the standard library, numpy."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from embcli.records import Records
+from embcli.writers import write
+
+
+def float32(values: Any) -> np.ndarray:
+    return np.array(values, np.float64).astype(np.float32)
+
+
+def assert_same_bits(found: np.ndarray, wanted: np.ndarray) -> None:
+    assert found.dtype == wanted.dtype == np.float32
+    assert found.shape == wanted.shape
+    assert found.tobytes() == np.ascontiguousarray(wanted).tobytes()
+
+
+def from_csv(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
+
+
+def from_tsv(data: bytes) -> list[list[str]]:
+    meant = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
+    assert data.endswith(b"\n")
+    assert b"\r" not in data  # which many readers take for the end of a line
+    return [
+        [re.sub(r"\\(.)", lambda match: meant[match[1]], cell) for cell in line.split("\t")]
+        for line in data.decode()[:-1].split("\n")
+    ]
+
+
+def from_ndjson(data: bytes) -> list[dict[str, Any]]:
+    assert data.endswith(b"\n") or not data
+    return [json.loads(line, parse_constant=pytest.fail) for line in data.split(b"\n")[:-1]]
+
+
+def from_json(data: bytes) -> dict[str, Any]:
+    document = json.loads(data, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
+    assert isinstance(document, dict)
+    return document
+
+
+SEPARATED = {"csv": from_csv, "tsv": from_tsv}
+
+
+def written(records: Records, form: str, show: tuple[str, ...] | None = None) -> bytes:
+    file = io.BytesIO()
+    write(records, form, show, file)
+    return file.getvalue()

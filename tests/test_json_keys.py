@@ -1,0 +1,260 @@
+"""The keys of each JSON document and of each line of ndjson, and what stands behind them: a contract with scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import embcli
+from embcli.names import ENCODINGS, MATRICES
+from embcli.verdict import judge
+from tests.inside import Inside
+
+Schema = dict[str, Any]
+
+
+def strict(**properties: Schema) -> Schema:
+    """Return the schema of an object with these keys, all of them and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def array(items: Schema, length: int | None = None) -> Schema:
+    size = {} if length is None else {"minItems": length, "maxItems": length}
+    return {"type": "array", "items": items, **size}
+
+
+def optional(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+COUNT: Schema = {"type": "integer", "minimum": 0}
+NUMBER: Schema = {"type": "number"}
+STRING: Schema = {"type": "string"}
+NULL: Schema = {"type": "null"}
+TRUTH: Schema = {"type": "boolean"}
+VECTOR = array({"type": ["number", "null"]})
+MATRIX = array(VECTOR)
+VERSION: Schema = {"const": embcli.__version__}
+ENCODING = optional({"enum": [*ENCODINGS]})
+DRAWN: dict[str, Schema] = {"seed": COUNT, "torch": STRING, "cpu_capability": STRING}
+READ: dict[str, Schema] = {"embcli": VERSION, "encoding": ENCODING, "sequences": COUNT}
+
+# What a row says of its token, by verb.
+PLACE: dict[str, Schema] = {"position": COUNT, "id": COUNT}
+TOKEN: dict[str, Schema] = {**PLACE, "token": STRING}
+SPAN: dict[str, Schema] = {"bytes": {"type": "string", "pattern": "^([0-9a-f]{2})+$"}, "start": COUNT, "end": COUNT}
+KEPT: dict[str, Schema] = {"file": STRING, "bytes": COUNT, "used": STRING}
+ENCODED: dict[str, Schema] = {"encoding": {"enum": [*ENCODINGS]}, "vocabulary_size": COUNT, "carried": TRUTH}
+PROGRAMS = ("python", "torch", "tiktoken", "numpy", "typer", "rich", "cpu_capability")
+FOLDER = strict(embcli=VERSION, folder=STRING, bytes=COUNT, limit=COUNT)
+
+
+def seeded(*layers: str, **more: Schema) -> Schema:
+    """Return the schema of a run that took rows of these seeded layers."""
+    shapes = strict(**dict.fromkeys(layers, array(COUNT, 2)))
+    return strict(embcli=VERSION, encoding=ENCODING, shapes=shapes, **DRAWN, **more)
+
+
+def named(schema: Schema, *names: str) -> Schema:
+    return strict(**dict.fromkeys(names, schema))
+
+
+def both(schema: Schema) -> Schema:
+    return named(schema, "embedding", "linear")
+
+
+SAME = strict(
+    bit_identical=TRUTH,
+    kind={"enum": ["identical"]},
+    values=COUNT,
+    different_values=COUNT,
+    largest_difference=NUMBER,
+    place=NULL,
+    causes=array({}, 0),
+)
+OTHER = SAME["properties"] | {
+    "kind": {"enum": ["value", "nan", "nan bits", "zero sign"]},
+    "largest_difference": optional(NUMBER),
+    "place": strict(row=COUNT, column=COUNT, embedding=optional(NUMBER), linear=optional(NUMBER)),
+    "causes": array(strict(row=COUNT, column=COUNT, value={"enum": ["nan", "inf", "-inf"]})),
+}
+COST = strict(
+    tokens=COUNT,
+    vocabulary_size=COUNT,
+    dim=COUNT,
+    multiply_adds=both(COUNT),
+    weight_bytes_read=both(COUNT),
+    one_hot_bytes=strict(int64=COUNT, float32=COUNT),
+    multiplications_by_zero=COUNT,
+    seconds=both(NUMBER),
+    least_seconds=both(NUMBER),
+    runs=both(COUNT),
+    threads=COUNT,
+    slices=COUNT,
+    ratio=NUMBER,
+)
+GRADIENT = strict(
+    loss=STRING,
+    rows_with_gradient=both(COUNT),
+    slices=COUNT,
+    verdict=SAME,
+    ids=array(COUNT),
+    times=array(COUNT),
+    **both(MATRIX)["properties"],
+    training=NULL,
+)
+TRAINING = strict(
+    optimizer={"const": "torch.optim.SGD"},
+    learning_rate=NUMBER,
+    rows_moved=both(COUNT),
+    rows_not_moved=both(COUNT),
+    verdict=SAME,
+    before=MATRIX,
+    **both(MATRIX)["properties"],
+)
+
+
+def compared(token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, bench: Schema = NULL) -> Schema:
+    shapes = {"ids": 1, "one_hot": 2, "first": 2, "shared": 2, "embedding": 2, "linear": 2}
+    sizes = strict(**{name: array(COUNT, rank) for name, rank in shapes.items()})
+    return strict(
+        run=strict(**READ, **DRAWN, shapes=sizes),
+        columns=array(COUNT),
+        tokens=array(strict(**token, difference=NUMBER)),
+        matrices=both(MATRIX),
+        verdict=SAME,
+        weights=strict(first=first, shared=first),
+        cost=COST,
+        gradient=gradient,
+        bench=bench,
+    )
+
+
+def looked_up(token: dict[str, Schema], *matrices: str) -> Schema:
+    return strict(
+        run=seeded("token", "position", sequences=COUNT),
+        columns=array(COUNT),
+        tokens=array(strict(**token)),
+        matrices=named(MATRIX, *matrices),
+    )
+
+
+def rows_of(layer: str, **fields: Schema) -> Schema:
+    return strict(run=seeded(layer), columns=array(COUNT), rows=array(strict(**fields)), matrices=named(MATRIX, layer))
+
+
+def positioned(*layers: str, **matrices: Schema) -> Schema:
+    kind = {name: STRING if name == "pairing" else NUMBER for name in ("pairing", "theta", "clip") if name in matrices}
+    matrices = {name: each for name, each in matrices.items() if name not in kind}
+    drawn = {**DRAWN, "shapes": strict(**dict.fromkeys(layers, array(COUNT, 2)))} if layers else {}
+    return strict(
+        run=strict(embcli=VERSION, kind=STRING, **drawn, **kind),
+        columns=array(COUNT),
+        positions=array(strict(position=COUNT)),
+        matrices=strict(**matrices),
+    )
+
+
+TOY = "--vocab 6 --dim 3"
+SMALL = "--vocab 6 --dim 4 --context-length 3"
+BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
+CUT = ("batches", "batch_size", "max_length", "stride")
+CHOSEN = ("shuffle", "keep_last", "layers_first")
+DOCUMENTS: dict[str, Schema] = {
+    "tokenize Hi": strict(run=strict(**READ), tokens=array(strict(**TOKEN, **SPAN))),
+    "tokenize --lines --ids 1,2": strict(
+        run=strict(**READ), tokens=array(strict(sequence=COUNT, **TOKEN, **SPAN), length=2)
+    ),
+    "lookup Hi": looked_up(TOKEN, *MATRICES),
+    f"lookup --ids 2,3 {TOY}": looked_up(PLACE, *MATRICES),
+    f"lookup --lines --ids 2,3 {TOY} --show token": looked_up({"sequence": COUNT, **PLACE}, "token"),
+    "weights --rows 0:3": rows_of("token", id=COUNT, token=STRING),
+    f"weights {TOY}": rows_of("token", id=COUNT),
+    "weights --layer position --rows 0:3": rows_of("position", id=COUNT),
+    "compare": compared(PLACE),
+    "compare Hi": compared(TOKEN, first=NULL),
+    "compare --gradient": compared(PLACE, gradient=GRADIENT),
+    "compare --learning-rate 0.1": compared(PLACE, gradient=strict(**GRADIENT["properties"] | {"training": TRAINING})),
+    "compare --bench --vocab 64": compared(PLACE, bench=array(COST, 2)),
+    BATCH: strict(
+        run=seeded("token", "position", sequences=COUNT, **dict.fromkeys(CUT, COUNT), **dict.fromkeys(CHOSEN, TRUTH)),
+        columns=array(COUNT),
+        samples=array(strict(batch=COUNT, sample=COUNT)),
+        matrices=strict(**dict.fromkeys(("inputs", "targets"), array(array(COUNT, 2), 2)), input=array(MATRIX, 2)),
+    ),
+    f"positions {SMALL}": positioned("position", position=MATRIX),
+    f"positions --kind sinusoidal {SMALL}": positioned(position=MATRIX),
+    f"positions --kind relative {SMALL}": positioned(
+        "position", position=array(MATRIX), distance=array(array({"type": "integer"}, 3), 3), clip=COUNT
+    ),
+    f"positions --kind rotary {SMALL}": positioned(
+        "token", position=MATRIX, input=MATRIX, pairing=STRING, theta=NUMBER
+    ),
+    f"positions --similarity {SMALL}": positioned("position", similarity=MATRIX),
+    "info": strict(
+        run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
+        encodings=array(strict(**ENCODED), length=7),
+    ),
+    "cache": strict(run=FOLDER, layers=array(strict(**KEPT), length=2)),
+    "cache verify": strict(run=FOLDER, layers=array(strict(**KEPT, fault=NULL), length=2)),
+}
+LINES: dict[str, Schema] = {
+    "tokenize Hi": strict(**TOKEN, **SPAN),
+    "tokenize --lines Hi": strict(sequence=COUNT, **TOKEN, **SPAN),
+    "lookup Hi": strict(**TOKEN, vectors=named(VECTOR, *MATRICES)),
+    f"lookup --lines --ids 2,3 {TOY} --show token": strict(sequence=COUNT, **PLACE, vectors=named(VECTOR, "token")),
+    "weights --rows 0:3": strict(id=COUNT, token=STRING, vectors=named(VECTOR, "token")),
+    "weights --layer position --rows 0:3": strict(id=COUNT, vectors=named(VECTOR, "position")),
+    "compare Hi": strict(**TOKEN, difference=NUMBER, vectors=both(VECTOR)),
+    "compare --show linear": strict(**PLACE, difference=NUMBER, vectors=named(VECTOR, "linear")),
+    BATCH: strict(
+        batch=COUNT,
+        inputs=array(array(COUNT, 2)),
+        targets=array(array(COUNT, 2)),
+        vectors=named(array(MATRIX), "input"),
+    ),
+    f"positions {SMALL}": strict(position=COUNT, vectors=named(VECTOR, "position")),
+    "info": strict(**ENCODED),
+    "cache": strict(**KEPT),
+    "cache verify": strict(**KEPT, fault=NULL),
+}
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    """Return a runner in this process; for `cache` there are two layers in the cache."""
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
+    Inside().ok("lookup", "--ids", "2", *TOY.split())
+    return Inside()
+
+
+@pytest.mark.parametrize("command", DOCUMENTS)
+def test_a_json_document_has_these_keys_and_no_others(inside: Inside, command: str) -> None:
+    out = inside.ok(*command.split(), "-f", "json").out
+    jsonschema.validate(json.loads(out, parse_constant=pytest.fail), DOCUMENTS[command])
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: str) -> None:
+    lines = inside.ok(*command.split(), "-f", "ndjson").out.splitlines()
+    assert lines
+    for line in lines:
+        jsonschema.validate(json.loads(line, parse_constant=pytest.fail), LINES[command])
+
+
+@pytest.mark.parametrize(("value", "causes"), [(1, 0), (np.inf, 0), (np.nan, 1), (-0.0, 0)])
+def test_a_verdict_that_two_outputs_differ_has_the_same_keys(value: float, causes: int) -> None:
+    left, right = np.zeros((1, 2), np.float32), np.array([[0, value]], np.float32)
+    document = judge(left, right, weight=right).document()
+    jsonschema.validate(document, strict(**OTHER))
+    assert len(document["causes"]) == causes

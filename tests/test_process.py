@@ -1,0 +1,169 @@
+"""embcli as a process: its exit status, what it says on standard error, and names that reach no terminal raw."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embcli.__main__ import main
+from embcli.errors import EmbcliError
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
+
+ODD = "x\x1b]0;pwn\x07\x9b2J\u202e"
+RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
+
+
+@pytest.fixture
+def inside() -> Inside:
+    return Inside()
+
+
+# --- the exit status ----------------------------------------------------------------------------------------------
+
+
+def test_an_error_has_its_traceback_where_that_is_asked_for(embcli: Embcli) -> None:
+    told = embcli.refused("lookup", "--ids", "x", EMBCLI_DEBUG="0")
+    assert told == embcli.refused("lookup", "--ids", "x")
+    ran = embcli("lookup", "--ids", "x", EMBCLI_DEBUG="1")
+    assert (ran.status, ran.out) == (2, b"")
+    first, *_, last = ran.err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert last == f"embcli.errors.InputError: {told.removeprefix('embcli: ').splitlines()[0]}"
+
+
+def test_an_error_that_nobody_expected_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(sys, "argv", ["embcli", "tokenize", "hi"])
+    monkeypatch.setattr("embcli.encodings.get", broken)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        main()
+    script = "import embcli.encodings as e; del e.get; from embcli.__main__ import run; run()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "tokenize", "hi"], capture_output=True, timeout=TIMEOUT, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"Traceback (most recent call last):\n")
+    assert b"AttributeError" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "told"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 0, ""),
+        (EmbcliError("what is wrong", "what would be right"), 2, "embcli: what is wrong\nwhat would be right\n"),
+        (EmbcliError("a\nb\x1b[2J"), 2, "embcli: a\\nb\\u001b[2J\n"),
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("where", ["embcli.encodings.get", "embcli.__main__._command"])
+def test_what_ends_a_command_has_its_status_and_its_words(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, where: str, raised: BaseException, status: int, told: str
+) -> None:
+    def ends(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(where, ends)
+    monkeypatch.setattr("embcli.__main__._silence", lambda: None)  # it is this process's own standard output
+    ran = inside("tokenize", "hi")
+    assert (ran.status, ran.out, ran.err) == (status, b"", told)
+
+
+def test_the_answer_no_is_status_1(inside: Inside, tmp_path: Path) -> None:
+    inside.ok("lookup", "--ids", "2", "--vocab", "6", "--dim", "3", EMBCLI_CACHE_DIR=str(tmp_path))
+    assert inside("cache", "verify", EMBCLI_CACHE_DIR=str(tmp_path)).status == 0
+    path = next(tmp_path.glob("token-*"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert inside("cache", "verify", EMBCLI_CACHE_DIR=str(tmp_path)).status == 1
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(None, "1"), ("3", "3")])
+def test_blas_is_told_to_start_no_threads_unless_somebody_says_otherwise(given: str | None, wanted: str) -> None:
+    script = "import os; os._exit = lambda _: print(os.environ['OPENBLAS_NUM_THREADS'])\n"
+    script += "import embcli.__main__ as m; m.run()"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment |= {} if given is None else {"OPENBLAS_NUM_THREADS": given}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--version"], capture_output=True, env=environment, timeout=TIMEOUT, check=True
+    )
+    assert done.stdout.split()[-1].decode() == wanted
+
+
+# --- names that reach no terminal raw -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("command", ["info", "cache", "cache verify", "cache clear"])
+def test_the_cache_folder_is_shown_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, terminal: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = Inside(terminal)(*command.split(), EMBCLI_CACHE_DIR=ODD)
+    assert (ran.status, ran.err) == (0, "")
+    assert "\\u001b]0;pwn\\u0007\\u009b2J\\u202e" in ran.text
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.text) if terminal else ran.text  # but for embcli's own colours
+    assert not RAW.search(shown)
+
+
+@pytest.mark.parametrize("form", ["markdown", "latex"])
+def test_the_cache_folder_is_safe_in_a_document(inside: Inside, tmp_path: Path, form: str) -> None:
+    out = inside.ok("cache", "-f", form, EMBCLI_CACHE_DIR=str(tmp_path / ODD)).text
+    assert "pwn" in out
+    assert not RAW.search(out)
+
+
+@pytest.mark.parametrize(("command", "key"), [("info", "cache"), ("cache", "folder"), ("cache verify", "folder")])
+@pytest.mark.parametrize(
+    ("folder", "told"),
+    [(ODD, ODD), ("caf\udce9", "caf\\xe9"), ("\udcff/\u202e\udc80\\", "\\xff/\u202e\\x80\\")],
+    ids=ascii,
+)
+def test_json_keeps_the_true_path(inside: Inside, command: str, key: str, folder: str, told: str) -> None:
+    """Of a path that is no UTF-8, bytes are told as escapes: JSON has no place for them."""
+    assert json.loads(inside.ok(*command.split(), "-f", "json", EMBCLI_CACHE_DIR=folder).out)["run"][key] == told
+
+
+def test_a_note_is_one_line_whatever_the_path_holds(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    folder = str(tmp_path / "file" / f"a\nb{ODD}\udcff")
+    ran = inside("lookup", "--ids", "1", "--vocab", "6", "--dim", "3", "-f", "csv", EMBCLI_CACHE_DIR=folder)
+    assert ran.status == 0
+    assert ran.err.startswith("embcli: layers are not kept: cannot write to ")
+    assert ran.err.endswith("--no-cache does without\n")
+    assert ran.err.count("\n") == 1
+    assert not RAW.search(ran.err)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("tokenize", "--file", ODD),
+        ("tokenize", "hi", "-o", f"{ODD}/none"),
+        ("tokenize", "hi", "-o", f"out.{ODD}"),
+        ("tokenize", "hi", "--encoding", ODD),
+        ("tokenize", "hi", "--format", ODD),
+        ("lookup", "hi", "--show", ODD),
+        ("lookup", "hi", "--columns", ODD),
+        ("lookup", "--ids", ODD),
+        ("lookup", "--seed", ODD),
+        ("decode", ODD),
+        (ODD,),
+        (f"--{ODD}",),
+    ],
+    ids=ascii,
+)
+def test_a_refusal_names_its_value_safely(inside: Inside, arguments: tuple[str, ...]) -> None:
+    message = inside.refused(*arguments)
+    assert "pwn" in message
+    assert not RAW.search(message)

@@ -1,0 +1,224 @@
+"""The verb `tokenize`: spans tile the text, rows say what tokens are, and only what is asked for is worked out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import embcli
+from embcli import encodings, tokens
+from embcli.errors import InputError
+from embcli.names import ENCODINGS
+from embcli.text import Given
+from embcli.tokens import Tokens, tokenize
+from embcli.verbs.decode import decode
+from embcli.verbs.tokenize import Tokenization
+from tests.readers import from_csv, from_json, from_ndjson, from_tsv, written
+from tests.test_tokens import GPT2, named, of_lines, of_text, texts, untimed
+
+
+def spans(result: Tokens) -> list[tuple[int, int]]:
+    pieces = list(Tokenization(result).spans())
+    return [(int(start), int(end)) for each in pieces for start, end in zip(each.start, each.end, strict=True)]
+
+
+def slow_spans(sequence: list[bytes]) -> list[tuple[int, int]]:
+    """Number the characters byte by byte: each token goes from the one of its first byte to that of its last."""
+    character, numbers = -1, []
+    for byte in b"".join(sequence):
+        character += not 0x80 <= byte <= 0xBF
+        numbers.append(character)
+    found, place = [], 0
+    for token in sequence:
+        found.append((max(numbers[place], 0), numbers[place + len(token) - 1] + 1))
+        place += len(token)
+    return found
+
+
+def check_spans(result: Tokens, text: str, piece: int) -> None:
+    """Hold the spans of one text against the text, worked out in pieces of so many tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "PIECE", piece)
+        pieces = list(Tokenization(result).spans())
+    found = [span for each in pieces for span in zip(each.start.tolist(), each.end.tolist(), strict=True)]
+    parts = [token for each in pieces for token in each.tokens]
+    joined = [flag for each in pieces for flag in each.joined.tolist()]
+    assert sum(each.characters for each in pieces) == len(text)
+    end = 0
+    for (start, stop), token, shares in zip(found, parts, joined, strict=True):
+        assert start == end - shares  # in order, without a gap, and shared is just the one character that is split
+        assert token in text[start:stop].encode()
+        assert shares == (0x80 <= token[0] <= 0xBF)
+        end = stop
+    assert end == len(text)
+
+
+@untimed
+@given(texts, st.sampled_from(["gpt2", "o200k_base"]), st.integers(1, 5))
+@example("🤖 日本 e\u0301 🇨🇭", "gpt2", 1)
+def test_spans_tile_the_text(text: str, name: str, piece: int) -> None:
+    check_spans(of_text(text, name), text, piece)
+
+
+@untimed
+@given(named, st.integers(1, 5))
+@example("a<|reserved_200018|>b<|endofprompt|>c", 1)
+def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: str, piece: int) -> None:
+    check_spans(of_text(text, "o200k_harmony", special=True), text, piece)
+
+
+@untimed
+@given(st.lists(texts, max_size=4), st.integers(1, 9))
+def test_spans_start_anew_in_each_line(lines: list[str], piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "PIECE", piece)
+        found = spans(of_lines(lines))
+    encoded = [[GPT2.tiktoken.decode_single_token_bytes(i) for i in GPT2.tiktoken.encode_ordinary(s)] for s in lines]
+    assert found == [span for sequence in encoded for span in slow_spans(sequence)]
+
+
+@untimed
+@given(
+    st.lists(st.lists(st.sampled_from([64, 97, 244, 10545, 12520, 50169]), max_size=8), max_size=4), st.integers(1, 5)
+)
+@example([[64], [97, 12520, 97, 244, 64]], 1)
+def test_spans_of_ids_that_begin_or_end_within_a_character(ids: list[list[int]], piece: int) -> None:
+    result = tokenize(Given(ids=tuple(np.array(each, np.int64) for each in ids), lines=True), GPT2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "PIECE", piece)
+        found = spans(result)
+    parts = [[GPT2.tiktoken.decode_single_token_bytes(token) for token in each] for each in ids]
+    assert found == [span for sequence in parts for span in slow_spans(sequence)]
+
+
+def test_spans_across_the_real_pieces() -> None:
+    text = "日🤖 word\n" * 2500
+    result = of_text(text)
+    pieces = list(Tokenization(result).spans())
+    assert len(pieces) > 3
+    assert {len(each.tokens) for each in pieces[:-1]} == {tokens.PIECE}
+    assert any(each.joined[0] for each in pieces[1:])  # a border within a character
+    assert spans(result) == slow_spans([token for each in pieces for token in each.tokens])
+
+
+ROWS = {
+    "sequence": [0, 0, 0, 0, 2],
+    "position": [0, 1, 2, 3, 0],
+    "id": [64, 10545, 245, 98, 65],
+    "token": ["a", r"\x20\xe6", r"\x97", r"\xa5", "b"],
+    "bytes": ["61", "20e6", "97", "a5", "62"],
+    "start": [0, 1, 2, 2, 0],
+    "end": [1, 3, 3, 3, 1],
+}
+
+
+def test_rows_say_what_the_tokens_are() -> None:
+    records = Tokenization(of_lines(["a 日", "", "b"])).records()
+    assert [*ROWS] == [*records.fields]
+    (piece,) = records.pieces(records.fields, ())
+    assert (piece.rows, {name: np.asarray(values).tolist() for name, values in piece.fields.items()}) == (5, ROWS)
+    assert records.run == {"embcli": embcli.__version__, "encoding": "gpt2", "sequences": 3}
+    assert (records.rows, records.sequences) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "why"),
+    [
+        ("gpt2", 50257, "IDs go from 0 to 50256"),
+        ("gpt2", -1, "IDs go from 0 to 50256"),
+        ("cl100k_base", 100256, "this ID is not used"),
+        ("o200k_base", 200019, "IDs go from 0 to 200018"),
+    ],
+)
+def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> None:
+    encoding, ids = encodings.get(name), np.array([1, 2, wrong, wrong])
+    for use in (
+        lambda: decode(ids, encoding),
+        lambda: Tokenization(tokenize(Given(ids=(ids,)), encoding)),
+    ):
+        with pytest.raises(InputError, match=f"^ID {wrong} at position 2 is no token of {name}: {why}$"):
+            use()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_field_alone_is_what_it_is_among_all(name: str) -> None:
+    records = Tokenization(of_lines(["a 日", "", "b"])).records()
+    (piece,) = records.pieces((name,), ())
+    assert np.asarray(piece.fields[name]).tolist() == ROWS[name]
+
+
+@pytest.mark.parametrize("wanted", [("id",), ("position", "id"), ("sequence",)])
+def test_no_bytes_are_looked_up_for_numbers_alone(wanted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    records = Tokenization(of_lines(["a 日", "", "b"])).records()
+    monkeypatch.setattr(Tokens, "bytes_of", lambda *_: pytest.fail("bytes of tokens were looked up"))
+    (piece,) = records.pieces(wanted, ())
+    assert {name: piece.fields[name].tolist() for name in wanted} == {name: ROWS[name] for name in wanted}
+
+
+def test_no_ids_have_the_columns_of_some() -> None:
+    none, some = (tokenize(Given(ids=(np.array(ids, np.int64),)), GPT2) for ids in ([], [1]))
+    assert Tokenization(none).records().fields == Tokenization(some).records().fields
+    assert list(Tokenization(none).records().pieces(("id", "start"), ())) == []
+
+
+@untimed
+@given(texts, st.sampled_from(ENCODINGS))
+def test_ids_decode_to_their_text(text: str, name: str) -> None:
+    encoding = encodings.get(name)
+    assert decode(encoding.encode(text), encoding) == text.encode()
+
+
+NASTY = [
+    "",
+    "\x00",
+    "a\r\nb\rc\nd\te",
+    '"',
+    '","\r\n","',
+    "\\t \\ \\\\n",
+    "🏳️‍🌈👩‍👩‍👧‍👦",
+    "\u202eשלום\u202c عربى",
+    "\u0301",
+    "e\u0301\u0302 \u0301",
+    "\ufeff\u2028\u2029\x85\x0b\x0c\x1b[31m",
+    "=1+1,@SUM(A1)",
+    " lead, trail ",
+]
+
+
+def any_text() -> st.SearchStrategy[str]:
+    awkward = st.sampled_from(["\x00", "\r\n", "\r", "\n", "\t", '"', ",", "\\", "\\n", "🦜", "\u202e", "\u0301", " "])
+    return st.lists(st.one_of(awkward, st.text(max_size=4)), max_size=8).map("".join)
+
+
+def whole(token: bytes) -> bool:
+    return token.decode(errors="ignore").encode() == token
+
+
+def check_text_survives(text: str) -> None:
+    records = Tokenization(of_text(text)).records()
+    ids = GPT2.tiktoken.encode_ordinary(text)
+    pieces = [GPT2.tiktoken.decode_single_token_bytes(token_id) for token_id in ids]
+    objects = from_ndjson(written(records, "ndjson"))
+    assert b"".join(pieces) == text.encode()
+    assert [(row["id"], row["bytes"]) for row in objects] == [(i, b.hex()) for i, b in zip(ids, pieces, strict=True)]
+    for row, piece in zip(objects, pieces, strict=True):
+        assert row["token"] == (piece.decode() if whole(piece) else "".join(f"\\x{byte:02x}" for byte in piece))
+        assert piece in text[row["start"] : row["end"]].encode()
+    assert from_json(written(records, "json"))["tokens"] == objects
+    cells = [[*records.fields], *([str(row[name]) for name in records.fields] for row in objects)]
+    assert from_csv(written(records, "csv")) == cells
+    assert from_tsv(written(records, "tsv")) == cells
+    assert list(map(int, written(records, "ids").split())) == ids
+
+
+@settings(max_examples=200, deadline=None)
+@given(any_text())
+def test_any_text_survives_json_ndjson_csv_and_tsv(text: str) -> None:
+    check_text_survives(text)
+
+
+@pytest.mark.parametrize("text", NASTY, ids=ascii)
+def test_nasty_texts_survive_json_ndjson_csv_and_tsv(text: str) -> None:
+    check_text_survives(text)

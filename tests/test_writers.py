@@ -1,0 +1,483 @@
+"""Writers: every value of every result is read back from every format, and nothing is asked for that is not written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from embcli import names, safe, writers
+from embcli.errors import OutputError
+from embcli.records import Array, Names, Piece, Records, listed
+from embcli.writers import write, write_folder
+from tests.readers import SEPARATED, assert_same_bits, float32, from_csv, from_json, from_ndjson, from_tsv, written
+
+AWKWARD = [
+    "",
+    "\x00",
+    "\r\n",
+    "\r",
+    "\n",
+    "\t",
+    '"',
+    ",",
+    '",',
+    '","',
+    "],[",
+    ",\n  ",
+    "\\",
+    "\\n",
+    "🦜",
+    "\u2028",
+    " ",
+]
+texts = st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(max_size=4)), max_size=5).map("".join)
+ODD = np.array([[np.nan, 1.5, -0.0], [np.inf, -np.inf, 0.1], [0.25, 0.5, 0.75]], np.float32)
+
+
+@dataclass
+class Result:
+    """Fields and matrices that come in pieces, each of them spoilt as soon as the next one is asked for."""
+
+    fields: dict[str, Any]
+    matrices: dict[str, np.ndarray] = field(default_factory=dict)
+    step: int = 2
+    asked: list[tuple[Names, Names]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter([*self.fields.values(), *self.matrices.values()])))
+
+    def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
+        self.asked.append((fields, matrices))
+        for start in range(0, self.rows, self.step):
+            part = slice(start, start + self.step)
+            values = {name: self.fields[name][part] for name in fields}
+            arrays = {name: np.array(each) for name, each in values.items() if isinstance(each, np.ndarray)}
+            blocks = {name: np.array(self.matrices[name][part]) for name in matrices}
+            yield Piece(min(self.step, self.rows - start), values | arrays, blocks)
+            for array in (*arrays.values(), *blocks.values()):
+                array.view(np.uint8)[...] = 0xAA
+
+    def records(self, **more: Any) -> Records:
+        arrays = {name: Array(matrix.shape, str(matrix.dtype)) for name, matrix in self.matrices.items()}
+        default = next(iter(arrays), None)
+        return Records(
+            **{"run": {}, "unit": "rows", "default": default, **more},
+            rows=self.rows,
+            fields=tuple(self.fields),
+            pieces=self.pieces,
+            matrices=arrays,
+        )
+
+
+def values(matrix: np.ndarray) -> Records:
+    """Return rows of numbers as a result."""
+    return Result({"id": np.arange(len(matrix))}, {"token": matrix}).records()
+
+
+def from_bits(bits: list[int]) -> np.ndarray:
+    return np.array(bits, np.uint32).view(np.float32)
+
+
+@st.composite
+def results(draw: st.DrawFn) -> Result:
+    rows, dim = draw(st.integers(0, 7)), draw(st.integers(1, 4))
+
+    def column(each: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(each, min_size=rows, max_size=rows))
+
+    fields = {
+        "id": np.array(column(st.integers(0, 2**63 - 1)), np.int64),
+        "short": np.array(column(st.integers(0, 2**32 - 1)), np.uint32),
+        "token": column(texts),
+        "fault": column(st.one_of(st.none(), texts)),
+        "carried": column(st.booleans()),
+        "difference": column(st.floats(allow_nan=False, allow_infinity=False)),
+    }
+    kept = draw(st.lists(st.sampled_from([*fields]), min_size=1, unique=True))
+    bits = st.lists(st.integers(0, 2**32 - 1), min_size=rows * dim, max_size=rows * dim)
+    shown = draw(st.lists(st.sampled_from(["token", "position", "input"]), max_size=3, unique=True))
+    matrices = {name: from_bits(draw(bits)).reshape(rows, dim) for name in shown}
+    return Result({name: fields[name] for name in kept}, matrices, draw(st.integers(1, 4)))
+
+
+def as_lists(result: Result) -> list[dict[str, Any]]:
+    """Return the fields of each row as JSON has them."""
+    columns = {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in result.fields.items()}
+    return [{name: each[row] for name, each in columns.items()} for row in range(result.rows)]
+
+
+def assert_told(found: list[list[float | None]], matrix: np.ndarray) -> None:
+    """Hold rows of JSON against a matrix: its finite numbers, bit for bit, and null."""
+    finite = np.isfinite(matrix)
+    assert [[value is not None for value in row] for row in found] == finite.tolist()
+    numbers = [[0.0 if value is None else value for value in row] for row in found]
+    assert_same_bits(float32(numbers).reshape(matrix.shape), np.where(finite, matrix, np.float32(0)))
+
+
+def assert_written(found: list[list[str]], matrix: np.ndarray) -> None:
+    """Hold rows of csv or tsv against a matrix: its numbers, bit for bit, but for what NaN they are."""
+    numbers = float32([list(map(float, row)) for row in found]).reshape(matrix.shape)
+    canonical = np.where(np.isnan(matrix), np.float32(np.nan), matrix)
+    assert_same_bits(np.where(np.isnan(numbers), np.float32(np.nan), numbers), canonical)
+
+
+# --- any result ---------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(results())
+def test_any_result_is_read_back_from_ndjson_and_json(result: Result) -> None:
+    records = result.records(more={"verdict": [1, None]}, run={"embcli": "1"})
+    rows = from_ndjson(written(records, "ndjson"))
+    vectors = [row.pop("vectors", None) for row in rows]
+    assert rows == as_lists(result)
+    assert [[*row] for row in rows] == [[*result.fields]] * result.rows  # in their order
+    for name, matrix in result.matrices.items():
+        assert_told([each[name] for each in vectors], matrix)
+    document = from_json(written(records, "json"))
+    matrices = document.pop("matrices", {})
+    assert document == {"run": {"embcli": "1"}, "verdict": [1, None], "rows": rows}
+    for name, matrix in result.matrices.items():
+        assert_told(matrices[name], matrix)
+
+
+@settings(deadline=None)
+@given(results(), st.sampled_from(["csv", "tsv"]))
+def test_any_result_is_read_back_from_csv_and_tsv(result: Result, form: str) -> None:
+    records = result.records()
+    if len(result.fields) == 1 and not result.matrices:
+        return  # an empty text alone in its row is an empty line, which readers leave out
+    header, *rows = SEPARATED[form](written(records, form))
+    count = len(result.fields)
+    width = result.matrices[records.default].shape[1] if records.default else 0
+    assert header == [*result.fields, *map(str, range(width))]
+    columns = {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in result.fields.items()}
+    wanted = [["" if value is None else str(value) for value in row] for row in zip(*columns.values(), strict=True)]
+    assert [row[:count] for row in rows] == wanted
+    if records.default:
+        assert_written([row[count:] for row in rows], result.matrices[records.default])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(texts, st.none() | texts), max_size=5))
+def test_csv_is_what_the_csv_module_writes(rows: list[tuple[str, str | None]]) -> None:
+    file = io.StringIO()
+    csv.writer(file).writerows([("token", "fault"), *rows])
+    columns = {"token": [token for token, _ in rows], "fault": [fault for _, fault in rows]}
+    assert written(Result(columns).records(), "csv").decode() == file.getvalue()
+
+
+@settings(deadline=None)
+@given(results())
+def test_any_result_is_read_back_from_npy_and_safetensors(result: Result) -> None:
+    records = result.records(columns=(7,), run={"embcli": "1"})
+    data = written(records, "safetensors")
+    tensors = safetensors.numpy.load(data)
+    ids = {"ids": result.fields["id"]} if "id" in result.fields else {}
+    assert {*tensors} == {*ids, *result.matrices}
+    for name, array in {**ids, **result.matrices}.items():
+        assert (tensors[name].dtype, tensors[name].shape) == (array.dtype, array.shape)
+        assert tensors[name].tobytes() == array.tobytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+    assert {name: json.loads(text) for name, text in metadata.items()} == {"run": {"embcli": "1"}, "columns": [7]}
+    for name, array in result.matrices.items():
+        file = io.BytesIO()
+        np.save(file, array)
+        assert written(records, "npy", (name,)) == file.getvalue()
+    if ids and not result.matrices:
+        file = io.BytesIO()
+        np.save(file, ids["ids"])
+        assert written(records, "npy") == file.getvalue()
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=4), max_size=5), st.integers(1, 4), st.booleans())
+@example([[], [1], [], [], [2, 3], []], 1, True)
+def test_ids_are_a_line_for_each_sequence(lines: list[list[int]], step: int, many: bool) -> None:
+    lines = lines if many else [[token_id for line in lines for token_id in line]]
+    ids = np.array([token_id for line in lines for token_id in line], np.int64)
+    sequence = np.array([place for place, line in enumerate(lines) for _ in line], np.int64)
+    fields = {"sequence": sequence, "id": ids} if many else {"id": ids}
+    data = written(Result(fields, step=step).records(sequences=len(lines)), "ids")
+    assert data.decode() == "".join(" ".join(map(str, line)) + "\n" for line in lines)
+
+
+@settings(deadline=None)
+@given(result=results())
+def test_the_projector_gets_a_row_of_numbers_and_a_row_of_fields_for_each(
+    result: Result, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    result.matrices.setdefault("input", np.zeros((result.rows, 2), np.float32))
+    folder = tmp_path_factory.mktemp("projector")
+    write_folder(result.records(), "projector", ("input",), folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["metadata.tsv", "vectors.tsv"]
+    vectors = (folder / "vectors.tsv").read_bytes()
+    assert vectors.count(b"\n") == result.rows
+    assert_written([line.split("\t") for line in vectors.decode().splitlines()], result.matrices["input"])
+    lines = (folder / "metadata.tsv").read_bytes()
+    assert lines.count(b"\n") == result.rows + (len(result.fields) > 1)
+    expected = written(Result(result.fields).records(), "tsv")
+    assert lines == (expected if len(result.fields) > 1 else expected.partition(b"\n")[2])
+
+
+# --- any shape ----------------------------------------------------------------------------------------------------
+
+SHAPES = [
+    np.arange(12, dtype=np.int64).reshape(3, 4) - 5,
+    np.arange(24, dtype=np.float32).reshape(3, 4, 2) / 7,
+    np.arange(24, dtype=np.int64).reshape(3, 2, 2, 2) * 10**17,
+    np.array([3, 2**32 - 1, 0], np.uint32),
+    np.array([1.5, np.nan, -np.inf], np.float32),
+    np.zeros((3, 2, 0), np.float32),
+]
+
+
+@pytest.mark.parametrize("array", SHAPES, ids=lambda array: f"{array.dtype}{array.shape}")
+def test_a_matrix_of_any_shape_and_type_is_read_back(array: np.ndarray) -> None:
+    records = Result({"row": np.arange(3)}, {"inputs": array}).records()
+    loaded = np.load(io.BytesIO(written(records, "npy")))
+    tensor = safetensors.numpy.load(written(records, "safetensors"))["inputs"]
+    for found in (loaded, tensor):
+        assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
+    nested = from_json(written(records, "json"))["matrices"]["inputs"]
+    assert [row["vectors"]["inputs"] for row in from_ndjson(written(records, "ndjson"))] == nested
+    numbers = np.array(nested, object).reshape(array.shape)
+    finite = np.isfinite(array)
+    assert np.array_equal(numbers[finite].astype(array.dtype), array[finite])
+    assert all(value is None for value in numbers[~finite])
+
+
+def test_tensors_are_aligned_whatever_their_types() -> None:
+    matrices = {"a": np.ones((3, 1), np.float32), "b": np.ones((3, 2), np.int64), "c": np.ones(3, np.uint32)}
+    data = written(Result({"id": np.arange(3)}, matrices).records(), "safetensors")
+    (length,) = struct.unpack("<Q", data[:8])
+    entries = json.loads(data[8 : 8 + length])
+    widths = {name: matrix.itemsize for name, matrix in matrices.items()} | {"ids": 8}
+    starts = {name: entries[name]["data_offsets"][0] for name in widths}
+    assert [name for name, width in widths.items() if (8 + length + starts[name]) % width] == []
+
+
+def test_whole_numbers_have_no_decimal_point_in_csv() -> None:
+    records = Result({"row": np.arange(2)}, {"inputs": np.array([[2**62, -1], [0, 7]])}).records()
+    assert written(records, "csv") == b"row,0,1\r\n0,4611686018427387904,-1\r\n1,0,7\r\n"
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "projector"])
+@pytest.mark.parametrize("shape", [(3,), (3, 4, 2)])
+def test_rows_that_are_no_rows_of_numbers_are_refused_before_anything_is_written(
+    form: names.Format, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    result = Result({"row": np.arange(3)}, {"inputs": np.zeros(shape, np.float32)})
+    file = io.BytesIO()
+    with pytest.raises(OutputError, match=rf"^inputs is of shape {re.escape(str(shape))}, .* -f npy holds it all$"):
+        write_folder(result.records(), form, None, tmp_path) if form == "projector" else write(
+            result.records(), form, None, file
+        )
+    assert (file.getvalue(), [*tmp_path.iterdir()], result.asked) == (b"", [], [])
+
+
+# --- one case, whole output ---------------------------------------------------------------------------------------
+
+WHOLE = {
+    "json": '{"run":{"embcli":"1"},"columns":[4,9],\n"tokens":[\n{"position":0,"token":"\\"\\n"},\n'
+    '{"position":1,"token":"é,\\t"}\n],\n"matrices":{\n"token":[\n[1.5,-0.0],\n[0.1,16777216.0]\n],\n'
+    '"input":[\n[null,2.0],\n[null,0.1]\n]\n}}\n',
+    "ndjson": '{"position":0,"token":"\\"\\n","vectors":{"token":[1.5,-0.0],"input":[null,2.0]}}\n'
+    '{"position":1,"token":"é,\\t","vectors":{"token":[0.1,16777216.0],"input":[null,0.1]}}\n',
+    "csv": 'position,token,4,9\r\n0,"""\n",nan,2.0\r\n1,"é,\t",-inf,0.1\r\n',
+    "tsv": 'position\ttoken\t4\t9\n0\t"\\n\tnan\t2.0\n1\té,\\t\t-inf\t0.1\n',
+}
+
+
+@pytest.mark.parametrize("form", WHOLE)
+@pytest.mark.parametrize("step", [1, 2])
+def test_one_result_in_all_text_formats_whole(form: str, step: int) -> None:
+    token = np.array([[1.5, -0.0], [0.1, 2**24]], np.float32)
+    other = np.array([[np.nan, 2], [-np.inf, 0.1]], np.float32)
+    result = Result({"position": np.arange(2), "token": ['"\n', "é,\t"]}, {"token": token, "input": other}, step)
+    records = result.records(run={"embcli": "1"}, unit="tokens", columns=(4, 9), default="input")
+    assert written(records, form).decode() == WHOLE[form]
+
+
+def test_no_rows_are_a_result_too(tmp_path: Path) -> None:
+    for records in (
+        listed({}, "rows", {"file": [], "used": []}),
+        Result({"file": [], "used": np.zeros(0, np.int64)}).records(),
+    ):
+        assert from_json(written(records, "json")) == {"run": {}, "rows": []}
+        assert written(records, "ndjson") == b""
+        assert written(records, "csv") == b"file,used\r\n"
+        assert written(records, "tsv") == b"file\tused\n"
+    nothing = Result({"id": np.zeros(0, np.int64)}, {"token": np.zeros((0, 3), np.float32)}).records()
+    assert from_json(written(nothing, "json"))["matrices"] == {"token": []}
+    assert np.load(io.BytesIO(written(nothing, "npy"))).shape == (0, 3)
+    assert safetensors.numpy.load(written(nothing, "safetensors"))["token"].shape == (0, 3)
+    write_folder(nothing, "projector", None, tmp_path)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"", b""]
+
+
+def test_a_row_without_fields_is_an_object_still() -> None:
+    records = Result({}, {"token": np.ones((2, 1), np.float32)}).records()
+    assert from_ndjson(written(records, "ndjson")) == [{"vectors": {"token": [1.0]}}] * 2
+    assert from_json(written(records, "json"))["rows"] == [{}, {}]
+
+
+# --- what is asked for --------------------------------------------------------------------------------------------
+
+ALL = ("sequence", "position", "id", "token")
+
+
+@pytest.mark.parametrize(
+    ("form", "show", "asked"),
+    [
+        ("json", None, [(ALL, ()), ((), ("token",)), ((), ("input",))]),
+        ("json", ("input",), [(ALL, ()), ((), ("input",))]),
+        ("ndjson", ("token",), [(ALL, ("token",))]),
+        ("csv", None, [(ALL, ("token",))]),
+        ("tsv", ("input",), [(ALL, ("input",))]),
+        ("npy", None, [((), ("token",))]),
+        ("npy", ("input",), [((), ("input",))]),
+        (
+            "safetensors",
+            ("input",),
+            [(("id",), ()), (("position",), ()), (("sequence",), ()), ((), ("input",))],
+        ),
+        ("ids", None, [(("sequence", "id"), ())]),
+        ("projector", ("input",), [(ALL, ("input",))]),
+    ],
+)
+def test_nothing_is_asked_for_that_is_not_written(
+    form: names.Format, show: Names | None, asked: list[tuple[Names, Names]], tmp_path: Path
+) -> None:
+    numbers = np.zeros((3, 2), np.float32)
+    whole = np.zeros(3, np.int64)
+    fields = {"sequence": whole, "position": whole, "id": whole, "token": ["a"] * 3}
+    result = Result(fields, {"token": numbers, "input": numbers})
+    if form in names.FOLDERS:
+        write_folder(result.records(), form, show, tmp_path)
+    else:
+        written(result.records(), form, show)
+    assert result.asked == asked
+
+
+def test_every_format_of_data_has_a_writer() -> None:
+    assert {*writers._FILES} == {*names.FORMATS} - {*names.PAGES} - {*names.FOLDERS}
+    assert {*writers._FOLDERS} == {*names.FOLDERS}
+
+
+class Terminal(io.BytesIO):
+    """A file that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_written_is_watched_unless_it_runs_over_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def watched(pieces: Iterator[Piece], total: int, size: Callable[[Piece], int]) -> Iterator[Piece]:
+        seen.append((total, sum(map(size, pieces))))
+        yield from ()
+
+    monkeypatch.setattr(writers, "watched", watched)
+    records = Result({"id": np.arange(5)}, {"token": np.ones((5, 2), np.float32)}).records()
+    for form in writers._FILES:
+        write(records, form, None, Terminal())
+        assert seen == [], form
+        written(records, form)
+        assert {*seen} == {(5, 5)}, form
+        seen.clear()
+    write_folder(records, "projector", None, tmp_path)
+    assert seen == [(5, 5)]
+
+
+# --- any number ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(0, 2**32 - 1).filter(lambda bits: bits & 0x7F800000 != 0x7F800000), min_size=1))
+@example([0, 0x80000000, 1, 0x7F7FFFFF, 0x00800000, 0x007FFFFF, 0x3F800001, 0x4B800000, 0x5D000000])
+def test_any_finite_float32_is_written_with_the_fewest_digits_that_give_it_back(bits: list[int]) -> None:
+    matrix = from_bits(bits)[:, None]
+    records = values(matrix)
+    words = [row[1] for row in from_csv(written(records, "csv"))[1:]]
+    assert float32([[float(word)] for word in words]).tobytes() == matrix.tobytes()
+    assert [row[1] for row in from_tsv(written(records, "tsv"))[1:]] == words
+    rows = [row["vectors"]["token"] for row in from_ndjson(written(records, "ndjson"))]
+    assert float32(rows).tobytes() == matrix.tobytes()
+    assert from_json(written(records, "json"))["matrices"]["token"] == rows
+    for word, value in zip(words, matrix[:, 0], strict=True):
+        digits = re.sub(r"[eE].*|[-.]", "", word).strip("0")
+        assert len(digits) <= len(re.sub(r"[eE].*|[-.]", "", np.format_float_scientific(value)).strip("0"))
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
+    """Return what captures notes, none of which has been said yet."""
+    safe.note.cache_clear()
+    return capsys
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+def test_what_is_no_number_is_null_in_json_with_one_note(said: pytest.CaptureFixture[str], form: str) -> None:
+    data = written(values(ODD), form)
+    document = from_json(data)["matrices"]["token"] if form == "json" else None
+    assert_told(document or [row["vectors"]["token"] for row in from_ndjson(data)], ODD)
+    output = said.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("embcli: JSON has no NaN and no infinity: they are written as null; -f csv")
+    assert output.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+def test_a_matrix_of_numbers_is_written_without_a_note(said: pytest.CaptureFixture[str], form: str) -> None:
+    written(values(ODD[2:]), form)
+    assert said.readouterr().err == ""
+
+
+@pytest.mark.parametrize("form", SEPARATED)
+def test_what_is_no_number_keeps_its_name_in_csv_and_tsv(said: pytest.CaptureFixture[str], form: str) -> None:
+    cells = [row[1:] for row in SEPARATED[form](written(values(ODD), form))[1:]]
+    assert cells == [["nan", "1.5", "-0.0"], ["inf", "-inf", "0.1"], ["0.25", "0.5", "0.75"]]
+    assert said.readouterr().err == ""
+
+
+def test_a_field_of_numbers_is_written_as_a_matrix_is(said: pytest.CaptureFixture[str]) -> None:
+    records = Result({"difference": ODD[:, 0], "id": np.arange(3)}).records()
+    assert written(records, "csv") == b"difference,id\r\nnan,0\r\ninf,1\r\n0.25,2\r\n"
+    assert said.readouterr().err == ""
+    assert [row["difference"] for row in from_ndjson(written(records, "ndjson"))] == [None, None, 0.25]
+    assert "written as null" in said.readouterr().err
+
+
+def test_what_is_no_number_keeps_its_bits_in_npy_and_safetensors() -> None:
+    odd = from_bits([0x7FC00000, 0xFFC12345, 0x7F800000, 0xFF800000]).reshape(2, 2)
+    assert np.load(io.BytesIO(written(values(odd), "npy"))).tobytes() == odd.tobytes()
+    assert safetensors.numpy.load(written(values(odd), "safetensors"))["token"].tobytes() == odd.tobytes()
+
+
+@pytest.mark.parametrize(("shape", "numbers"), [((10**7 + 1, 1), "10,000,001"), ((10**6, 4, 5), "20,000,000")])
+def test_a_large_json_document_says_what_reads_row_by_row(
+    said: pytest.CaptureFixture[str], shape: tuple[int, ...], numbers: str
+) -> None:
+    written(Records({}, "rows", 10**7, (), lambda *_: iter(()), {"token": Array((10**7, 1))}), "json")
+    assert said.readouterr().err == ""
+    written(Records({}, "rows", shape[0], (), lambda *_: iter(()), {"token": Array(shape)}), "json")
+    assert f"this JSON document holds {numbers} numbers; -f ndjson can be read row by row" in said.readouterr().err
