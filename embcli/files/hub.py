@@ -82,7 +82,7 @@ def _expanded(path: str) -> Path:
 def _snapshot(name: str) -> Path:
     """Return the folder of a model in the cache, of the revision that is asked for."""
     named = _MODEL.fullmatch(name)
-    if named is None or ".." in name:
+    if named is None:
         raise InputError(f"{shortened(name)} is no file and no folder, and no model's name like org/name or name@main")
     cache, revision = cache_folder(), named["revision"] or "main"
     folder = _repository(cache, named["name"])

@@ -99,7 +99,9 @@ class NpzFile(Tensors):
 
     def damaged(self, info: zipfile.ZipInfo, error: Exception) -> InputError:
         """Return the error that says what is wrong with a member."""
-        return self._binary.refused(f"its member {shortened(info.filename)} is damaged ({error})")
+        return self._binary.refused(
+            f"its member {shortened(info.filename)} is damaged ({str(error) or 'it ends too early'})"
+        )
 
     def _read_member(self, name: str, info: zipfile.ZipInfo) -> Tensor:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -150,7 +152,7 @@ class _Deflated:
             while left:
                 data = self._member.read(min(len(left), 1 << 20))
                 if not data:
-                    raise EOFError("it ends too early")
+                    raise EOFError
                 left[: len(data)] = data
                 left = left[len(data) :]
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:

@@ -12,6 +12,7 @@ import numpy as np
 
 from embcli.files.numbers import NAMED
 from embcli.files.tensors import Tensor, Tensors, shortened
+from embcli.memory import ran_out
 from embcli.safe import printable
 from embcli.weights import Layer
 
@@ -119,6 +120,8 @@ def _loaded(binary: Binary) -> Any:
             warnings.simplefilter("ignore")
             return torch.load(binary.path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises nearly anything for a damaged file
+        if ran_out(error):
+            raise binary.refused("torch maps all of it, and there is not as much memory or address space") from None
         raise _not_loaded(binary, _reason(error)) from None
 
 

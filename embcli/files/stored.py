@@ -111,7 +111,7 @@ class StoredLayer(Layer):
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        wanted, places = np.unique(ids, return_inverse=True)
+        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)  # 32 bits hold no place behind 4 GB
         found = np.empty((len(wanted), self.shape[1]), np.float32)
         self._fill(wanted, found, self._room(found))
         return found if np.array_equal(wanted, ids) else found[places]

@@ -96,7 +96,7 @@ class VectorsLayer(Layer):
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        wanted, places = np.unique(ids, return_inverse=True)
+        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
         found = np.empty((len(wanted), self.shape[1]), np.float32)
         at_once = max(_WINDOW // max(self._binary.size // self.shape[0], 1), 1)
         with np.errstate(over="ignore"):

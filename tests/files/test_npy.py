@@ -185,6 +185,22 @@ def test_a_member_that_claims_less_than_it_has_is_refused(tmp_path: Path) -> Non
         assert "'a' ends at byte" in refusal(path)
 
 
+def test_a_member_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) -> None:
+    data = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (90, 99)}\n", bytes(20_000))
+    path = archive(tmp_path / "m.npz", {"a.npy": data})
+    size = len(data).to_bytes(4, "little")
+    path.write_bytes(path.read_bytes().replace(2 * size, 2 * (90_000).to_bytes(4, "little")))
+    assert re.search(r"'a' ends at byte 35,\d+, and there are 20,\d+$", refusal(path))
+
+
+def test_a_small_deflated_array_is_inflated_once(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "m.npz", weight=matrix())
+    found = layer(tmp_path / "m.npz", "weight")
+    found.rows(np.array([1]))
+    os.truncate(tmp_path / "m.npz", 0)
+    assert_rows(found, matrix())
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_an_array_that_inflates_to_gigabytes_takes_little_memory(tmp_path: Path) -> None:
     header = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 256)}\n")

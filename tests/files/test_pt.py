@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import re
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -109,6 +110,23 @@ def test_a_file_is_mapped_and_only_its_rows_are_read(tmp_path: Path) -> None:
     held = layer(tmp_path / "m.pt", "wte")
     assert (held.rows(np.array([9_999])).shape, found.shape) == ((1, 2000), (10_000, 2000))
     assert resident() - before < 20  # of 80 MB
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="takes a limit on addresses")
+def test_a_file_larger_than_the_address_space_is_refused_for_that(tmp_path: Path) -> None:
+    torch.save({"wte": torch.zeros(4, 3)}, tmp_path / "m.pt")
+    code = (
+        "import resource, sys, torch; from pathlib import Path; from embcli.files import open_tensors\n"
+        "used = int(Path('/proc/self/statm').read_text().split()[0]) * 4096 + (50 << 20)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used, used))\n"
+        "open_tensors(Path(sys.argv[1]))"
+    )
+    with zipfile.ZipFile(tmp_path / "m.pt", "a") as archive, archive.open("m/data/9", "w") as member:
+        for _ in range(100):
+            member.write(bytes(1 << 20))
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "m.pt"], capture_output=True, text=True, check=False)
+    assert "InputError" in done.stderr
+    assert "torch maps all of it" in done.stderr
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

@@ -164,6 +164,24 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, scans: list[str]) -> None:
     assert opened(path)[2] == ["a", "b"]
 
 
+def test_the_index_of_another_file_is_not_taken(tmp_path: Path, scans: list[str]) -> None:
+    paths = [text_file(tmp_path / f"{word}.txt", [word, "z"], matrix(2, 3)) for word in "ab"]
+    kept = []
+    for path in paths:
+        opened(path)
+        kept += [each for each in (tmp_path / "cache").iterdir() if each not in kept]
+    kept[0].replace(kept[1])
+    assert opened(paths[1])[2] == ["b", "z"]
+
+
+@pytest.mark.parametrize("end", ["\n", " \n"])
+def test_regular_lines_are_not_gone_through_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(index, "_odd", None)
+    assert opened(text_file(tmp_path / "m.vec", ["a", "b"], matrix(2, 3), header=True, end=end))[2] == ["a", "b"]
+
+
 @pytest.mark.parametrize("setting", [("EMBCLI_CACHE_DIR", "/proc/none"), ("EMBCLI_CACHE_LIMIT", "0")])
 def test_where_nothing_can_be_kept_rows_are_right_all_the_same(
     tmp_path: Path, scans: list[str], monkeypatch: pytest.MonkeyPatch, setting: tuple[str, str]
@@ -189,6 +207,7 @@ def test_where_nothing_can_be_kept_rows_are_right_all_the_same(
         (b"a 1 2 3\n\nb 1 2 3\n", "line 2 has 0 numbers"),
         (b"a 1 2 3\n 1 2 3\n", "line 2 has 2 numbers"),
         (b"a 1 2 3\nb 1 x 3\n", "line 2 has 'x' where a number stands"),
+        (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3 has 'x' where a number stands"),
         (b"a 1 2 3\nb 1 \x1b[2J 3\n", r"line 2 has '\x1b[2J' where"),
         (b"a 1 2 3\nb 1 2  3\nc 1  2\n", "line 3 has 2 numbers"),
         (b"3 3\na 1 2 3\nb 1 2 3\n", "promises 3 rows, and it has 2"),
