@@ -11,7 +11,7 @@ import re
 import sys
 from typing import get_args
 
-import typer  # noqa: TC002  # Typer reads the annotations
+import typer  # Typer reads the annotations
 from typer import completion
 
 from embcli import names

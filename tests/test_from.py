@@ -121,7 +121,10 @@ def test_a_file_is_read_without_torch_and_without_a_cache(gpt2: tuple[Path, dict
         ("--from {} --no-cache", "--no-cache is for seeded layers"),
         ("--tensor token", "--tensor goes with --from, which names the file"),
         ("--transposed", "--transposed goes with --from"),
-        ("--from {} --tensor nope", "it has no tensor 'nope' (--tensor); name one with --tensor\n'token' (2, 3) float32"),
+        (
+            "--from {} --tensor nope",
+            "it has no tensor 'nope' (--tensor); name one with --tensor\n'token' (2, 3) float32",
+        ),
         ("--from {}x", "is no file and no folder, and no model's name"),
     ],
 )

@@ -121,7 +121,7 @@ def test_what_does_not_fit_in_shape_is_passed_over(tmp_path: Path) -> None:
 
 def test_run_tells_the_file_and_of_open_layers_tensor_dtype_and_shape(tmp_path: Path) -> None:
     source = opened(tmp_path, {"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
-    nothing: dict[str, object] = dict.fromkeys(("tensors", "dtypes", "bytes", "shapes", "guesses"), {})
+    nothing: dict[str, object] = {name: {} for name in ("tensors", "dtypes", "bytes", "shapes", "guesses")}
     assert source.run == {"from": str(tmp_path / "model.safetensors"), **nothing}
     source.open({"token": None, "position": None})
     assert source.run == {
