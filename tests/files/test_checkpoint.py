@@ -170,7 +170,7 @@ def test_a_file_without_a_matrix_is_refused(tmp_path: Path) -> None:
 
 def test_several_that_disagree_are_an_error_and_several_that_are_equal_are_one(tmp_path: Path) -> None:
     names = "encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
-    with pytest.raises(InputError, match="several tensors could be the token matrix; name one with --tensor$"):
+    with pytest.raises(InputError, match=r"several tensors could be the token matrix; name one with --tensor$"):
         opened(tmp_path, dict(zip(names, (matrix(seed=1), matrix(seed=2)), strict=True)))
     source = opened(tmp_path, dict.fromkeys(names, matrix()))
     assert tensor_name(source, "token") == names[0]
