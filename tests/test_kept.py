@@ -18,8 +18,9 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embcli import memory
 from embcli.files.safetensors import header
-from embcli.weights import kept, memory
+from embcli.weights import kept
 from embcli.weights.build import Build
 from embcli.weights.kept import Damaged, KeptLayer, Key, digest, file_bytes, write
 from embcli.weights.seeded import Seeded
