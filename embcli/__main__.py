@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from types import FrameType
 
+    import typer
+
 
 def run() -> NoReturn:
     """Run the command line and end with its exit status.
@@ -82,10 +84,17 @@ def _told(error: Exception) -> tuple[str, str] | None:
         from embcli.slips import hint
 
         context = getattr(error, "ctx", None)
-        command = context.command_path if context else "embcli"
+        verb = sys.argv[1:2] if sys.argv[1:2] and not sys.argv[1].startswith("-") else []
+        command = context.command_path if context else " ".join(["embcli", *verb])
         message = " ".join(error.format_message().replace("Value error, ", "").split())
-        return message, hint(message, command, sys.argv[len(command.split()) :])
+        return message, hint(message, command, sys.argv[len(command.split()) :], _valued(context))
     return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
+
+
+def _valued(context: typer.Context | None) -> list[str]:
+    """Return the options of a command that take a value."""
+    options = context.command.params if context else []
+    return [name for option in options if not getattr(option, "is_flag", True) for name in option.opts]
 
 
 def _command() -> object:
@@ -108,8 +117,6 @@ def _command() -> object:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is not None:  # as when Typer installs completion
-            raise OutputError(f"cannot use {error.filename!r}: {error.strerror}") from None
         if ran_out(error) or error.errno is None:
             raise
         _silence()

@@ -32,8 +32,12 @@ app = typer.Typer(
 
 def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return what makes a function a command, with these examples under its help."""
-    epilog = "\n\n".join(["Examples:", *examples])
+    epilog = _epilog(*examples)
     return lambda function: app.command(epilog=epilog, rich_help_panel=_VERBS, **settings)(grouped(function))
+
+
+def _epilog(*examples: str) -> str:
+    return "\n\n".join(["Examples:", *examples])
 
 
 def _version(context: typer.Context, wanted: bool) -> None:
@@ -88,7 +92,7 @@ def tokenize(
 def decode(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="IDS...", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
+        typer.Argument(metavar="IDS", help="Token IDs: 6109 3626, or 6109,3626.", show_default=False),
     ] = None,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     output: options.OutputPath = None,
@@ -108,14 +112,14 @@ def decode(
 @verb(
     "embcli weights --vocab 6 --dim 3",
     "embcli weights --rows 0:5,100 --columns 0:8",
-    "embcli weights --layer position -o position.npy",
+    "embcli weights --from model.safetensors",
 )
 def weights(
-    model: options.Model,
+    model: options.AnyModel,
     layer: options.LayerName = "token",
     rows: options.Rows = None,
     columns: options.Columns = None,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    encoding: options.EncodingOfModel = None,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
@@ -123,12 +127,13 @@ def weights(
 
     All of it in short, or chosen rows and columns.
     """
-    from embcli import encodings
     from embcli.verbs.weights import matrix
     from embcli.views.weights import view
 
     output = place.to()
-    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns, output.room(1)), view)
+    source, _ = model.source(encoding)
+    output.write(matrix(source, layer, rows, columns, output.room(1)), view)
+    model.tell_changes(source)
 
 
 @verb(
@@ -138,8 +143,8 @@ def weights(
 )
 def lookup(
     given: options.GivenWindows,
-    model: options.Model,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    model: options.AnyModel,
+    encoding: options.EncodingOfModel = None,
     show: options.ShowMatrices = None,
     columns: options.Columns = None,
     trace: options.Trace = None,
@@ -150,18 +155,18 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    from embcli import encodings
     from embcli.verbs.lookup import look_up, needs
     from embcli.views.lookup import view
+    from embcli.weights import shape_of
 
     chosen = options.listed(show, names.MATRICES)
     output = place.to(chosen, needs(trace))
-    known = encodings.get(encoding)
-    source = model.source(known)
+    source, known = model.source(encoding)
     tokens = given.tokens(known if given.as_text else source.encoding)
-    tokens = tokens.window(model.context_length) if given.window else tokens
+    tokens = tokens.window(shape_of(source, "position")[0]) if given.window else tokens
     room = output.room(len(chosen or names.MATRICES))
     output.write(look_up(tokens, source, columns, chosen, trace, room), view)
+    model.tell_changes(source)
 
 
 @verb(
@@ -194,8 +199,8 @@ def compare(
     wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate)
     output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
-    tokens = given.tokens(known)
-    task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted)
+    tokens, room = given.tokens(known), output.room(len(names.OUTPUTS))
+    task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted, room)
     result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
     output.write(result, view)
     return int(not result.verdict.identical)
@@ -266,27 +271,39 @@ def positions(
     output.write(positions(wanted, source, rows, columns), view)
 
 
-@verb(
-    "embcli info",
-    "embcli info -f json",
-)
-def info(place: options.Place) -> None:
-    """Show versions, encodings and the cache.
+@verb("embcli info", "embcli info -f json", "embcli info --from model.safetensors")
+def info(
+    model: options.Checkpointed,
+    tensors: options.EveryTensor = False,
+    encoding: options.EncodingOfModel = None,
+    *,
+    place: options.Place,
+) -> None:
+    """Show versions, encodings and the cache, or what a model's file holds.
 
-    And the CPU capability that torch uses.
+    With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """
-    from embcli.verbs.info import info
-    from embcli.views.info import view
-
     output = place.to()
-    output.write(info(), view)
+    if model.checkpoint is None:
+        from embcli.verbs.info import info
+        from embcli.views.info import view
+
+        model.refuse_without()
+        output.write(info(), view)
+    else:
+        from embcli.verbs.model import model_info
+        from embcli.views.model import view as view_of_model
+
+        output.write(model_info(model.opened(model.checkpoint, encoding), tensors), view_of_model)
 
 
 cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_mode=_MARKUP)
 app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
 
 
-@cache.callback(invoke_without_command=True)
+@cache.callback(
+    invoke_without_command=True, epilog=_epilog("embcli cache", "embcli cache verify", "embcli cache clear")
+)
 @grouped
 def cache_show(context: typer.Context, place: options.Place) -> None:
     """Show where seeded layers are kept, how much they take, and which they are."""

@@ -7,9 +7,15 @@ typed so far, and prints the candidates.
 from __future__ import annotations
 
 import os
+import re
 import sys
+from typing import get_args
 
+import typer  # Typer reads the annotations
 from typer import completion
+
+from embcli import names
+from embcli.errors import InputError, OutputError
 
 PROGRAM = "embcli"
 _REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_bash
@@ -17,8 +23,11 @@ _REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_
 
 def prepare() -> None:
     """Make ready to answer, if a completion script has started this process."""
-    if not os.environ.get(_REQUEST):  # PowerShell's script leaves it behind, empty
+    asked = os.environ.get(_REQUEST)
+    if not asked:  # PowerShell's script leaves it behind, empty
         return
+    if not re.fullmatch(f"(complete|source)_({'|'.join(get_args(names.Shell))})", asked):
+        raise InputError(f"{_REQUEST} {asked[:40]!r} asks for nothing that is known; unset it, or set complete_bash")
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place, see options.py.
     completion.get_completion_inspect_parameters()
     # Typer would import all of rich to take markup out of the help texts, which takes longer than all else. They have
@@ -27,6 +36,26 @@ def prepare() -> None:
     if not os.environ.get("COMP_CWORD", "").isdecimal():  # asked by something that is no shell's script
         os.environ |= {"COMP_WORDS": PROGRAM, "COMP_CWORD": "0"}
     _take_equals_out()
+
+
+def install(context: typer.Context, parameter: typer.CallbackParam, shell: str | None) -> str | None:
+    """Install the script for a shell, where one is named; raises OutputError where that cannot be done."""
+    from subprocess import CalledProcessError
+
+    reason: object
+    try:
+        installed: str | None = completion.install_callback(context, parameter, shell)
+        return installed
+    except OSError as error:  # with a name; what has none is standard output
+        if error.filename is None:
+            raise
+        reason = f"{str(error.filename)!r}: {error.strerror}"
+    except UnicodeError:
+        reason = "a file that it reads when it starts is not UTF-8"
+    except CalledProcessError as error:
+        reason = f"it ended with status {error.returncode}"
+    cure = f"; embcli --show-completion {shell} prints the script"
+    raise OutputError(f"cannot install completion for {shell}: {reason}{cure}") from None
 
 
 def _take_equals_out() -> None:

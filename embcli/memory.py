@@ -26,7 +26,7 @@ def built_in() -> int:
 
 def free() -> int:
     """Return how much memory this process may still take: what is free here, and left of what it is limited to."""
-    return max(min([built_in(), *_available(), *_left_of_groups(), *_left_of_addresses()]), 0)
+    return max(min([built_in(), *_available(), *_left_of_groups(), *left_of_addresses()]), 0)
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def _left(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> It
             yield most - taken + (int(cached[1]) if cached else 0)
 
 
-def _left_of_addresses() -> Iterator[int]:
+def left_of_addresses() -> Iterator[int]:
     """Yield what is left of the address space that this process is limited to (`ulimit -v`)."""
     with suppress(ImportError, OSError):
         import resource

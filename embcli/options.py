@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
-from typer.completion import install_callback, show_callback
+from typer.completion import show_callback
 
-from embcli import names
+from embcli import completion, names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from embcli.encodings import Encoding
+    from embcli.files.checkpoint import Checkpoint
     from embcli.output import Output
     from embcli.tokens import Tokens
     from embcli.verbs.batch import Wanted
+    from embcli.weights import Source
     from embcli.weights.source import SeededSource
 
 INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
@@ -123,7 +125,7 @@ ShowCompletion = Annotated[
 InstallCompletion = Annotated[
     names.Shell | None,
     typer.Option(
-        "--install-completion", help="Install completion for a shell.", callback=install_callback, hidden=True
+        "--install-completion", help="Install completion for a shell.", callback=completion.install, hidden=True
     ),
 ]
 EncodingName = Annotated[
@@ -132,6 +134,18 @@ EncodingName = Annotated[
         "--encoding",
         metavar="NAME",
         help="tiktoken's name of an encoding or of a model (gpt-4o).",
+        autocompletion=_one_of(names.ENCODINGS),
+        rich_help_panel=INPUT,
+    ),
+]
+EveryTensor = Annotated[bool, typer.Option("--tensors", help="With --from: list all tensors.", rich_help_panel=VIEW)]
+EncodingOfModel = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="tiktoken's name of an encoding or of a model (gpt-4o).",
+        show_default=f"{names.DEFAULT_ENCODING}; with --from, that with as many tokens as there are rows",
         autocompletion=_one_of(names.ENCODINGS),
         rich_help_panel=INPUT,
     ),
@@ -312,10 +326,13 @@ class Given:
 
     def tokens(self, encoding: Encoding | None, example: str = 'embcli lookup "Every effort moves you"') -> Tokens:
         """Return the tokens of what is given; where there is nothing, the error tells the example."""
+        from embcli.errors import InputError
         from embcli.safe import note
         from embcli.text import read
         from embcli.tokens import tokenize
 
+        if encoding is None and self.as_text:
+            raise InputError("these rows stand for the tokens of no encoding that is known: give --ids, or --encoding")
         given = read(self.text, self.file, self.ids, self._lines, self.errors, example)
         tokens = tokenize(given, encoding, self.special)
         if not len(tokens):
@@ -424,6 +441,128 @@ class Model:
         size = encoding.vocabulary_size if self.vocab is None else self.vocab
         seeded = Seeded(size, self.dim, self.context_length, self.seed)
         return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """Which model: a checkpoint's file, if one is named."""
+
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="A real model in place of seeded layers: its file or folder, or its name in the local Hugging Face "
+            "cache.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    tensor: Annotated[
+        str | None,
+        typer.Option("--tensor", metavar="NAME", help="The token matrix in that file.", rich_help_panel=MODEL),
+    ] = None
+    position_tensor: Annotated[
+        str | None,
+        typer.Option(
+            "--position-tensor", metavar="NAME", help="The position matrix in that file.", rich_help_panel=MODEL
+        ),
+    ] = None
+    transposed: Annotated[
+        bool, typer.Option("--transposed", help="Its matrices are stored as (D, V).", rich_help_panel=MODEL)
+    ] = False
+
+    def opened(self, checkpoint: str, encoding: str | None) -> Checkpoint:
+        """Return what a file holds; raises InputError for what cannot be read."""
+        from embcli import encodings
+        from embcli.files.checkpoint import Checkpoint
+        from embcli.weights import shape_of
+
+        found = Checkpoint.of(checkpoint, self.tensor, self.position_tensor, self.transposed)
+        size, _ = shape_of(found, "token")
+        found.encoding = encodings.guessed(size) if encoding is None else encodings.get(encoding)
+        if encoding is None and found.encoding is not None:
+            found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
+        return found
+
+    def refuse_without(self) -> None:
+        """Raise InputError for options that say more of a file, where there is none."""
+        self.refuse("goes with --from, which names the file", "--tensor", "--position-tensor", "--transposed")
+
+    def refuse(self, why: str, *flags: str) -> None:
+        """Raise InputError where one of these flags was given."""
+        from embcli.errors import InputError
+
+        for flag in flags:
+            given = getattr(self, flag[2:].replace("-", "_"))
+            if given is not None and given is not False:
+                raise InputError(f"{flag} {why}")
+
+
+_SEEDED = ("--vocab", "--dim", "--context-length", "--seed", "--no-cache")  # flags that say what to draw
+
+
+@dataclass(frozen=True)
+class AnyModel(Checkpointed):
+    """Which model: a checkpoint's file, or else a seeded pair of layers."""
+
+    vocab: Vocab = None
+    dim: Annotated[
+        int | None,
+        typer.Option(
+            "--dim",
+            parser=whole,
+            metavar="D",
+            help="Columns: the embedding dimension.",
+            show_default=str(names.DEFAULT_DIM),
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    context_length: Annotated[
+        int | None,
+        typer.Option(
+            "--context-length",
+            parser=whole,
+            metavar="C",
+            help="Rows of the position layer.",
+            show_default=str(names.DEFAULT_CONTEXT_LENGTH),
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            parser=whole,
+            metavar="INT",
+            help="Seed of torch's generator.",
+            show_default=str(names.DEFAULT_SEED),
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    no_cache: NoCache = False
+
+    def source(self, encoding: str | None) -> tuple[Source, Encoding | None]:
+        """Return where the layers come from, and the encoding of texts; nothing is drawn or read whole yet."""
+        if self.checkpoint is not None:
+            self.refuse("is for seeded layers; --from takes what the file holds", *_SEEDED)
+            found = self.opened(self.checkpoint, encoding)
+            return found, found.encoding
+        from embcli import encodings
+
+        self.refuse_without()
+        known = encodings.get(encoding or names.DEFAULT_ENCODING)
+        dim = names.DEFAULT_DIM if self.dim is None else self.dim
+        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        seed = names.DEFAULT_SEED if self.seed is None else self.seed
+        return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
+
+    def tell_changes(self, source: Source) -> None:
+        """Say how many of the values that were read float32 cannot hold."""
+        changed = getattr(source, "changed", 0)
+        if changed:
+            from embcli.safe import note
+
+            note(f"{changed:,} values were rounded to float32, which does not hold them exactly")
 
 
 @dataclass(frozen=True)

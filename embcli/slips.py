@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _OF_A_TEXT = ("embcli tokenize", "embcli lookup", "embcli compare")
 
 
-def hint(message: str, command: str, words: list[str]) -> str:
-    """Return the right command for a usage error, or where to find help; `words` are what was typed behind the verb.
+def hint(message: str, command: str, words: list[str], valued: Collection[str] = ()) -> str:
+    """Return the right command for a usage error, or where to find help.
 
-    >>> hint("Got unexpected extra argument(s) (effort)", "embcli lookup", ["Every", "effort", "--dim", "3"])
+    `words` are what was typed behind the verb, and `valued` the options whose value is the next word.
+
+    >>> hint("Got unexpected extra argument(s) (effort)", "embcli lookup", ["--dim", "3", "Every", "effort"], ["--dim"])
     'Words of one text stand in quotes: embcli lookup "Every effort" --dim 3'
     """
+    words = [part for word in words for part in (word.split("=", 1) if word.startswith("--ids=") else [word])]
     if command in _OF_A_TEXT and message.startswith("Got unexpected extra argument"):
         if "--ids" in words[:-2]:
             return f"IDs stand in one word, with commas between: {command} {_joined_ids(words)}"
-        return f"Words of one text stand in quotes: {command} {_joined_text(words)}"
+        return f"Words of one text stand in quotes: {command} {_joined_text(words, valued)}"
     option = re.match(r"No such option: (\S+)", message)
     dashed = next((word for word in words if option and word.startswith(option[1]) and _looks_like_text(word)), None)
     if dashed is not None:
@@ -39,12 +46,19 @@ def _joined_ids(words: list[str]) -> str:
     return " ".join([*map(shlex.quote, words[:start]), ids, *map(shlex.quote, words[stop:])])
 
 
-def _joined_text(words: list[str]) -> str:
-    """Return the words with those as one text that follow each other and are no options."""
-    start = next(place for place, word in enumerate(words) if not word.startswith("-"))
-    stop = next((place for place in range(start, len(words)) if words[place].startswith("-")), len(words))
-    text = _quoted(" ".join(words[start:stop]))
-    return " ".join([*map(shlex.quote, words[:start]), text, *map(shlex.quote, words[stop:])])
+def _joined_text(words: list[str], valued: Collection[str]) -> str:
+    """Return the words with all those as one text that are neither options nor their values."""
+    text: list[str] = []
+    others: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            text += rest
+        elif word.startswith("-") and word != "-":
+            others += [word, *([next(rest, "")] if word in valued else [])]
+        else:
+            text.append(word)
+    return " ".join([_quoted(" ".join(text)), *map(shlex.quote, others)])
 
 
 def _quoted(text: str) -> str:

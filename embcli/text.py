@@ -44,7 +44,8 @@ def read(
     named = {"TEXT": text, "--file": file, "--ids": ids}
     used = [name for name, value in named.items() if value is not None]
     if len(used) > 1:
-        hint = f"IDs stand in one word, with commas between: --ids {ids},{text}" if _both_are_ids(text, ids) else ""
+        both = re.fullmatch(r"([0-9]{1,19}),? ([0-9]{1,19}),?", f"{ids} {text}", re.ASCII)
+        hint = f"IDs stand in one word, with commas between: --ids {both[1]},{both[2]}" if both else ""
         raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
     if ids is not None:
         source = _standard_input("--ids -", "echo 2,3,5,1 | ...") if ids == "-" else ids
@@ -55,15 +56,14 @@ def read(
     return Given(texts=tuple(texts), lines=lines)
 
 
-def _both_are_ids(text: str | None, ids: str | None) -> bool:
-    return re.fullmatch(r"[0-9]{1,19} [0-9]{1,19}", f"{ids} {text}", re.ASCII) is not None
-
-
 def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 6100 345") -> np.ndarray:
     """Read the IDs that were given, (T,) int64; without any (or for -) from standard input, unless it is a terminal.
 
     Raises InputError, with the example, when there are none to read, and for what is no ID.
     """
+    option = re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or "")
+    if option:
+        raise InputError(f"there is no option {option[1]}; IDs stand by themselves, as in: {example}")
     return parse_ids(_standard_input("IDS", example) if ids is None or ids == "-" else ids)
 
 

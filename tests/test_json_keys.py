@@ -9,8 +9,10 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+import typer
 
 import embcli
+from embcli import cli
 from embcli.names import ENCODINGS, MATRICES
 from embcli.verdict import judge
 from tests.inside import Inside
@@ -250,6 +252,11 @@ def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: 
     assert lines
     for line in lines:
         jsonschema.validate(json.loads(line, parse_constant=pytest.fail), LINES[command])
+
+
+def test_every_verb_that_has_a_document_is_here() -> None:
+    commands = typer.main.get_command(cli.app).commands
+    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode"}
 
 
 @pytest.mark.parametrize(("value", "causes"), [(1, 0), (np.inf, 0), (np.nan, 1), (-0.0, 0)])

@@ -247,8 +247,9 @@ def test_a_file_that_ceases_to_be_readable_is_drawn_anew(
 
     opened(SMALL, cache)
     layer = opened(SMALL, cache)
-    monkeypatch.setattr(layer._layer, "_file", Failing(path(cache, SMALL)))  # type: ignore[attr-defined]
-    assert_right(layer, SMALL)
+    with Failing(path(cache, SMALL)) as file, monkeypatch.context() as patch:
+        patch.setattr(layer._layer, "_file", file)  # type: ignore[attr-defined]
+        assert_right(layer, SMALL)
     assert "was damaged (it cannot be read: Input/output error); the layer is drawn anew" in capsys.readouterr().err
 
 
@@ -445,9 +446,11 @@ def test_memory_that_runs_out_over_a_kept_layer_is_told_in_a_sentence(
         raise MemoryError
 
     opened(WIDE, cache)
-    monkeypatch.setattr(KeptLayer, "_forget", fail)
-    with pytest.raises(LayerError, match=r"^memory ran out over a token layer of 700 x 50; "):
-        opened(WIDE, cache)
+    layer = opened(WIDE, cache)
+    monkeypatch.setattr(np, "empty", fail)
+    for use in (lambda: layer.rows(np.array([3])), lambda: opened(WIDE, cache)):
+        with pytest.raises(LayerError, match=r"^memory ran out over a token layer of 700 x 50; "):
+            use()
 
 
 LIMITED = """

@@ -174,7 +174,9 @@ class Checkpoint:
             "from": self.given,
             "tensors": {name: tensor.name for name, tensor in opened.items()},
             "dtypes": {name: tensor.dtype for name, tensor in opened.items()},
+            "bytes": {name: tensor.size for name, tensor in opened.items()},
             "shapes": {name: list(layer.shape) for name, layer in self._open.items()},
+            "guesses": dict(self.reasons),
         }
         if "position" in opened and self.first_position:
             run["first_position"] = self.first_position
@@ -375,7 +377,7 @@ class Checkpoint:
         shown = "; ".join(map(str, candidates[:_MOST_NAMED]))
         more = f"; and {len(candidates) - _MOST_NAMED:,} more" if len(candidates) > _MOST_NAMED else ""
         flag = "--position-tensor" if role == "position" else "--tensor"
-        return self.tensors.refused(f"{reason}; name one with {flag}:\n{shown}{more}")
+        return self.tensors.refused(f"{reason}; name one with {flag}", f"{shown}{more}")
 
 
 def changed(layer: Layer) -> int:

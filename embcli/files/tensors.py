@@ -76,9 +76,9 @@ class Tensors(Mapping[str, Tensor]):
         """Return the words that the file itself has for the rows, or None where it has none."""
         return None
 
-    def refused(self, reason: str) -> InputError:
+    def refused(self, reason: str, hint: str = "") -> InputError:
         """Return the error that says why this file is of no use."""
-        return refused(self.path, reason)
+        return refused(self.path, reason, hint)
 
 
 class Vocabulary:
@@ -111,9 +111,9 @@ class Vocabulary:
         return int(found[0]) if len(found) else None
 
 
-def refused(path: Path, reason: str) -> InputError:
+def refused(path: Path, reason: str, hint: str = "") -> InputError:
     """Return the error that names a file and says what is wrong with it."""
-    return InputError(f"cannot read {str(path)!r}: {reason}")
+    return InputError(f"cannot read {str(path)!r}: {reason}", hint)
 
 
 def shortened(name: str, longest: int = 80) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Excerpt
-from embcli.views.parts import left_out, token_column
+from embcli.views.parts import left_out, put_guesses, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def view(result: Lookup, page: Page) -> None:
     missing = left_out(rows.missing(np.arange(len(tokens)), "row"), columns.missing(result.columns, "column"))
     if missing:
         page.line(f"{missing}; {'--columns picks, ' if columns.left_out else ''}-f npy gives all.")
+    put_guesses(page, result.run)
     if result.trace is not None:
         _put_trace(result, page, result.trace)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embcli.page import LEAST_TOKEN, Column
 from embcli.tokens import shown
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from embcli.page import Page
     from embcli.tokens import Tokens
 
 
@@ -29,6 +30,12 @@ def token_labels(tokens: Tokens, places: np.ndarray) -> list[Column]:
 def token_column(tokens: Sequence[bytes | None]) -> Column:
     """Return the label of rows that stand for tokens."""
     return Column("token", [shown(token) for token in tokens], "left", least=LEAST_TOKEN)
+
+
+def put_guesses(page: Page, run: dict[str, Any]) -> None:
+    """Say on the page what is a guess of how the numbers came about."""
+    for reason in run.get("guesses", {}).values():
+        page.line(f"A guess: {reason}")
 
 
 def left_out(*parts: str) -> str:

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import signal
+import sys
 import threading
 import zlib
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embcli.errors import LayerError
-from embcli.memory import ran_out
+from embcli.memory import left_of_addresses, ran_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 NO_TORCH = "none"
 _CPU_FLAGS = "/proc/cpuinfo"
+_ADDRESSES = 550 * 10**6  # bytes of address space that torch takes as it is imported, and some to spare
+_TOO_LITTLE = "torch does not load, as memory ran out; it takes some 700 MB"
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,14 @@ def loading_torch() -> Iterator[None]:
     """
     if this_build().torch == NO_TORCH:
         raise LayerError("torch is not installed, and this takes it; pip install torch")
+    if "torch" not in sys.modules and min(left_of_addresses(), default=_ADDRESSES) < _ADDRESSES:
+        raise LayerError(_TOO_LITTLE)  # for torch would end the process there and then
     with _signals_held():
         try:
             yield
         except Exception as error:
             if ran_out(error):
-                raise LayerError("torch does not load, as memory ran out; it takes some 700 MB") from None
+                raise LayerError(_TOO_LITTLE) from None
             reason = " ".join((str(error) or type(error).__name__).split())[:200]
             raise LayerError(
                 f"torch does not load ({reason}); to install it anew: pip install --force-reinstall torch"

@@ -113,10 +113,11 @@ def cases(folder: Path) -> list[Case]:
         ),
         Case("weights 200,019 x 4,096", embcli(f"weights {large}"), script("weights", "200019", "4096"), 0.5, runs=2),
         npy(folder, 3, runs=2),
+        batches(folder, 1, runs=2),
         ndjson(folder, 0.3, runs=2),
         npy(folder, 20, runs=3, long=True),
+        batches(folder, 20, runs=2, long=True),
         ndjson(folder, 2, runs=3, long=True),
-        batches(folder, 20, runs=2),
     ]
 
 
@@ -128,20 +129,20 @@ def npy(folder: Path, size: float, runs: int, long: bool = False) -> Case:
     return Case(f"{size:g} MB of text to npy", ours, plain, 0.5, runs=runs, long=long, text=int(size * 1e6))
 
 
+def batches(folder: Path, size: float, runs: int, long: bool = False) -> Case:
+    """Return the case of so many MB of text in batches, as the chapter has them, to a file of vectors."""
+    text, target = text_file(folder, int(size * 1e6)), folder / "out"
+    ours = embcli(f"batch {text} --layers-first --all -o {target}-ours.npy")
+    plain = script("batch", str(text), f"{target}-plain.npy")
+    return Case(f"{size:g} MB in batches to npy", ours, plain, 0.5, runs=runs, long=long, text=int(size * 1e6))
+
+
 def ndjson(folder: Path, size: float, runs: int, long: bool = False) -> Case:
     """Return the case of so many MB of text to objects with vectors."""
     text = text_file(folder, int(size * 1e6))
     ours = embcli(f"lookup --file {text} --window --dim 256 --show input -f ndjson")
     plain = script("ndjson", str(text))
     return Case(f"{size:g} MB of text to ndjson", ours, plain, 1 / 6, runs=runs, long=long, text=int(size * 1e6))
-
-
-def batches(folder: Path, size: float, runs: int) -> Case:
-    """Return the case of so many MB of text, in batches, to a file of vectors."""
-    text, target = text_file(folder, int(size * 1e6)), folder / "out"
-    ours = embcli(f"batch {text} --layers-first --all -o {target}-ours.npy")
-    plain = script("batch", str(text), f"{target}-plain.npy")
-    return Case(f"{size:g} MB of text in batches", ours, plain, 0.5, runs=runs, long=True, text=int(size * 1e6))
 
 
 def measure(command: list[str], environment: dict[str, str], expected: int = 0) -> tuple[float, float]:

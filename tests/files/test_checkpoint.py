@@ -121,13 +121,16 @@ def test_what_does_not_fit_in_shape_is_passed_over(tmp_path: Path) -> None:
 
 def test_run_tells_the_file_and_of_open_layers_tensor_dtype_and_shape(tmp_path: Path) -> None:
     source = opened(tmp_path, {"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
-    assert source.run == {"from": str(tmp_path / "model.safetensors"), "tensors": {}, "dtypes": {}, "shapes": {}}
+    nothing: dict[str, object] = {name: {} for name in ("tensors", "dtypes", "bytes", "shapes", "guesses")}
+    assert source.run == {"from": str(tmp_path / "model.safetensors"), **nothing}
     source.open({"token": None, "position": None})
     assert source.run == {
         "from": str(tmp_path / "model.safetensors"),
         "tensors": {"token": "wte", "position": "wpe"},
         "dtypes": {"token": "float16", "position": "float32"},
+        "bytes": {"token": 70, "position": 112},
         "shapes": {"token": [5, 7], "position": [4, 7]},
+        "guesses": {},
     }
     assert source.encoding is None
 
@@ -153,7 +156,7 @@ def test_without_a_known_name_the_candidates_are_listed(tmp_path: Path) -> None:
     tensors = {f"{number}.w": zeros(number + 2, 7) for number in range(11)} | {"b": zeros(7), "\x1b[2J": zeros(40, 7)}
     with pytest.raises(InputError) as caught:
         opened(tmp_path, tensors)
-    first, second = str(caught.value).splitlines()
+    first, second = str(caught.value), caught.value.hint
     assert "no tensor has a name that a token matrix is known by; name one with --tensor" in first
     assert second.startswith(r"'\x1b[2J' (40, 7) float32; '10.w' (12, 7) float32; ")
     assert second.endswith("; and 4 more")
@@ -167,7 +170,7 @@ def test_a_file_without_a_matrix_is_refused(tmp_path: Path) -> None:
 
 def test_several_that_disagree_are_an_error_and_several_that_are_equal_are_one(tmp_path: Path) -> None:
     names = "encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
-    with pytest.raises(InputError, match=r"several tensors could be the token matrix; name one with --tensor:\n'enc"):
+    with pytest.raises(InputError, match=r"several tensors could be the token matrix; name one with --tensor$"):
         opened(tmp_path, dict(zip(names, (matrix(seed=1), matrix(seed=2)), strict=True)))
     source = opened(tmp_path, dict.fromkeys(names, matrix()))
     assert tensor_name(source, "token") == names[0]
@@ -198,7 +201,7 @@ def test_tensors_can_be_named(tmp_path: Path) -> None:
     source = opened(tmp_path, tensors, token="a", position="b")
     assert (source.shape("token"), source.shape("position")) == ((20, 5), (9, 5))
     for given, reason in (
-        ({"token": "none"}, r"no tensor 'none' \(--tensor\); name one with --tensor:\n'wte' \(50, 7\)"),
+        ({"token": "none"}, r"no tensor 'none' \(--tensor\); name one with --tensor$"),
         ({"token": "c"}, r"--tensor 'c' \(3\) float32 is no matrix"),
         ({"position": "b"}, "--position-tensor 'b' .9, 5. float32 has rows of another length"),
     ):

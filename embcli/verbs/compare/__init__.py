@@ -27,16 +27,18 @@ def task(
     dim: int,
     seed: int,
     wanted: Wanted,
+    room: int | None = None,
 ) -> Task:
     """Return what to compare; without a V it is the encoding's for a text, and as large as the IDs need it for IDs.
 
-    Raises InputError for an ID without a row, and LayerError for layers that cannot be.
+    Raises InputError for an ID without a row, LayerError for layers that cannot be, and OutputError for a matrix of
+    more numbers than there is room for.
     """
     least = encoding.vocabulary_size if as_text else int(tokens.ids.max(initial=0)) + 1
     size = least if vocabulary_size is None else vocabulary_size
     sweep = (vocabulary_size or encoding.vocabulary_size) if wanted.bench else None
     named = replace(tokens, encoding=meant(encoding, size, as_text))
-    return Task(named, Seeded(size, dim, 1, seed), wanted, sweep)
+    return Task(named, Seeded(size, dim, 1, seed), wanted, sweep, room)
 
 
 def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:

@@ -11,7 +11,7 @@ import numpy as np
 
 from embcli.errors import InputError
 from embcli.names import OUTPUTS, PAGES, STEPS, Format
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.tokens import PIECE
 from embcli.verbs.lookup import check_ids
 from embcli.verdict import Verdict, decimals, judge, largest
@@ -75,14 +75,16 @@ class Wanted:
 class Task:
     """What to compare: tokens, on a seeded layer of `layer.shape("token")`; all of it checked before a number is drawn.
 
-    `sweep` is the largest V of the benchmark, if one is wanted. Raises InputError for an ID without a row, and
-    LayerError for layers that do not fit into this machine's memory.
+    `sweep` is the largest V of the benchmark, if one is wanted, and `room` how many numbers a matrix may have where it
+    is written. Raises InputError for an ID without a row, LayerError for layers that do not fit into this machine's
+    memory, and OutputError for more numbers than there is room for.
     """
 
     tokens: Tokens
     layer: Seeded
     wanted: Wanted
     sweep: int | None = None
+    room: int | None = None
 
     def __post_init__(self) -> None:
         size, dim = self.layer.shape("token")
@@ -90,6 +92,9 @@ class Task:
         if self.sweep is not None:
             refuse_layers(self.sweep, dim)
         check_ids(self.tokens, size)
+        refuse_too_many(len(self.tokens) * dim, self.room)
+        if {"first", "shared"} & {*(self.wanted.steps or ())}:
+            refuse_too_many(size * dim, self.room)
 
 
 def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False, step: bool = False) -> None:
