@@ -6,14 +6,15 @@ last row that is asked for, every time, unless they are small.
 
 from __future__ import annotations
 
-import io
+import ast
+import re
 import warnings
 import zipfile
 import zlib
 from dataclasses import dataclass
 from math import prod
 from struct import Struct
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from embcli.errors import InputError
     from embcli.weights import Layer
 
+_U16, _U32 = Struct("<H"), Struct("<I")
 _LOCAL_HEADER = Struct("<26x2H")  # of a member: the lengths of its name and of what is added to it
 _MOST = 10_000  # arrays
 _SMALL = 1 << 26  # bytes of a deflated array that are kept once they are inflated
-_PREFIX = 1 << 14  # bytes that hold numpy's header: it reads no longer ones
+_LONGEST_HEADER = 10_000  # bytes, as numpy has it
+_PREFIX = 1 << 14  # bytes that hold a header
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class _Array:
 
     name: str
     shape: tuple[int, ...]
-    dtype: np.dtype[np.generic]
+    dtype: np.dtype[Any]
     fortran: bool  # column after column
     start: int  # bytes from the beginning of the file, or of the inflated member
 
@@ -160,25 +163,44 @@ class _Deflated:
 
 
 def _described(binary: Binary, name: str, prefix: bytes) -> _Array:
-    """Return what numpy's header says of an array."""
-    file = io.BytesIO(prefix)
+    """Return what numpy's header says of an array: a Python dictionary, read as the literal that it is.
+
+    numpy reads it too, but takes seconds to refuse some. The format is described in numpy.lib.format.
+    """
     try:
+        length = {1: _U16, 2: _U32, 3: _U32}[prefix[6]]
+        start = 8 + length.size
+        end = start + length.unpack_from(prefix, 8)[0]
+        if end > min(len(prefix), _LONGEST_HEADER):
+            raise ValueError(f"it goes on to byte {end:,}")
+        text = prefix[start:end].decode("utf-8" if prefix[6] == 3 else "latin-1")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy minds headers that Python 2 wrote
-            version = np.lib.format.read_magic(file)
-            read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-            shape, fortran, dtype = read(file)
-    except KeyError:
-        raise binary.refused(f"array {shortened(name)} has named columns, which are no numbers of one kind") from None
-    except Exception as error:  # numpy lets through whatever Python's parsers raise
-        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
-        raise binary.refused(f"array {shortened(name)} has a header that numpy does not read ({reason})") from None
-    return _Array(name, shape, dtype, fortran, file.tell())
+            warnings.simplefilter("ignore")  # of Python's parser, about what is odd
+            described = ast.literal_eval(re.sub(r"(?<=[0-9])L\b", "", text).strip())  # Python 2 wrote numbers as 2L
+        shape, fortran, descr = (described[key] for key in ("shape", "fortran_order", "descr"))
+        if not isinstance(shape, tuple) or not all(type(size) is int and size >= 0 for size in shape):
+            raise ValueError(f"its shape is {shape}")
+        if type(fortran) is not bool or len(described) != 3:
+            raise ValueError("it does not say how the numbers lie")
+        dtype = _dtype(descr)
+    except Exception as error:  # Python's parser raises nearly anything, and messages of any length
+        reason = shortened((str(error) or type(error).__name__).partition("\n")[0], 100)
+        raise binary.refused(f"array {shortened(name)} has a header that cannot be read ({reason})") from None
+    return _Array(name, shape, dtype, fortran, end)
+
+
+def _dtype(descr: object) -> np.dtype[Any]:
+    """Return the dtype that a header names, or describes column by column."""
+    if isinstance(descr, list):
+        return np.dtype(descr)
+    if not isinstance(descr, str) or not re.fullmatch(r"[<>|=]?[a-zA-Z][0-9]{0,9}(\[\w+\])?", descr):
+        raise ValueError(f"its numbers are {descr!r}")
+    return np.dtype(descr)
 
 
 def _check_size(binary: Binary, array: _Array, start: int, size: int) -> None:
     end = start + prod(array.shape) * array.dtype.itemsize
-    if min((0, *array.shape)) < 0 or end > size:
+    if end > size:
         raise binary.refused(f"array {shortened(array.name)} ends at byte {end:,}, and there are {size:,}")
 
 

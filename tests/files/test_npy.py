@@ -90,7 +90,7 @@ def test_stored_arrays_are_read_where_they_lie(tmp_path: Path, monkeypatch: pyte
         (np.array([[True, False]]), "no real numbers"),
         (np.zeros((2, 2), ml_dtypes.bfloat16), "no real numbers"),
         (np.zeros((2, 2), "f4,i2"), "no real numbers"),
-        (np.zeros((2, 2), [("ü\u4e00", "f4")]), "named columns"),
+        (np.zeros((2, 2), [("ü\u4e00", "f4")]), "no real numbers"),
         (np.array([[{}, open]], object), "which take a pickle"),
         (np.zeros(3), "no matrix"),
         (np.zeros((2, 0)), "no matrix"),
@@ -101,7 +101,7 @@ def test_what_is_no_matrix_of_numbers_is_refused(tmp_path: Path, array: np.ndarr
     np.save(tmp_path / "a.npy", array, allow_pickle=True)
     assert reason in refusal(tmp_path / "a.npy")
     np.savez_compressed(tmp_path / "a.npz", a=array, allow_pickle=True)
-    assert reason in refusal(tmp_path / "a.npz", None if "named" in reason else "a")
+    assert reason in refusal(tmp_path / "a.npz", "a")
 
 
 def npy_bytes(header: bytes, data: bytes = b"", version: bytes = b"\1\0") -> bytes:
@@ -111,17 +111,30 @@ def npy_bytes(header: bytes, data: bytes = b"", version: bytes = b"\1\0") -> byt
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x93NUMPY", "does not read"),
-        (b"\x93NUMPY\1\0\xff\xff{", "does not read"),
+        (b"\x93NUMPY", "cannot be read"),
+        (b"\x93NUMPY\1\0\xff\xff{", "cannot be read"),
         (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(23)), "ends at byte 92"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (10**20, 3)}\n"), "does not read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (10**20, 3)}\n"), "cannot be read"),
         (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 3)}\n"), "ends at byte"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3)}\n", bytes(24)), "ends at byte"),
-        (npy_bytes(b"{'descr': '<f4', 'fortran_order': 1, 'shape': (2, 3)}\n", bytes(24)), "does not read"),
-        (npy_bytes(b"{'descr': '<q9', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(24)), "does not read"),
-        (npy_bytes(b"(" * 9000), "does not read"),
-        (npy_bytes(b"__import__('os').mkdir('x')\n"), "does not read"),
-        (npy_bytes(b"[" * 12000, version=b"\2\0"), "does not read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3)}\n", bytes(24)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': 1, 'shape': (2, 3)}\n", bytes(24)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<q9', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(24)), "cannot be read"),
+        (npy_bytes(b"{'descr': 'f4,f4', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(99)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, True)}\n", bytes(99)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': [2, 3]}\n", bytes(99)), "cannot be read"),
+        (
+            npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'x': 1}\n", bytes(99)),
+            "cannot be read",
+        ),
+        (npy_bytes(b"{'descr': '<f4', 'shape': (2, 3)}\n", bytes(99)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", bytes(99), b"\4\0"), "cannot be read"),
+        (npy_bytes(b"{'descr': '\\d', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(99)), "cannot be read"),
+        (npy_bytes(b"{'descr': [('a', '<f4', {})], 'fortran_order': False, 'shape': (2, 3)}\n"), "cannot be read"),
+        (npy_bytes(b"{'shape': (" + b" " * 9900), "cannot be read"),
+        (npy_bytes(b"{" + b" " * 10_000 + b"}"), "cannot be read"),
+        (npy_bytes(b"(" * 9000), "cannot be read"),
+        (npy_bytes(b"__import__('os').mkdir('x')\n"), "cannot be read"),
+        (npy_bytes(b"[" * 12000, version=b"\2\0"), "cannot be read"),
     ],
 )
 def test_headers_that_lie_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
@@ -158,7 +171,7 @@ def test_archives_are_refused_where_they_are_damaged(tmp_path: Path) -> None:
     path.write_bytes(whole[:-40])
     assert "damaged archive" in refusal(path)
     path.write_bytes(whole[:200] + bytes(2000) + whole[2200:])
-    assert re.search(r"member 'a.npy' is damaged|header that numpy", refusal(path))
+    assert re.search(r"member 'a.npy' is damaged|header that cannot", refusal(path))
     middle = len(whole) // 2
     path.write_bytes(whole[:middle] + bytes(200) + whole[middle + 200 :])
     assert "member 'a.npy' is damaged" in refusal(path)
