@@ -48,7 +48,9 @@ def _joined_ids(words: list[str]) -> str:
 
 def _joined_text(words: list[str], valued: Collection[str]) -> str:
     """Return the words with all those as one text that are neither options nor their values."""
-    text, others, rest = [], [], iter(words)
+    text: list[str] = []
+    others: list[str] = []
+    rest = iter(words)
     for word in rest:
         if word == "--":
             text += rest

@@ -31,8 +31,8 @@ def task(
 ) -> Task:
     """Return what to compare; without a V it is the encoding's for a text, and as large as the IDs need it for IDs.
 
-    Raises InputError for an ID without a row, LayerError for layers that cannot be, and OutputError for a matrix of more
-    numbers than there is room for.
+    Raises InputError for an ID without a row, LayerError for layers that cannot be, and OutputError for a matrix of
+    more numbers than there is room for.
     """
     least = encoding.vocabulary_size if as_text else int(tokens.ids.max(initial=0)) + 1
     size = least if vocabulary_size is None else vocabulary_size
