@@ -57,7 +57,8 @@ def embcli(
 ) -> None:
     """Show what an embedding layer does, from text to the numbers that a model reads."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), nl=False)
+        text = context.get_help()  # which rich prints by itself
+        typer.echo(text, nl=bool(text))
 
 
 @verb(

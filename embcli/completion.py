@@ -11,7 +11,7 @@ import re
 import sys
 from typing import get_args
 
-import typer  # Typer reads the annotations
+import typer  # whose annotations Typer itself reads
 from typer import completion
 
 from embcli import names

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from embcli import cli, names
 from embcli.__main__ import main
 from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
 
 # Python 3.12 warns where a process with threads forks to start a terminal.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -282,3 +283,73 @@ def test_whatever_is_typed_only_candidates_come_out(shell: str, words: list[str]
         status = main()
     assert (status, err.getvalue()) == (0, "")
     assert {name for candidate in offered(shell, out.getvalue()) for name in candidate.split(",")} <= KNOWN
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", ["x", "complete", "complete_", "complete_tcsh", "show_bash", "bash_complete", "a b\x1b"])
+def test_a_request_that_nobody_knows_is_refused_in_a_sentence(asked: str) -> None:
+    told = Inside().refused(_EMBCLI_COMPLETE=asked)
+    assert told.startswith("embcli: _EMBCLI_COMPLETE '")
+    assert told.endswith(" asks for nothing that is known; unset it, or set complete_bash\n")
+    assert "\x1b" not in told
+
+
+MALFORMED = ["", "-1", "99", "²", "9" * 30, "x"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell", "pwsh"])
+@pytest.mark.parametrize("words", [None, "", "embcli 'lookup --fo", "a", "\udcff\n\udcff \udcfe"], ids=ascii)
+def test_a_malformed_request_gives_candidates_or_none(
+    monkeypatch: pytest.MonkeyPatch, shell: str, words: str | None
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich", sys.modules.get("rich"))  # so that it is put back
+    variables = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS", "_TYPER_COMPLETE_WORD_TO_COMPLETE", "_TYPER_COMPLETE_FISH_ACTION")
+    given = {} if words is None else dict.fromkeys(variables, words)
+    for cursor in MALFORMED:
+        ran = Inside()(_EMBCLI_COMPLETE=f"complete_{shell}", COMP_CWORD=cursor, **given)
+        assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("home", ["is a file", "is not there", "cannot be written", "holds folders", "is not UTF-8"])
+def test_completion_that_cannot_be_installed_is_refused_with_what_can_be_done(
+    tmp_path: Path, shell: str, home: str
+) -> None:
+    folder = tmp_path / "home"
+    names = (".bashrc", ".zshrc", ".config", ".bash_completions", ".zfunc")
+    before = b""
+    if home == "is not there":
+        folder = Path("/proc/none")
+    elif home == "is a file":
+        folder.touch()
+    else:
+        folder.mkdir()
+        for name in names[:2] if home != "is not UTF-8" else ():
+            (folder / name).mkdir()
+        if home != "holds folders":
+            before = b"alias e=\xff\n"
+            for name in names:
+                (folder / name).rmdir() if (folder / name).is_dir() else None
+                (folder / name).write_bytes(before)
+    told = Inside().refused("--install-completion", shell, HOME=str(folder)) if not (
+        home == "holds folders" and shell == "fish"
+    ) else None
+    if told is not None:
+        assert told.startswith(f"embcli: cannot install completion for {shell}: ")
+        assert told.endswith(f"; embcli --show-completion {shell} prints the script\n")
+    if before:
+        assert all((folder / name).read_bytes() == before for name in names)
+
+
+@pytest.mark.parametrize("shell", ["powershell", "pwsh"])
+@pytest.mark.parametrize("script", [None, "exit 3", "echo", "echo /proc/none/profile.ps1"])
+def test_without_a_powershell_that_works_that_is_said(tmp_path: Path, shell: str, script: str | None) -> None:
+    if script is not None:
+        program = tmp_path / shell
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    told = Inside().refused("--install-completion", shell, PATH=str(tmp_path), HOME=str(tmp_path))
+    assert told.startswith(f"embcli: cannot install completion for {shell}: ")
+    assert told.count("\n") == 1

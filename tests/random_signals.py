@@ -1,0 +1,102 @@
+"""Signals at any moment of writing a file and of keeping a layer: the old file or the whole new one, and nothing else.
+
+`python -m tests.random_signals [COUNT]` sends so many of each; the suite sends a few.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from embcli.weights.cache import Cache
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+OLD = b"as it was\n"
+KEPT = ("lookup", "--ids", "5,4999", "--vocab", "20000", "--dim", "256", "--context-length", "64", "-f", "csv")
+
+
+def ended(number: signal.Signals, after: float, *arguments: str, **environment: str) -> int:
+    """Start embcli, send it a signal after so many seconds, and return its status."""
+    process = subprocess.Popen(
+        [*Embcli.command, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+    time.sleep(after)
+    process.send_signal(number)
+    process.communicate(timeout=TIMEOUT)
+    return process.returncode
+
+
+def took(*arguments: str, **environment: str) -> float:
+    """Return how long a run takes, in seconds."""
+    start = time.perf_counter()
+    subprocess.run(
+        [*Embcli.command, *arguments], capture_output=True, check=True, env={**os.environ, **environment}, timeout=TIMEOUT
+    )
+    return time.perf_counter() - start
+
+
+def check_status(number: signal.Signals, status: int) -> None:
+    """Hold that a process ended by itself, or by the signal: before Python runs any of embcli, by the system's hand."""
+    assert status in (0, 128 + number, -number), (number, status)
+
+
+def writing(number: signal.Signals, count: int, folder: Path, chance: random.Random) -> Counter[int]:
+    """Interrupt the writing of a file again and again; return the statuses."""
+    text, out, statuses = folder / "text.txt", folder / "out" / "out.ndjson", Counter[int]()
+    out.parent.mkdir(exist_ok=True)
+    text.write_text("Every effort moves you. " * 1000)
+    write = ("lookup", "--file", str(text), "--window", "--columns", "0:64", "-o", str(out))
+    took(*write)
+    duration, new = took(*write), out.read_bytes()
+    for _ in range(count):
+        out.write_bytes(OLD)
+        status = ended(number, chance.uniform(0, duration), *write)
+        check_status(number, status)
+        statuses[status] += 1
+        assert out.read_bytes() in ((new,) if status == 0 else (OLD, new))
+        others = [path for path in out.parent.iterdir() if path != out]
+        assert not others or status == -signal.SIGKILL, others
+        for half in others:
+            half.unlink()
+    took(*write)
+    assert out.read_bytes() == new
+    return statuses
+
+
+def keeping(number: signal.Signals, count: int, folder: Path, chance: random.Random) -> Counter[int]:
+    """Interrupt the drawing and keeping of a layer again and again; return the statuses."""
+    cache, statuses = folder / "kept", Counter[int]()
+    wanted = Inside().ok(*KEPT, "--no-cache").out
+    duration = took(*KEPT, EMBCLI_CACHE_DIR=str(cache))
+    for _ in range(count):
+        Cache(cache).clear()
+        status = ended(number, chance.uniform(0, duration), *KEPT, EMBCLI_CACHE_DIR=str(cache))
+        check_status(number, status)
+        statuses[status] += 1
+        halves = [*cache.glob(".*")]
+        assert not halves or status == -signal.SIGKILL, halves
+        assert all(fault is None for _, fault in Cache(cache).verify())
+        assert Inside().ok(*KEPT, EMBCLI_CACHE_DIR=str(cache)).out == wanted
+    return statuses
+
+
+if __name__ == "__main__":
+    many = int(sys.argv[1]) if sys.argv[1:] else 100
+    for case in (writing, keeping):
+        for each in SIGNALS:
+            with tempfile.TemporaryDirectory() as name:
+                os.environ["EMBCLI_CACHE_DIR"] = str(Path(name) / "cache")
+                print(case.__name__, each.name, dict(case(each, many, Path(name), random.Random(0))), flush=True)

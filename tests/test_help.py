@@ -1,0 +1,161 @@
+"""Help that teaches: groups in their order, examples that run, and nothing that a verb refuses."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from embcli import cli, names, options
+from embcli.output import to
+from tests.conftest import Embcli
+from tests.inside import Inside
+from tests.screen import Terminal, drawn, on_terminal
+
+GROUP = typer.main.get_command(cli.app)
+COMMANDS = GROUP.commands
+EPILOGS = {name: command.epilog.split("\n\n") for name, command in COMMANDS.items()}
+EXAMPLES = [example for epilog in EPILOGS.values() for example in epilog[1:]]
+ABLE = {
+    "tokenize": names.TOKENIZED,
+    "weights": names.LOOKED_UP,
+    "lookup": names.LOOKED_UP,
+    "compare": names.COMPARED,
+    "info": names.LISTED,
+    "cache": names.LISTED,
+}
+
+
+def listed(text: str) -> list[str]:
+    """Return the options in a help text, each by its long name, in their order."""
+    return [found for found in re.findall(r"^(?:  |│ )(?:-\w, )?(--[a-z-]+)", text, re.MULTILINE) if found != "--help"]
+
+
+def panels(page: Terminal) -> dict[str, str]:
+    """Return the panels of a help text by their titles."""
+    parts = re.split(r"^╭─ (.*?) ─+╮$", page.text, flags=re.MULTILINE)
+    return {title: body.partition("╰")[0] for title, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_verb_has_two_or_three_examples(name: str) -> None:
+    title, *examples = EPILOGS[name]
+    assert title == "Examples:"
+    assert 2 <= len(examples) <= 3
+    assert all(example.split()[:1] == ["embcli"] and f"embcli {name}" in example for example in examples)
+    shown = Inside().ok(name, "--help").text.splitlines()
+    assert [line.strip() for line in shown if line.strip()][-len(examples) :] == examples
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are made up; a pipe is one run after the other."""
+    monkeypatch.chdir(tmp_path)
+    if "cache" in example:
+        monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "book.txt").write_text("Every effort moves you, and so on.\n" * 400)
+    piped = b""
+    for part in example.split(" | "):
+        command, _, file = part.partition(" < ")
+        words = shlex.split(command)
+        assert words[0] == "embcli"
+        ran = Inside().ok(*words[1:], stdin=Path(file).read_bytes() if file else piped)
+        piped = ran.out
+        written = Path(words[words.index("-o") + 1]) if "-o" in words else None
+        assert written.stat().st_size if written else ran.out
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_path: Path) -> None:
+    (option,) = (each for each in COMMANDS[name].params if "--format" in each.opts)
+    told = tuple(re.findall(r"[a-z]+", option.help.replace(" or ", ", ")))
+    assert told == ABLE[name]
+    place = {
+        "tokenize": options.PlaceOfTokens,
+        "weights": options.PlaceOfEmbeddings,
+        "lookup": options.PlaceOfEmbeddings,
+        "compare": options.PlaceOfMatrices,
+    }.get(name, options.Place)
+    assert place.able == told
+    arguments = {"tokenize": ["hi"], "compare": ["--ids", "1"], "lookup": ["--ids", "1"]}.get(name, [])
+    arguments += ["--vocab", "6", "--dim", "3"] * (name in ("weights", "lookup", "compare"))
+    for form in names.FORMATS:
+        ran = Inside()(name, *arguments, "-f", form, "-o", str(tmp_path / form))
+        assert (ran.status == 0) == (form in told), ran
+        assert (tmp_path / form).exists() == (form in told)
+        if form in told:
+            assert to(told, form, tmp_path / form).format == form
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "cache clear", "cache verify"])
+def test_help_in_a_pipe_is_one_plain_list_in_the_order_of_the_groups(name: str) -> None:
+    text = Inside().ok(*name.split(), "--help").text
+    assert "[[" not in text
+    assert "..." not in text.splitlines()[0].replace("COMMAND [ARGS]...", "").replace("[IDS]...", "")
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 100
+    if name in COMMANDS:
+        groups = [options.PANELS.index(option.rich_help_panel) for option in COMMANDS[name].params if _is_option(option)]
+        assert groups == sorted(groups)
+        assert listed(text) == [_long(option) for option in COMMANDS[name].params if _is_option(option)]
+
+
+def _is_option(parameter: object) -> bool:
+    return parameter.opts[0].startswith("-") and "--help" not in parameter.opts  # type: ignore[attr-defined]
+
+
+def _long(option: object) -> str:
+    return next(name for name in option.opts if name.startswith("--"))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_help_on_a_terminal_has_panels_and_is_as_wide_as_it_up_to_100(width: int) -> None:
+    page = on_terminal(width, "lookup", "--help")
+    found = panels(page)
+    assert [*found] == ["Arguments", "Options", *options.PANELS]
+    assert {len(line) for line in page.text.splitlines() if line[:1] in "╭│╰" and line} == {min(width, 100)}
+    assert "[[" not in page.text
+    for option in COMMANDS["lookup"].params:
+        if _is_option(option):
+            assert _long(option) in listed(found[option.rich_help_panel])
+
+
+def test_embcli_alone_is_the_help_with_status_0(embcli: Embcli) -> None:
+    assert embcli.ok().text == embcli.ok("--help").text
+
+
+def test_the_first_screen_has_room_for_all_verbs_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 x 24, with 14 verbs, the prompt below them and the line that was typed."""
+    alone = on_terminal(80, height=24)
+    more = ["batch", "positions", "neighbors", "audit", "diff", "tour", "explore"]
+    assert len(COMMANDS) + len(more) == 14
+    height = len(alone.text.rstrip("\n").split("\n"))
+    assert alone.history == 0
+    assert height + len(more) <= 24 - 1
+    app = copy.copy(cli.app)
+    app.registered_commands = [*app.registered_commands]
+    for name in more:
+        app.command(name, rich_help_panel=cli._VERBS)(_dummy)
+    lines = typer.main.get_command(app).get_help(typer.Context(typer.main.get_command(app))).splitlines()
+    assert len(lines) <= 24
+    assert {name for name in [*COMMANDS, *more] if any(line.split()[:1] == [name] for line in lines)} == {*COMMANDS, *more}
+    assert drawn("\r\n".join(lines), 80, 24).history == 0
+
+
+def _dummy() -> None:
+    """Show something in a line that is about as long as those of the others."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_defaults_are_told_in_words(name: str) -> None:
+    text = " ".join(Inside().ok(name, "--help").text.split())
+    for option in COMMANDS[name].params:
+        if "--vocab" in option.opts:
+            assert "[default: (the encoding's" in text
+        if "--format" in option.opts:
+            assert "[default: (by the suffix of --output, else EMBCLI_FORMAT, else table)]" in text
+    assert "None" not in text

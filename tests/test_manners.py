@@ -1,0 +1,213 @@
+"""Small manners of the commands: what a terminal gets that a pipe does not, other names, and what is said of sequences."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+import embcli
+from embcli import names
+from embcli.page.document import pretty
+from embcli.verbs.compare import layers
+from embcli.weights.source import SeededSource
+from tests.conftest import Embcli
+from tests.inside import Inside
+from tests.screen import bare, on_terminal, styled
+
+TOY = ("--vocab", "6", "--dim", "3")
+
+
+@pytest.fixture
+def inside() -> Inside:
+    return Inside()
+
+
+@pytest.fixture
+def terminal() -> Inside:
+    return Inside(terminal=True)
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_the_version_has_a_short_name(inside: Inside, option: str) -> None:
+    assert inside.ok(option).text == f"embcli {embcli.__version__}\n"
+
+
+@pytest.mark.parametrize("verb", ["tokenize hi", "lookup --ids 2,3 --vocab 6 --dim 3", "cache"])
+def test_jsonl_is_ndjson_as_option_variable_and_suffix(inside: Inside, tmp_path: Path, verb: str) -> None:
+    wanted = inside.ok(*verb.split(), "-f", "ndjson").out
+    assert inside.ok(*verb.split(), "-f", "jsonl").out == wanted
+    assert inside.ok(*verb.split(), EMBCLI_FORMAT="jsonl").out == wanted
+    inside.ok(*verb.split(), "-o", str(tmp_path / "a.jsonl"))
+    assert (tmp_path / "a.jsonl").read_bytes() == wanted
+
+
+def test_jsonl_is_not_listed_beside_ndjson(inside: Inside) -> None:
+    assert "jsonl" not in names.FORMATS
+    for told in (inside.ok("tokenize", "--help").text, inside.refused("tokenize", "hi", "-f", "yaml")):
+        assert "ndjson" in told
+        assert "jsonl" not in told
+
+
+def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(inside: Inside, terminal: Inside) -> None:
+    for ids, text in (("6109 3626", "Every effort"), ("198", "\n"), ("15496 198", "Hello\n")):
+        assert inside.ok("decode", *ids.split()).text == text
+        assert terminal.ok("decode", *ids.split()).text == text.removesuffix("\n") + "\n"
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 layers"), (1, "it is sound"), (2, "all 2 are sound")])
+def test_cache_verify_says_how_many_are_sound(inside: Inside, tmp_path: Path, count: int, words: str) -> None:
+    environment = {"EMBCLI_CACHE_DIR": str(tmp_path)}
+    for layer in names.LAYERS[:count]:
+        inside.ok("weights", "--layer", layer, *TOY, **environment)
+    assert words in inside.ok("cache", "verify", **environment).text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tokenize 'Every [bold] \x1b[31m\u202e \U0001f600'",
+        "lookup --ids 2,3,5,1 --vocab 6 --dim 3",
+        "weights --vocab 6 --dim 3",
+        "compare",
+        "cache",
+        "info",
+    ],
+)
+def test_json_on_a_terminal_is_indented_and_coloured_and_the_same_document(command: str) -> None:
+    arguments = [*shlex.split(command), "-f", "json"]
+    wanted = json.loads(Inside().ok(*arguments).out)
+    shown = Inside(terminal=True).ok(*arguments, TERM="xterm-256color").text
+    plain = Inside(terminal=True).ok(*arguments, "--color", "never").text
+    for text in (bare(shown), plain):
+        found = json.loads(text)
+        for document in (found, wanted):
+            document.pop("cost", None)  # which is measured anew
+        assert found == wanted
+    assert plain.startswith('{\n  "run": {')
+    assert "\x1b" not in plain
+    colors = {piece.color for line in shown.split("\n") for piece in styled(line) if piece.color}
+    assert len(colors) >= 3
+    assert all(line.isprintable() for line in bare(shown).split("\n"))
+
+
+def test_a_row_of_numbers_stands_in_one_line_of_an_indented_document() -> None:
+    document = {"rows": [[1.5, -0.0], [], [1e-30]], "run": {"a": {"b": None}, "c": [True]}, "empty": {}, "words": ["ü"]}
+    lines = pretty(json.dumps(document).encode(), color=False).splitlines()
+    assert [line.strip() for line in lines if "[1.5" in line or "1e-30" in line] == ["[1.5, -0.0],", "[1e-30]"]
+    assert json.loads("\n".join(lines)) == document
+
+
+def test_empty_input_is_noted_on_standard_error_for_each_verb_that_reads(inside: Inside) -> None:
+    note = "embcli: the input is empty: there are no tokens\n"
+    for verb in (("tokenize",), ("lookup", *TOY), ("compare", "-")):
+        ran = inside(*verb, stdin="")
+        assert (ran.status, ran.err) == (0, note), ran
+
+
+@pytest.mark.parametrize(("show", "last"), [("token", "token: row ID"), ("position", "position: row pos")])
+def test_one_matrix_of_a_lookup_has_no_line_on_the_sum(inside: Inside, show: str, last: str) -> None:
+    text = inside.ok("lookup", "--ids", "2,3", *TOY, "--show", show).text
+    assert " = " not in text.partition("\n")[2].replace("(V, D) = ", "").replace("(C, D) = ", "")
+    assert text.splitlines()[-1].startswith(last)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("1 2\n3 4\n0 5", "(B, T, D) = (3, 2, 3)"),
+        ("1 2\n3", "2 sequences, 3 tokens, D = 3"),
+        ("1\n", "(B, T, D) = (1, 1, 3)"),
+        ("1 2\n\n", "2 sequences, 2 tokens, D = 3"),
+    ],
+)
+def test_sequences_of_one_length_have_a_shape_and_others_are_counted(inside: Inside, lines: str, told: str) -> None:
+    title, *_ = inside("lookup", "--lines", "--ids", "-", *TOY, stdin=lines).text.splitlines()
+    assert title.endswith(f", {told}")
+
+
+def test_a_single_sequence_has_no_batch(inside: Inside) -> None:
+    assert inside.ok("lookup", "--ids", "1 2", *TOY).text.splitlines()[0].endswith(", (T, D) = (2, 3)")
+
+
+@pytest.mark.parametrize("verb", [("lookup", *TOY), ("tokenize",)])
+@pytest.mark.parametrize(("lines", "count"), [("1 2\n\n3\n", 3), ("1", 1), ("1\n\n", 2)])
+def test_a_document_tells_how_many_sequences_there_were(
+    inside: Inside, verb: tuple[str, ...], lines: str, count: int
+) -> None:
+    """Also those without a token, of which no row tells."""
+    document = json.loads(inside(*verb, "--lines", "--ids", "-", "-f", "json", stdin=lines).out)
+    assert document["run"]["sequences"] == count
+
+
+@pytest.mark.parametrize("verb", [("lookup", *TOY), ("tokenize",)])
+@pytest.mark.parametrize("form", ["csv", "tsv", "table"])
+def test_no_ids_have_the_columns_of_one(inside: Inside, verb: tuple[str, ...], form: str) -> None:
+    none, one = (inside(*verb, "--ids", ids, "-f", form, "--color", "never").text for ids in ("", "1"))
+    line = 1 if form == "table" and verb[0] == "lookup" else 0
+    assert none.splitlines()[line].split() == one.splitlines()[line].split()
+
+
+# --- numbers that are too many for a terminal -------------------------------------------------------------------------
+
+TOO_MANY = "numbers are too many for a terminal; name a file with -o, or pipe them on\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "numbers"),
+    [
+        ("weights -f csv", 12_865_792),
+        ("weights --rows 0:1000 --columns 0:101 -f tsv", 101_000),
+        ("weights --rows 0:1000 --columns 0:101 -f json", 101_000),
+        ("lookup --ids IDS --columns 0:102 -f csv", 102_000),
+        ("lookup --ids IDS --columns 0:34 -f ndjson", 34_000),
+        ("compare --ids IDS --dim 102 -f csv", 102_000),
+        ("compare --ids IDS --dim 51 -f json", 51_000),
+        ("compare hi --show first -f json", 251_285),
+        ("compare hi --show shared -f json", 251_285),
+    ],
+)
+def test_more_than_100_000_numbers_are_refused_on_a_terminal_before_anything_is_drawn(
+    terminal: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, numbers: int
+) -> None:
+    def drawn(*_: object) -> None:
+        pytest.fail("something is drawn or kept")
+
+    monkeypatch.setattr(SeededSource, "open", drawn)
+    monkeypatch.setattr(layers, "compare", drawn)
+    ids = ",".join(["1"] * 1000)
+    told = terminal.refused(*command.replace("IDS", ids).split(), EMBCLI_CACHE_DIR=str(tmp_path))
+    assert told == f"embcli: {numbers:,} {TOO_MANY}"
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "weights --vocab 1000 --dim 100 -f csv",
+        "lookup --ids IDS --vocab 6 --dim 100 -f csv",
+        "lookup --ids IDS --vocab 6 --dim 33 -f ndjson",
+        "lookup --ids IDS --vocab 6 --dim 50 --show token,input -f json",
+        "compare --ids IDS --dim 50 -f ndjson",
+    ],
+)
+def test_100_000_numbers_are_shown_on_a_terminal(terminal: Inside, command: str) -> None:
+    arguments = command.replace("IDS", ",".join(["1"] * 1000)).split()
+    shown, piped = terminal.ok(*arguments).text, Inside().ok(*arguments).text
+    assert len(bare(shown)) >= len(piped.replace("\r", ""))
+
+
+@pytest.mark.parametrize("where", ["pipe", "file"])
+def test_no_number_is_too_many_for_a_pipe_or_a_file(tmp_path: Path, where: str) -> None:
+    arguments = ("weights", "--vocab", "1001", "--dim", "100", "-f", "csv")
+    if where == "pipe":
+        assert Inside().ok(*arguments).out.count(b"\n") == 1002
+    else:
+        Inside(terminal=True).ok(*arguments, "-o", str(tmp_path / "w.csv"))
+        assert (tmp_path / "w.csv").read_bytes().count(b"\n") == 1002
+
+
+def test_a_table_of_any_size_goes_to_a_terminal(embcli: Embcli) -> None:
+    assert "50252" in on_terminal(80, "weights", height=24).text

@@ -1,0 +1,120 @@
+"""Likely slips are answered with the right command, in one line, which runs."""
+
+from __future__ import annotations
+
+import shlex
+
+import pexpect
+import pytest
+
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
+
+TOY = "--vocab 60000 --dim 3"
+QUOTES = "Words of one text stand in quotes: "
+COMMAS = "IDs stand in one word, with commas between: "
+DASH = "A text that begins with a dash stands behind --: "
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint", "meant"),
+    [
+        ("lookup Every effort", QUOTES, 'lookup "Every effort"'),
+        (f"lookup Every effort moves {TOY}", QUOTES, f'lookup "Every effort moves" {TOY}'),
+        ("lookup --dim 3 Every effort --seed 4", QUOTES, 'lookup "Every effort" --dim 3 --seed 4'),
+        ("lookup --dim=3 Every effort", QUOTES, 'lookup "Every effort" --dim=3'),
+        ("lookup Every --no-cache effort --dim 3", QUOTES, 'lookup "Every effort" --no-cache --dim 3'),
+        ("lookup hi --columns 0:2 4", QUOTES, 'lookup "hi 4" --columns 0:2'),
+        ("tokenize a b -f csv", QUOTES, 'tokenize "a b" -f csv'),
+        ("tokenize --lines -- a -b", QUOTES, 'tokenize "a -b" --lines'),
+        ("compare a b", QUOTES, 'compare "a b"'),
+        ("""tokenize 'cost:' '$5' '"x"'""", QUOTES, """tokenize 'cost: $5 "x"'"""),
+        ("tokenize don\\'t panic", QUOTES, 'tokenize "don\'t panic"'),
+        ("lookup --ids 2 3 5 --vocab 6 --dim 3", COMMAS, "lookup --ids 2,3,5 --vocab 6 --dim 3"),
+        ("lookup --vocab 6 --dim 3 --ids 2, 3, 5", COMMAS, "lookup --vocab 6 --dim 3 --ids 2,3,5"),
+        ("lookup --ids=2 3 5 --vocab 6", COMMAS, "lookup --ids 2,3,5 --vocab 6"),
+        ("tokenize --ids 2 3 5", COMMAS, "tokenize --ids 2,3,5"),
+        ("compare --ids 2 3 1", COMMAS, "compare --ids 2,3,1"),
+        ("tokenize '-5 degrees'", DASH, 'tokenize -- "-5 degrees"'),
+        ("tokenize '- one'", DASH, 'tokenize -- "- one"'),
+        ("lookup '--- title' --dim 3", DASH, 'lookup --dim 3 -- "--- title"'),
+        ("tokenize '-Hello world'", DASH, 'tokenize -- "-Hello world"'),
+        ("tokenize -1", DASH, 'tokenize -- "-1"'),
+    ],
+)
+def test_the_hint_is_the_command_that_was_meant(typed: str, hint: str, meant: str) -> None:
+    told = Inside().refused(*shlex.split(typed)).splitlines()
+    assert told[1:] == [f"{hint}embcli {meant}"]
+    Inside().ok(*shlex.split(meant))
+
+
+@pytest.mark.parametrize("verb", ["tokenize", "lookup", "compare"])
+@pytest.mark.parametrize("ids", ["2 3", "2, 3", "2, 3,"])
+def test_two_ids_in_two_words_are_joined(verb: str, ids: str) -> None:
+    told = Inside().refused(verb, "--ids", *ids.split())
+    assert told.endswith(f"\n{COMMAS}--ids 2,3\n")
+
+
+@pytest.mark.parametrize("typed", ["decode --ids 1,2", "decode 1 --encodng gpt2", "decode --lines"])
+def test_decode_takes_ids_by_themselves(typed: str) -> None:
+    option = next(word for word in typed.split() if word.startswith("--"))
+    example = "embcli decode 6109 3626 6100 345"
+    told = Inside().refused(*typed.split())
+    assert told == f"embcli: there is no option {option}; IDs stand by themselves, as in: {example}\n"
+    assert Inside().ok(*example.split()[1:]).out == b"Every effort moves you"
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [
+        ("lookpu", "lookup"),
+        ("lookup --dmi 3", "--dim"),
+        ("lookup --verison", "--seed"),
+        ("--verison", "--version"),
+        ("tokenize hi --encoding gpt4", "gpt-4"),
+        ("tokenize hi --encoding cl100k", "cl100k_base"),
+        ("cache verfy", "verify"),
+    ],
+)
+def test_near_names_are_listed_once(typed: str, near: str) -> None:
+    told = Inside().refused(*typed.split())
+    names = told.replace("(", " ").replace(")", " ").replace("?", " ").replace("'", " ").replace(",", " ").split()
+    assert names.count(near) <= 1 if near == "--seed" else names.count(near) == 1
+    assert all(names.count(name) == 1 for name in names if name.startswith("--") and name not in ("--help", *typed.split()))
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        ("lookup --dim", "lookup"),
+        ("lookup --dim x", "lookup"),
+        ("weights hello", "weights"),
+        ("tokenize -x", "tokenize"),
+        ("cache nothing", "cache"),
+        ("nonsense", ""),
+        ("-x", ""),
+        ("--show-completion", ""),
+    ],
+)
+def test_any_other_slip_says_whose_help_to_read(typed: str, command: str) -> None:
+    told = Inside().refused(*typed.split()).splitlines()
+    assert told[1:] == [f"Try '{' '.join(['embcli', *command.split()])} --help' for help."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "example"),
+    [
+        (["tokenize"], 'embcli tokenize "Every effort moves you"'),
+        (["lookup"], 'embcli lookup "Every effort moves you"'),
+        (["decode"], "embcli decode 6109 3626 6100 345"),
+    ],
+    ids=lambda value: value[0],
+)
+def test_a_verb_alone_on_a_terminal_tells_its_own_example(arguments: list[str], example: str) -> None:
+    command, *rest = Embcli.command
+    terminal = pexpect.spawn(command, [*rest, *arguments], encoding="utf-8", timeout=TIMEOUT, dimensions=(24, 200))
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 2
+    assert (terminal.before or "").splitlines()[0].endswith(f", as in: {example}")
+    Inside().ok(*shlex.split(example)[1:])
