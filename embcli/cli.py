@@ -135,14 +135,17 @@ def weights(
     'embcli lookup "Every effort moves you"',
     "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
     "embcli lookup --file book.txt --window -o input.npy",
+    'embcli lookup "the cat saw the dog" --only " the" --position rotary',
 )
 def lookup(
     given: options.GivenWindows,
     model: options.Model,
+    joining: options.Joining,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     show: options.ShowMatrices = None,
     columns: options.Columns = None,
     trace: options.Trace = None,
+    draw: options.Draw = False,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
@@ -151,17 +154,17 @@ def lookup(
     Token rows + position rows = input embeddings, which the model reads.
     """
     from embcli import encodings
-    from embcli.verbs.lookup import look_up, needs
+    from embcli.verbs.lookup import Wanted, look_up
     from embcli.views.lookup import view
 
-    chosen = options.listed(show, names.MATRICES)
-    output = place.to(chosen, needs(trace))
+    wanted = Wanted(options.listed(show, names.MATRICES), columns, trace, draw, **vars(joining))
+    output = place.to(wanted.show, wanted.needs())
     known = encodings.get(encoding)
     source = model.source(known)
     tokens = given.tokens(known if given.as_text else source.encoding)
     tokens = tokens.window(model.context_length) if given.window else tokens
-    room = output.room(len(chosen or names.MATRICES))
-    output.write(look_up(tokens, source, columns, chosen, trace, room), view)
+    room = output.room(len(wanted.show or wanted.matrices))
+    output.write(look_up(tokens, source, wanted, given.chosen(tokens), room), view)
 
 
 @verb(
