@@ -181,6 +181,7 @@ def compare(
     gradient: options.Gradients = False,
     learning_rate: options.LearningRate = None,
     bench: options.Bench = False,
+    draw: options.Draw = False,
     *,
     place: options.PlaceOfMatrices,
 ) -> int:
@@ -194,7 +195,7 @@ def compare(
     from embcli.views.compare import view
 
     steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
-    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate)
+    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate, draw)
     output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
     tokens = given.tokens(known)
@@ -215,6 +216,7 @@ def batch(
     batching: options.Batching,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     columns: options.Columns = None,
+    draw: options.Draw = False,
     *,
     place: options.PlaceOfBatches,
 ) -> None:
@@ -224,14 +226,14 @@ def batch(
     """
     from embcli import encodings
     from embcli.verbs.batch import batch
-    from embcli.views.batch import view
+    from embcli.views.batch import picture, view
 
     wanted = batching.wanted()
-    output = place.to()
+    output = place.to(needs={"--draw": names.PAGES} if draw else {})
     known = encodings.get(encoding)
     source = model.of(wanted.max_length).source(known)
     tokens = given.tokens(known if given.ids is None else source.encoding)
-    output.write(batch(tokens, source, wanted, columns), view)
+    output.write(batch(tokens, source, wanted, columns), picture if draw else view)
 
 
 @verb(
