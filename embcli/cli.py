@@ -141,14 +141,17 @@ def weights(
     'embcli lookup "Every effort moves you"',
     "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
     "embcli lookup --file book.txt --window -o input.npy",
+    'embcli lookup "the cat saw the dog" --only " the" --position rotary',
 )
 def lookup(
     given: options.GivenWindows,
     model: options.AnyModel,
+    joining: options.Joining,
     encoding: options.EncodingOfModel = None,
     show: options.ShowMatrices = None,
     columns: options.Columns = None,
     trace: options.Trace = None,
+    draw: options.Draw = False,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
@@ -156,17 +159,17 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    from embcli.verbs.lookup import look_up, needs
+    from embcli.verbs.lookup import Wanted, look_up
     from embcli.views.lookup import view
     from embcli.weights import shape_of
 
-    chosen = options.listed(show, names.MATRICES)
-    output = place.to(chosen, needs(trace))
+    wanted = Wanted(options.listed(show, names.MATRICES), columns, trace, draw, **vars(joining))
+    output = place.to(wanted.show, wanted.needs())
     source, known = model.source(encoding)
     tokens = given.tokens(known if given.as_text else source.encoding)
     tokens = tokens.window(shape_of(source, "position")[0]) if given.window else tokens
-    room = output.room(len(chosen or names.MATRICES))
-    output.write(look_up(tokens, source, columns, chosen, trace, room), view)
+    room = output.room(len(wanted.show or wanted.matrices))
+    output.write(look_up(tokens, source, wanted, given.chosen(tokens), room), view)
     model.tell_changes(source)
 
 
@@ -184,6 +187,7 @@ def compare(
     gradient: options.Gradients = False,
     learning_rate: options.LearningRate = None,
     bench: options.Bench = False,
+    draw: options.Draw = False,
     *,
     place: options.PlaceOfMatrices,
 ) -> int:
@@ -197,7 +201,7 @@ def compare(
     from embcli.views.compare import view
 
     steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
-    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate)
+    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate, draw)
     output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
     tokens, room = given.tokens(known), output.room(len(names.OUTPUTS))
@@ -218,6 +222,7 @@ def batch(
     batching: options.Batching,
     encoding: options.EncodingName = names.DEFAULT_ENCODING,
     columns: options.Columns = None,
+    draw: options.Draw = False,
     *,
     place: options.PlaceOfBatches,
 ) -> None:
@@ -227,14 +232,14 @@ def batch(
     """
     from embcli import encodings
     from embcli.verbs.batch import batch
-    from embcli.views.batch import view
+    from embcli.views.batch import picture, view
 
     wanted = batching.wanted()
-    output = place.to()
+    output = place.to(needs={"--draw": names.PAGES} if draw else {})
     known = encodings.get(encoding)
     source = model.of(wanted.max_length).source(known)
     tokens = given.tokens(known if given.ids is None else source.encoding)
-    output.write(batch(tokens, source, wanted, columns), view)
+    output.write(batch(tokens, source, wanted, columns), picture if draw else view)
 
 
 @verb(

@@ -19,6 +19,8 @@ from embcli import completion, names
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import numpy as np
+
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Checkpoint
     from embcli.output import Output
@@ -200,6 +202,7 @@ Columns = Annotated[
     typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).", rich_help_panel=VIEW),
 ]
 LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.", rich_help_panel=MODEL)]
+Draw = Annotated[bool, typer.Option("--draw", help="Draw it as a picture.", rich_help_panel=VIEW)]
 Trace = Annotated[
     int | None,
     typer.Option(
@@ -365,6 +368,20 @@ class GivenWindows(GivenLines):
     window: Annotated[
         bool, typer.Option("--window", help="Cut longer input into sequences of C tokens.", rich_help_panel=INPUT)
     ] = False
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="TEXT", help="Just the tokens of this text.", rich_help_panel=VIEW),
+    ] = None
+    only_ids: Annotated[
+        str | None,
+        typer.Option("--only-ids", metavar="IDS", help="Just the tokens with these IDs.", rich_help_panel=VIEW),
+    ] = None
+
+    def chosen(self, tokens: Tokens) -> np.ndarray | None:
+        """Return which of the tokens the user chose, (n,) int64; None for all of them."""
+        from embcli.verbs.lookup import occurrences
+
+        return occurrences(tokens, self.only, self.only_ids, self.special)
 
 
 @dataclass(frozen=True)
@@ -635,6 +652,22 @@ class Batching:
         from embcli.verbs.batch import Wanted
 
         return Wanted(**vars(self))
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Which positions join the token rows."""
+
+    position: Annotated[
+        names.Joined,
+        typer.Option(
+            "--position",
+            help="Which kind of positions; rotary ones have angles, which --columns leaves whole.",
+            rich_help_panel=MODEL,
+        ),
+    ] = "learned"
+    pairing: Pairing = None
+    theta: Theta = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ class Array:
 
     shape: tuple[int, ...]
     dtype: str = "float32"  # as numpy names it
+    columns: tuple[int, ...] = ()  # their numbers; empty for those that the result names
 
 
 @dataclass(frozen=True)

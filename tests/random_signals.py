@@ -43,7 +43,11 @@ def took(*arguments: str, **environment: str) -> float:
     """Return how long a run takes, in seconds."""
     start = time.perf_counter()
     subprocess.run(
-        [*Embcli.command, *arguments], capture_output=True, check=True, env={**os.environ, **environment}, timeout=TIMEOUT
+        [*Embcli.command, *arguments],
+        capture_output=True,
+        check=True,
+        env={**os.environ, **environment},
+        timeout=TIMEOUT,
     )
     return time.perf_counter() - start
 

@@ -288,7 +288,9 @@ def test_whatever_is_typed_only_candidates_come_out(shell: str, words: list[str]
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked", ["x", "complete", "complete_", "complete_tcsh", "show_bash", "bash_complete", "a b\x1b"])
+@pytest.mark.parametrize(
+    "asked", ["x", "complete", "complete_", "complete_tcsh", "show_bash", "bash_complete", "a b\x1b"]
+)
 def test_a_request_that_nobody_knows_is_refused_in_a_sentence(asked: str) -> None:
     told = Inside().refused(_EMBCLI_COMPLETE=asked)
     assert told.startswith("embcli: _EMBCLI_COMPLETE '")
@@ -305,7 +307,12 @@ def test_a_malformed_request_gives_candidates_or_none(
     monkeypatch: pytest.MonkeyPatch, shell: str, words: str | None
 ) -> None:
     monkeypatch.setitem(sys.modules, "rich", sys.modules.get("rich"))  # so that it is put back
-    variables = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS", "_TYPER_COMPLETE_WORD_TO_COMPLETE", "_TYPER_COMPLETE_FISH_ACTION")
+    variables = (
+        "COMP_WORDS",
+        "_TYPER_COMPLETE_ARGS",
+        "_TYPER_COMPLETE_WORD_TO_COMPLETE",
+        "_TYPER_COMPLETE_FISH_ACTION",
+    )
     given = {} if words is None else dict.fromkeys(variables, words)
     for cursor in MALFORMED:
         ran = Inside()(_EMBCLI_COMPLETE=f"complete_{shell}", COMP_CWORD=cursor, **given)
@@ -333,9 +340,11 @@ def test_completion_that_cannot_be_installed_is_refused_with_what_can_be_done(
             for name in names:
                 (folder / name).rmdir() if (folder / name).is_dir() else None
                 (folder / name).write_bytes(before)
-    told = Inside().refused("--install-completion", shell, HOME=str(folder)) if not (
-        home == "holds folders" and shell == "fish"
-    ) else None
+    told = (
+        Inside().refused("--install-completion", shell, HOME=str(folder))
+        if not (home == "holds folders" and shell == "fish")
+        else None
+    )
     if told is not None:
         assert told.startswith(f"embcli: cannot install completion for {shell}: ")
         assert told.endswith(f"; embcli --show-completion {shell} prints the script\n")

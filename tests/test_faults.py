@@ -114,7 +114,20 @@ def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(command: str) -> No
 
 
 def test_rows_that_are_asked_for_again_and_again_take_no_more_memory_than_once() -> None:
-    command = ("weights", "--vocab", "200000", "--dim", "256", "--no-cache", "--columns", "0", "-f", "npy", "-o", "/dev/null")
+    command = (
+        "weights",
+        "--vocab",
+        "200000",
+        "--dim",
+        "256",
+        "--no-cache",
+        "--columns",
+        "0",
+        "-f",
+        "npy",
+        "-o",
+        "/dev/null",
+    )
     assert limited(1_000_000_000, *command, "--rows", ":,:,:").status == 0
 
 
@@ -128,10 +141,14 @@ def test_standard_output_as_a_file_goes_on_where_it_stands(tmp_path: Path, place
     program = " ".join(Embcli.command)
     for form, wanted in (("ids", "5303\n"), ("csv", "position,id,token,bytes,start,end\r\n0,5303,hi,6869,0,2\r\n")):
         before = log.read_bytes()
-        subprocess.run(["sh", "-c", f"{program} tokenize hi -f {form} -o {place} >> {log}"], check=True, timeout=TIMEOUT)
+        subprocess.run(
+            ["sh", "-c", f"{program} tokenize hi -f {form} -o {place} >> {log}"], check=True, timeout=TIMEOUT
+        )
         assert log.read_bytes() == before + wanted.encode()
     subprocess.run(
-        ["sh", "-c", f"(echo one; {program} tokenize hi -f ids -o {place}; echo two) > {log}"], check=True, timeout=TIMEOUT
+        ["sh", "-c", f"(echo one; {program} tokenize hi -f ids -o {place}; echo two) > {log}"],
+        check=True,
+        timeout=TIMEOUT,
     )
     assert log.read_text() == "one\n5303\ntwo\n"
 

@@ -151,6 +151,16 @@ def looked_up(token: dict[str, Schema], *matrices: str) -> Schema:
     )
 
 
+def joined(token: dict[str, Schema], *matrices: str, **more: Schema) -> Schema:
+    """Return the schema of a lookup whose positions need no layer."""
+    return strict(
+        run=seeded("token", sequences=COUNT, kind=STRING, **more),
+        columns=array(COUNT),
+        tokens=array(strict(**token)),
+        matrices=named(MATRIX, *matrices),
+    )
+
+
 def rows_of(layer: str, **fields: Schema) -> Schema:
     return strict(run=seeded(layer), columns=array(COUNT), rows=array(strict(**fields)), matrices=named(MATRIX, layer))
 
@@ -180,6 +190,10 @@ DOCUMENTS: dict[str, Schema] = {
     "lookup Hi": looked_up(TOKEN, *MATRICES),
     f"lookup --ids 2,3 {TOY}": looked_up(PLACE, *MATRICES),
     f"lookup --lines --ids 2,3 {TOY} --show token": looked_up({"sequence": COUNT, **PLACE}, "token"),
+    "lookup Hi --only Hi": looked_up(TOKEN, *MATRICES),
+    "lookup Hi --position none": joined(TOKEN, "token", "input"),
+    "lookup Hi --position sinusoidal": joined(TOKEN, *MATRICES),
+    "lookup Hi --position rotary": joined(TOKEN, *MATRICES, pairing=STRING, theta=NUMBER),
     "weights --rows 0:3": rows_of("token", id=COUNT, token=STRING),
     f"weights {TOY}": rows_of("token", id=COUNT),
     "weights --layer position --rows 0:3": rows_of("position", id=COUNT),
@@ -214,6 +228,7 @@ LINES: dict[str, Schema] = {
     "tokenize Hi": strict(**TOKEN, **SPAN),
     "tokenize --lines Hi": strict(sequence=COUNT, **TOKEN, **SPAN),
     "lookup Hi": strict(**TOKEN, vectors=named(VECTOR, *MATRICES)),
+    "lookup Hi --position none": strict(**TOKEN, vectors=named(VECTOR, "token", "input")),
     f"lookup --lines --ids 2,3 {TOY} --show token": strict(sequence=COUNT, **PLACE, vectors=named(VECTOR, "token")),
     "weights --rows 0:3": strict(id=COUNT, token=STRING, vectors=named(VECTOR, "token")),
     "weights --layer position --rows 0:3": strict(id=COUNT, vectors=named(VECTOR, "position")),

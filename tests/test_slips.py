@@ -80,7 +80,9 @@ def test_near_names_are_listed_once(typed: str, near: str) -> None:
     told = Inside().refused(*typed.split())
     names = told.replace("(", " ").replace(")", " ").replace("?", " ").replace("'", " ").replace(",", " ").split()
     assert names.count(near) <= 1 if near == "--seed" else names.count(near) == 1
-    assert all(names.count(name) == 1 for name in names if name.startswith("--") and name not in ("--help", *typed.split()))
+    assert all(
+        names.count(name) == 1 for name in names if name.startswith("--") and name not in ("--help", *typed.split())
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Bar, Column, Columns, Excerpt
+from embcli.page import Bar, Block, Column, Columns, Excerpt
 from embcli.tokens import shown
-from embcli.views.parts import left_out
+from embcli.views.parts import left_out, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -16,12 +16,31 @@ if TYPE_CHECKING:
     from embcli.verbs.batch import Batches
 
 _MOST_SAMPLES = 8
+_MOST_DRAWN = 3, 5  # samples of a picture, and tokens in each
 _LEAST_WORDS = 12  # cells of the tokens beside their IDs
 
 
 def view(result: Batches, page: Page) -> None:
     """Put the inputs and targets of a batch on a page, the shapes step by step, and in which order all was drawn."""
     page.title(_title(result))
+    _put_tables(result, page)
+    _put_end(result, page)
+
+
+def picture(result: Batches, page: Page) -> None:
+    """Put a batch on a page as the tensor that it is: samples, the tokens in each, and a vector for each token."""
+    page.title(_title(result))
+    _put_picture(result, page)
+    _put_end(result, page)
+
+
+def _put_end(result: Batches, page: Page) -> None:
+    _put_shapes(result, page)
+    for line in _order(result):
+        page.line(line)
+
+
+def _put_tables(result: Batches, page: Page) -> None:
     rows = Excerpt.most(_MOST_SAMPLES, len(result.order))
     ids = result.ids(result.order[rows.places])  # (n, T + 1)
     labels = _labels(result, rows.places)
@@ -35,9 +54,41 @@ def view(result: Batches, page: Page) -> None:
     )
     if missing:
         page.line(missing)
-    _put_shapes(result, page)
-    for line in _order(result):
-        page.line(line)
+
+
+def _put_picture(result: Batches, page: Page) -> None:
+    """Put the first and last values of the input embedding of each token on the page, sample by sample."""
+    length = result.wanted.max_length
+    samples, tokens = Excerpt.most(_MOST_DRAWN[0], len(result.order)), Excerpt.most(_MOST_DRAWN[1], length)
+    order = result.order[samples.places]
+    ids = result.ids(order)[:, tokens.places].ravel()
+    vectors = result.rows(order, ("input",))["input"][:, tokens.places]  # (samples, tokens, columns)
+    count = len(tokens.places)
+    brackets = [" ╭", *[" │"] * (count - 2), " ╰"] if count > 1 else [" ─"]
+    firsts = [str(sample) if not place else "" for sample in samples.places for place in range(count)]
+    sample = Column("sample", [first + bracket for first, bracket in zip(firsts, brackets * len(order), strict=True)])
+    pos = Column("pos", [str(place) for place in tokens.places] * len(order))
+    words = [token_column(result.tokens.bytes_of(ids))] if result.tokens.encoding else []
+    last = Column("ID", [str(each) for each in ids])
+    gaps = [gap * count for gap in samples.gaps]
+    gaps += [sample * count + gap for sample in range(len(order)) for gap in tokens.gaps]
+    block = Block("input", vectors.reshape(len(ids), -1))
+    forms = [sample, pos, *words, last], [sample, *words, last], [sample, last]
+    labels = next((form for form in forms if _holds_ends(page, form, block, result.columns)), forms[-1])
+    columns = page.grid(labels, [block], result.columns, gaps)
+    missing = (
+        samples.missing(np.arange(len(result.order)), "sample"),
+        tokens.missing(np.arange(length), "position"),
+        columns.missing(result.columns, "column"),
+    )
+    if any(missing):
+        page.line(left_out(*missing))
+
+
+def _holds_ends(page: Page, labels: list[Column], block: Block, numbers: np.ndarray) -> bool:
+    """Return whether there is room for the first and the last column of a matrix, and the dots between them."""
+    ends = [0, -1][: len(numbers)]
+    return page.holds_grid([*labels, Column("…", [])], [Block("", block.values[:, ends])], numbers[ends])
 
 
 def _title(result: Batches) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 from embcli.names import STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
-from embcli.views.parts import left_out, token_labels
+from embcli.verbs.lookup import rows_beside
+from embcli.views.parts import PickedRows, left_out, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _FEW_ROWS = 8  # of a weight matrix
 _MOST_TRACED = 8  # tokens
 _MOST_TRAINED = 4  # IDs whose rows are shown before and after a step of training
 _MOST_TERMS = 8  # of a product that is written out whole
+_MOST_DRAWN = 8  # tokens of a picture
 _WIDEST_BAR = 60
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -72,6 +74,9 @@ def _fitting(page: Page, steps: dict[str, Page], end: Page) -> tuple[str, ...]:
 def _put_end(result: Comparison, page: Page) -> None:
     """Put what comes behind the steps on the page: the verdict, what was asked for on top, the cost."""
     _put_verdict(result, page)
+    if result.wanted.draw and len(result.tokens):
+        page.line()
+        _put_picture(result, page)
     if result.wanted.trace or result.gradient is not None:
         page.line()
     if result.wanted.trace:
@@ -253,6 +258,49 @@ def _why(result: Comparison) -> list[str]:
         "zero sign": "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0.",
     }
     return [where, reasons[verdict.kind]]
+
+
+def _put_picture(result: Comparison, page: Page) -> None:
+    """Put the product on the page: one-hot rows, the rows of the weight that they weigh, and what comes out."""
+    (length, dim), size = result.linear.shape, len(result.weight)
+    page.title(f"One-hot rows times the weight = its rows: ({length:,}, {size:,}) × ({size:,}, {dim:,})")  # noqa: RUF001
+    page.line("A column a token: its one-hot row, upright; the 1 lets its row through.")
+    tokens = _drawn_tokens(result, page)
+    rows = PickedRows.of(result.tokens.ids[tokens.places], rows_beside(size))
+    block = Block("", np.concatenate([result.weight[rows.rows], result.linear[tokens.places]]))
+    tones: list[Tone] = [*rows.tones]
+    tones += ["linear"] * len(tokens.places)
+    columns = page.grid(_weighing(result, rows, tokens), [block], np.arange(dim), rows.gaps, tones=tones)
+    missing = left_out(tokens.missing(np.arange(length), "token"), columns.missing(np.arange(dim), "column"))
+    if missing:
+        page.line(f"{missing}.")
+
+
+def _drawn_tokens(result: Comparison, page: Page) -> Excerpt:
+    """Return the tokens of a picture: as many as leave room for the first and the last value of each row."""
+    length, dim = result.linear.shape
+    values = Block("", result.weight[:, [0, -1]] if dim > 1 else result.weight)
+    for most in range(min(_MOST_DRAWN, length), 1, -1):
+        tokens = Excerpt.most(most, length)
+        rows = PickedRows.of(result.tokens.ids[tokens.places], rows_beside(len(result.weight)))
+        if page.holds_grid(
+            [*_weighing(result, rows, tokens), Column("…", [])], [values], np.arange(dim)[[0, -1][:dim]]
+        ):
+            return tokens
+    return Excerpt.most(1, length)
+
+
+def _weighing(result: Comparison, rows: PickedRows, tokens: Excerpt) -> list[Column]:
+    """Return what stands beside the rows of the weight, by which each is multiplied, and beside those that come out."""
+    places, below = tokens.places.tolist(), [""] * len(tokens.places)
+    hot = [
+        Column(str(place), [*(Word("1", "strong") if each else Word("0", "dim") for each in rows.rows == own), *below])
+        for place, own in zip(places, result.tokens.ids[places].tolist(), strict=True)
+    ]
+    if tokens.left_out:
+        hot.insert(tokens.head, Column("…", ["…"] * len(rows.rows) + below, "left", tone="dim"))
+    signs = Column("", ["×"] * len(rows.rows) + ["="] * len(places))  # noqa: RUF001
+    return [*hot, signs, Column("row", [*map(str, rows.rows), *(f"pos {place}" for place in places)])]
 
 
 def _put_trace(result: Comparison, page: Page) -> None:

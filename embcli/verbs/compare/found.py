@@ -37,6 +37,7 @@ class Wanted:
     gradient: bool = False
     bench: bool = False
     learning_rate: float | None = None  # of one step of training, which takes the gradients
+    draw: bool = False
 
     def __post_init__(self) -> None:
         if self.learning_rate is not None and not 0 <= self.learning_rate < math.inf:
@@ -50,6 +51,7 @@ class Wanted:
         gradient: bool = False,
         bench: bool = False,
         learning_rate: float | None = None,
+        draw: bool = False,
     ) -> Wanted:
         """Return what is wanted by the steps and outputs that a user named; an output stands for its step.
 
@@ -57,10 +59,10 @@ class Wanted:
         """
         gradient = gradient or learning_rate is not None
         if names is None:
-            return cls(None, None, trace, gradient, bench, learning_rate)
+            return cls(None, None, trace, gradient, bench, learning_rate, draw)
         outputs = tuple(name for name in OUTPUTS if name in names)
         steps = tuple(step for step in STEPS if step in names or (step == "outputs" and outputs))
-        return cls(steps, outputs or None, trace, gradient, bench, learning_rate)
+        return cls(steps, outputs or None, trace, gradient, bench, learning_rate, draw)
 
     def needs(self) -> dict[str, tuple[Format, ...]]:
         """Return which options were given that only some formats have a place for, and these formats."""
@@ -68,7 +70,8 @@ class Wanted:
         if self.gradient:
             options.append("--gradient" if self.learning_rate is None else "--learning-rate")
         options += ["--bench"] * self.bench
-        return dict.fromkeys(options, (*PAGES, "json")) | ({"--trace": PAGES} if self.trace else {})
+        drawn = ["--trace"] * self.trace + ["--draw"] * self.draw
+        return dict.fromkeys(options, (*PAGES, "json")) | dict.fromkeys(drawn, PAGES)
 
 
 @dataclass(frozen=True)
