@@ -277,6 +277,37 @@ def positions(
     output.write(positions(wanted, source, rows, columns), view)
 
 
+@verb(
+    "embcli tour",
+    'embcli tour --text "Hello, world" --step 3',
+    "embcli tour my-tour.json",
+)
+def tour(
+    file: options.TourFile = None,
+    step: options.TourStep = None,
+    text: options.TourText = names.TOUR_TEXT,
+) -> int:
+    """Go through the chapter, step by step.
+
+    Commands of embcli, their output, and words; Enter goes on.
+    """
+    from embcli import guide
+    from embcli.verbs.tour import read
+
+    verbs = tuple(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # that of an app is a group
+    return guide.guide(read(file, verbs, text), step, _run)
+
+
+def _run(words: list[str]) -> object:
+    """Run a command of embcli within this one; raises InputError for one that is not well formed."""
+    from embcli.errors import InputError
+
+    try:
+        return app(words, prog_name="embcli", standalone_mode=False)
+    except typer.TyperException as error:
+        raise InputError(" ".join(error.format_message().split())) from None
+
+
 @verb("embcli info", "embcli info -f json", "embcli info --from model.safetensors")
 def info(
     model: options.Checkpointed,

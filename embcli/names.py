@@ -48,4 +48,5 @@ DEFAULT_CLIP = 16
 DEFAULT_THETA = 10000.0
 COMPARED_IDS = "2,3,1"  # what `compare` takes where nothing is given
 COMPARED_DIM = 5
+TOUR_TEXT = "Every effort moves you"  # in the steps of a tour that take one
 DEFAULT_PRECISION = 4  # decimals in a table

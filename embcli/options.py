@@ -282,6 +282,23 @@ OneID = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+TourFile = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="A tour of your own, in JSON.", show_default="embcli's")
+]
+TourText = Annotated[
+    str,
+    typer.Option("--text", metavar="TEXT", help="The text of the steps that take one.", rich_help_panel=INPUT),
+]
+TourStep = Annotated[
+    int | None,
+    typer.Option(
+        "--step",
+        parser=whole,
+        metavar="N",
+        help="Start at step N, counted from 1; in a pipe, print it alone.",
+        rich_help_panel=VIEW,
+    ),
+]
 IDs = Annotated[
     str | None,
     typer.Option(

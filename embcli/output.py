@@ -68,10 +68,7 @@ class Output:
     def write(self, result: AnyResult, view: Callable[[AnyResult, Page], None]) -> None:
         """Write a result: as `view` puts it on a page, or as data."""
         if self.format in PAGES:
-            page = self._page()
-            view(result, page)
-            with self.open("page") as file:
-                file.write(page.content())
+            self.put(lambda page: view(result, page))
             return
         from embcli import writers
 
@@ -90,6 +87,13 @@ class Output:
             return
         with self.open("binary" if self.format in BINARY else "text") as file:
             writers.write(result.records(), self.format, self.show, file)
+
+    def put(self, put: Callable[[Page], None]) -> None:
+        """Write what is put on a page, and nothing else: for what has no data behind it."""
+        page = self._page()
+        put(page)
+        with self.open("page") as file:
+            file.write(page.content())
 
     @property
     def _on_a_terminal(self) -> bool:

@@ -38,7 +38,7 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
         "has no library": "import ctypes; ctypes.CDLL('libtorch_none.so')",
     }
     (package / "__init__.py").write_text(code[request.param])
-    return {"PYTHONPATH": os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", ""), os.getcwd()])}
+    return {"PYTHONPATH": os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", ""), str(Path.cwd())])}
 
 
 def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(embcli: Embcli, broken: dict[str, str]) -> None:

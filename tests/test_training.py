@@ -103,3 +103,15 @@ def test_a_learning_rate_that_is_none_is_refused(rate: str) -> None:
         Wanted.of(None, learning_rate=float(rate))
     assert "--learning-rate" in run.refused("compare", "--learning-rate", rate)
     assert "--learning-rate has no place in csv" in run.refused("compare", "--learning-rate", "0.1", "-f", "csv")
+
+
+def test_on_a_screen_the_step_stays_and_all_else_gives_way() -> None:
+    wanted = ("compare", "--ids", "3", "--vocab", "6", "--dim", "3", "--learning-rate", "0.1")
+    low, high = (Inside(terminal=True).ok(*wanted, COLUMNS="80", LINES=lines).text for lines in ("24", "90"))
+    assert low.count("\n") < 24
+    assert "Moved: 1 of 6 rows" in low
+    assert "Left out for want of room: the cost and --show ids," in low
+    assert "multiply-adds" not in low
+    assert "multiply-adds" in high
+    assert "Left out" not in high
+    assert "multiply-adds" in Inside(terminal=True).ok(*wanted, "--bench", COLUMNS="80", LINES="24").text

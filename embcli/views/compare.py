@@ -41,16 +41,29 @@ def view(result: Comparison, page: Page) -> None:
     """Put the steps on a page, those the user named or as many as fit on the screen, the verdict and the cost."""
     wanted = result.wanted.steps
     steps = {name: _part(page, _PUT[name], result) for name in wanted or STEPS}
-    end = _part(page, _put_end, result)
-    chosen = wanted or _fitting(page, steps, end)
+    end, cost = _part(page, _put_end, result), _part(page, _put_costs, result)
+    costs = bool(result.sweep) or not _is_for(result.gradient, page) or _room(page) >= end.lines + cost.lines
+    if costs:
+        end.add(cost)
+    chosen = wanted or _fitting(page, steps, end, result)
     _put_head(result, page)
     for name in chosen:
         page.add(steps[name])
         page.line()
     page.add(end)
-    missing = [name for name in STEPS if name not in chosen]
-    if missing and wanted is None:
-        page.line(f"Left out for want of room: --show {','.join(missing)}")
+    missing = [] if wanted else [name for name in STEPS if name not in chosen]
+    words = ["the cost"] * (not costs) + [f"--show {','.join(missing)}"] * bool(missing)
+    if words:
+        page.line(f"Left out for want of room: {' and '.join(words)}")
+
+
+def _is_for(gradient: Gradient | None, page: Page) -> bool:
+    """Return whether it is the gradients that are to stay on a screen, on which all else does not fit."""
+    return gradient is not None and page.paper.screen is not None
+
+
+def _room(page: Page) -> int:
+    return (page.paper.screen or _PIPE_LINES) - _FRAME
 
 
 def _part(page: Page, put: Callable[[Comparison, Page], None], result: Comparison) -> Page:
@@ -59,10 +72,10 @@ def _part(page: Page, put: Callable[[Comparison, Page], None], result: Compariso
     return part
 
 
-def _fitting(page: Page, steps: dict[str, Page], end: Page) -> tuple[str, ...]:
+def _fitting(page: Page, steps: dict[str, Page], end: Page, result: Comparison) -> tuple[str, ...]:
     """Return the steps that fit on the screen with all that comes behind them, those first that one needs first."""
-    room = (page.paper.screen or _PIPE_LINES) - _FRAME - end.lines
-    chosen = {_NEEDED[0]}
+    room = _room(page) - end.lines
+    chosen = set() if _is_for(result.gradient, page) else {_NEEDED[0]}
     for name in _NEEDED:
         room -= steps[name].lines + 1
         if room < 0:
@@ -72,17 +85,22 @@ def _fitting(page: Page, steps: dict[str, Page], end: Page) -> tuple[str, ...]:
 
 
 def _put_end(result: Comparison, page: Page) -> None:
-    """Put what comes behind the steps on the page: the verdict, what was asked for on top, the cost."""
+    """Put what comes behind the steps on the page: the verdict, and what was asked for on top."""
     _put_verdict(result, page)
     if result.wanted.draw and len(result.tokens):
         page.line()
         _put_picture(result, page)
-    if result.wanted.trace or result.gradient is not None:
-        page.line()
     if result.wanted.trace:
+        page.line()
         _put_trace(result, page)
     if result.gradient is not None:
+        page.line()
         _put_gradient(result.gradient, page)
+
+
+def _put_costs(result: Comparison, page: Page) -> None:
+    if result.wanted.trace or result.gradient is not None:
+        page.line()
     _put_cost(result.cost, page)
     if result.sweep:
         _put_sweep(result.sweep, page)
@@ -327,7 +345,6 @@ def _put_trace(result: Comparison, page: Page) -> None:
         if len(terms) < size:
             page.line(f"Left out: {size - len(terms):,} terms, all of them 0 times a row.")
     _put_left_out(page, traced, columns)
-    page.line()
 
 
 def _toned(cells: Sequence[str], tones: Sequence[Tone]) -> list[Word]:
@@ -346,7 +363,7 @@ def _formula(terms: list[int], factors: list[int], token_id: int) -> str:
 
 def _put_gradient(gradient: Gradient, page: Page) -> None:
     page.title(f"The gradients of both weights, for the loss {gradient.loss}")
-    page.line("A row for each ID. The gradient of this loss is the output itself, summed up over the ID's n tokens.")
+    page.line("A row an ID: its gradient is the output itself, summed up over its n tokens.")
     rows = Excerpt.most(_MOST_TOKENS, len(gradient.ids))
     labels = [
         Column("ID", [str(token_id) for token_id in gradient.ids[rows.places]]),
@@ -360,11 +377,11 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
     page.line(_judgement(gradient.verdict))
     if not gradient.verdict.identical:
         page.line(_why_gradients_differ(gradient.verdict))
-    both = gradient.embedding_rows, gradient.linear_rows
-    page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
     if gradient.training is not None:
         _put_moved(gradient.training, page)
-    page.line()
+        return
+    both = gradient.embedding_rows, gradient.linear_rows
+    page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
 
 
 def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
@@ -390,7 +407,6 @@ def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
 
 def _put_moved(training: Training, page: Page) -> None:
     """Say whether the rows are equal after a step of training, and how many have not moved."""
-    page.line()
     page.title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
     page.line(_judgement(training.verdict))
     size, rest = training.vocabulary_size, training.vocabulary_size - len(training.before)

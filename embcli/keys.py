@@ -1,0 +1,40 @@
+"""What is typed at a terminal: keys, at once where the system can tell them apart, and lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def there() -> bool:
+    """Say whether somebody can type: standard input is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def pressed() -> str:
+    """Return the key that is pressed, without waiting for Enter; "" at the end of input.
+
+    Where there is no termios it is the first character of a line. The terminal is as before when this ends, in
+    whatever way.
+    """
+    try:
+        import termios
+        import tty
+    except ImportError:
+        typed = line()
+        return "" if typed is None else typed[:1] or "\n"
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal, termios.TCSADRAIN)  # which keeps the keys that were pressed ahead
+        return os.read(terminal, 1).decode("latin-1").replace("\x04", "").replace("\r", "\n")
+    except OSError:  # the terminal is gone
+        return ""
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def line() -> str | None:
+    """Return the line that is typed, without its end; None at the end of input."""
+    typed = sys.stdin.buffer.readline()
+    return typed.decode(errors="replace").rstrip("\r\n") if typed else None

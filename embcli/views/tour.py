@@ -1,0 +1,45 @@
+"""How the steps of a tour look: what stands over the output of a command, and what behind it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from embcli.page import Word
+from embcli.verbs.tour import as_typed
+
+if TYPE_CHECKING:
+    from embcli.page import Page
+    from embcli.verbs.tour import Step, Tour
+
+
+def put_heading(tour: Tour, number: int, page: Page) -> None:
+    """Put the heading of a step on the page, with its number, counted from 1."""
+    page.title(f"{number}/{len(tour.steps)}  {tour.steps[number - 1].heading}")
+
+
+def put_command(tour: Tour, step: Step, page: Page) -> None:
+    """Put the command on the page as one would type it, with the text."""
+    for place, line in enumerate(as_typed(step.typed(tour.text)).split("\n")):
+        page.line(Word(f"{'> ' if place else '$ '}{line}", "embedding"))
+
+
+def put_question(step: Step, page: Page) -> None:
+    """Put the question of a step on the page, if it has one."""
+    if step.question is not None:
+        _put_prose(step.question, page)
+
+
+def put_words(step: Step, page: Page, given: str = "") -> None:
+    """Put the words of a step on the page, behind the answer to its question, and whether the one given is right."""
+    page.line()
+    if given:
+        page.line(Word("Right.", "good") if step.is_right(given) else Word(f"No: {step.answer}.", "bad"))
+    elif step.answer is not None:
+        page.line(f"The answer: {step.answer}.")
+    _put_prose(step.words, page)
+
+
+def _put_prose(text: str, page: Page) -> None:
+    for line in textwrap.wrap(text, page.width):
+        page.line(line)

@@ -1,0 +1,367 @@
+"""The tour: each step's command, output and words, the keys on a terminal, and files that are no tours."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import numpy as np
+import pexpect
+import pyte
+import pytest
+
+from embcli import keys, names
+from embcli.errors import InputError
+from embcli.verbs.tour import Step, as_typed, read
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside, Stream
+from tests.screen import OWN_ESCAPES, bare
+from tests.test_readme import printed
+
+# Python 3.12 warns where a process with threads forks to start a terminal.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+VERBS = ("tokenize", "decode", "weights", "lookup", "compare", "batch", "positions", "info", "cache", "tour")
+TOUR = read(None, VERBS, names.TOUR_TEXT)
+NUMBERS = range(1, len(TOUR.steps) + 1)
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+MEASURED = re.compile(r"^(time .*|  at least .*|The one-hot way .*|multiplications are .*|The runs scatter.*)$", re.M)
+NEXT = "q ends: "
+STEP = {"heading": "Hi", "command": "embcli tokenize hi", "words": "There."}
+
+
+def numbers(text: str) -> set[str]:
+    return {number.rstrip(",") for number in NUMBER.findall(text.replace("GPT-2", ""))}
+
+
+def output(step: Step) -> str:
+    """Return what the command of a step prints when it is typed."""
+    return Inside().ok(*step.typed(TOUR.text), COLUMNS="80").text
+
+
+def a_tour(folder: Path, *steps: object) -> str:
+    path = folder / "tour.json"
+    path.write_text(json.dumps(list(steps)))
+    return str(path)
+
+
+# --- what the steps say -----------------------------------------------------------------------------------------------
+
+
+def test_a_tour_has_eight_to_twelve_steps_and_some_ask() -> None:
+    assert 8 <= len(TOUR.steps) <= 12
+    assert sum(step.question is not None for step in TOUR.steps) >= 2
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_number_in_the_words_of_a_step_is_printed_or_follows(number: int) -> None:
+    step = TOUR.steps[number - 1]
+    known = numbers(output(step)) | numbers(" ".join(step.command))
+    if "[0.5, -0.2, 0.1]" in step.words:  # whose numbers have a test of their own, below
+        return
+    if "pairs of places" in step.words:
+        known.add(str(4 * 4))
+    assert numbers(f"{step.heading} {step.words} {step.question or ''}") <= known
+    if "{text}" in step.command:  # the reader's own has other IDs
+        assert not numbers(step.words) - {"50,257", "256"}
+
+
+def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32() -> None:
+    words = next(step.words for step in TOUR.steps if "[0.5" in step.words)
+    first, second, total = (np.float32(json.loads(each)) for each in re.findall(r"\[.*?\]", words))
+    found = first + second
+    np.testing.assert_allclose(found, total, rtol=1e-6)
+    assert (found != total).tolist() == [False, True, False]
+    assert re.findall(r"\d\.\d{9}", words) == [f"{found[1]:.9f}", f"{total[1]:.9f}"]
+
+
+def test_the_answers_are_what_the_commands_print() -> None:
+    matrix, picked = (output(TOUR.steps[place]).splitlines() for place in (1, 2))
+    row = next(line.split("│")[1] for line in picked if line.startswith(" 3"))
+    assert next(line for line in matrix if line.endswith(row)).split()[0] == TOUR.steps[2].answer
+    cost = next(line for line in output(TOUR.steps[4]).splitlines() if line.startswith("multiply-adds"))
+    assert cost.split()[1] == TOUR.steps[4].answer
+    sample = next(line for line in output(TOUR.steps[6]).splitlines() if line.startswith("     0 "))
+    assert sample.split("│")[2].split()[0] == TOUR.steps[6].answer
+
+
+def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
+    step = next(step for step in TOUR.steps if "--lines" in step.command)
+    found = json.loads(Inside().ok(*step.typed(""), "-f", "json", "--show", "token,input").out)
+    rows = {name: np.sort(np.float32(each).reshape(2, 5, 3), axis=1) for name, each in found["matrices"].items()}
+    assert rows["token"][0].tobytes() == rows["token"][1].tobytes()
+    assert rows["input"][0].tobytes() != rows["input"][1].tobytes()
+
+
+# --- in a pipe --------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(inside: Inside) -> None:
+    text = MEASURED.sub("", inside.ok("tour", COLUMNS="80").text)
+    assert "\x1b" not in text
+    assert NEXT not in text
+    for number, step in zip(NUMBERS, TOUR.steps, strict=True):
+        begin = text.index(f"{number}/{len(TOUR.steps)}  {step.heading}\n")
+        assert MEASURED.sub("", output(step)) in text[begin:]
+        assert " ".join(step.words.split()) in " ".join(text[begin:].split())
+
+
+@pytest.mark.parametrize("number", [1, 7, 11])
+def test_a_command_works_as_it_is_shown_in_a_shell(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    command = as_typed(TOUR.steps[number - 1].typed(TOUR.text))
+    text = Embcli().ok("tour", "--step", str(number), COLUMNS="80").text
+    assert "$ " + command.replace("\n", "\n> ") in text
+    assert printed(command, str(tmp_path)) in text
+    assert text.count("embcli ") == 1
+
+
+@pytest.mark.parametrize("text", ["it's", 'a "b"', "$HOME `id` \\ !", "- a dash", "--dim", "-ofile", "{text}", "a\nb"])
+def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: Path) -> None:
+    shown = Inside().ok("tour", "--text", text, "--step", "1", COLUMNS="80").text
+    assert Inside().ok("tokenize", stdin=text, COLUMNS="80").text in shown
+    command = shown.split("\n", 1)[1].split("\npos")[0].removeprefix("$ ").replace("\n> ", "\n")
+    expected = Inside().ok("tokenize", stdin=text, COLUMNS="80").text
+    (tmp_path / "embcli").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m embcli "$@"\n')
+    (tmp_path / "embcli").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "COLUMNS": "80"}
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, env=environment, check=True, timeout=TIMEOUT)
+    assert ran.stdout.decode() == expected
+    assert list(tmp_path.iterdir()) == [tmp_path / "embcli"]
+
+
+def test_what_a_text_holds_does_not_reach_the_terminal_raw(inside: Inside) -> None:
+    text = inside.ok("tour", "--text", "a\x1b[2Jb\u202e", "--step", "1").text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\\u001b[2J" in text
+
+
+def test_a_text_that_stands_for_standard_input_is_refused(inside: Inside) -> None:
+    assert "--text -" in inside.refused("tour", "--text", "-", stdin="piped")
+
+
+@pytest.mark.parametrize("number", ["0", "-1", str(len(NUMBERS) + 1), "9" * 30])
+def test_a_step_that_is_not_there_is_refused(inside: Inside, number: str) -> None:
+    assert f"they go from 1 to {len(NUMBERS)}" in inside.refused("tour", "--step", number)
+
+
+def test_a_step_that_fails_is_told_and_the_tour_goes_on(inside: Inside, tmp_path: Path) -> None:
+    wrong = {**STEP, "command": "embcli lookup --ids 7 --vocab 6"}
+    unknown = {**STEP, "command": "embcli lookup --nonsense"}
+    ran = inside("tour", a_tour(tmp_path, wrong, unknown, STEP))
+    assert ran.status == 2
+    assert "ID 7 at position 0 has no row" in ran.err
+    assert "No such option: --nonsense" in ran.err
+    assert ran.text.count("There.") == 3
+    assert " 5303 " in ran.text
+
+
+def test_steps_read_nothing_of_what_is_piped_in(inside: Inside, tmp_path: Path) -> None:
+    ran = inside("tour", a_tour(tmp_path, {**STEP, "command": "embcli tokenize"}), stdin="Every effort")
+    assert ran.status == 0
+    assert "6109" not in ran.text
+
+
+# --- tours that are none ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is no tour"),
+        (b"[", "is no tour"),
+        (b"\xff", "is no tour"),
+        (b"{}", "a list of steps"),
+        (b"[]", "a list of steps"),
+        (b"[1]", "step 1 is no object"),
+        (b"[" * 100_000 + b"]" * 100_000, "is no tour"),
+        (b" " * 1_000_001, "larger than 1,000,000 bytes"),
+        (json.dumps([STEP, {**STEP, "words": 3}]).encode(), "step 2: 'words' is no text"),
+        (json.dumps([{**STEP, "heading": " "}]).encode(), "step 1: 'heading' is no text"),
+        (json.dumps([{**STEP, "question": "Why?"}]).encode(), "step 1 has no 'answer'"),
+        (json.dumps([{**STEP, "answer": "So."}]).encode(), "step 1 has no 'question'"),
+        (json.dumps([{"heading": "a", "words": "b"}]).encode(), "step 1 has no 'command'"),
+        (json.dumps([{**STEP, "\x1b[2J": "b"}]).encode(), "which no step has"),
+        (json.dumps([{**STEP, "command": 'embcli tokenize "a'}]).encode(), "no closing quotation"),
+    ],
+    ids=range(15),
+)
+def test_a_file_that_is_no_tour_is_refused_with_the_place(
+    inside: Inside, tmp_path: Path, content: bytes, told: str
+) -> None:
+    path = tmp_path / "tour.json"
+    path.write_bytes(content)
+    error = inside.refused("tour", str(path))
+    assert told in error
+    assert str(path) in error
+    assert "\x1b" not in error
+
+
+@pytest.mark.parametrize("path", ["missing.json", ".", "a\0b"])
+def test_a_file_that_cannot_be_read_is_told(path: str) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        read(Path(path), VERBS, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("ls", "embcli", "embcli --version", "embcli nonsense", "python -m embcli info", "embcli --seed 1 lookup hi"),
+        *("embcli tour", "embcli tour --step 2", "embcli --install-completion bash"),
+        *("embcli cache clear", "embcli cache cl", "embcli cache --color never clear"),
+        *(
+            "embcli info -o x",
+            "embcli info -ox",
+            "embcli info -o=x",
+            "embcli info --output x",
+            "embcli info --output=x",
+        ),
+        *("embcli info --out x", "embcli info --o=x", "embcli decode 1 -fox", "embcli tokenize --file -- -ox"),
+        *("embcli info --install-completion=bash", "embcli info --inst bash", "embcli info -- -o"),
+        *("embcli info '-o' x", 'embcli info "--outp"ut x', "embcli info -1ox"),
+    ],
+)
+def test_a_command_that_has_no_place_in_a_tour_is_refused_before_any_is_run(
+    inside: Inside, tmp_path: Path, command: str
+) -> None:
+    error = inside.refused("tour", a_tour(tmp_path, STEP, {**STEP, "command": command}))
+    assert "step 2: " in error
+    assert [each.name for each in tmp_path.iterdir()] == ["tour.json"]
+
+
+def test_a_shells_signs_in_a_command_are_plain_words(inside: Inside, tmp_path: Path) -> None:
+    tour = a_tour(tmp_path, {**STEP, "command": f"embcli tokenize '$(touch {tmp_path}/x); `id` | cat > y'"})
+    assert "touch" in inside.ok("tour", tour).text
+    assert [each.name for each in tmp_path.iterdir()] == ["tour.json"]
+
+
+# --- on a terminal ----------------------------------------------------------------------------------------------------
+
+
+class Screen:
+    """embcli tour in a terminal of 80 x 24, and what is to be seen there."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.screen = pyte.HistoryScreen(80, 24)
+        self.stream, self.raw = pyte.Stream(self.screen), ""
+        command, *rest = Embcli.command
+        environment = {**os.environ, "TERM": "xterm-256color", **environment}
+        self.child = pexpect.spawn(
+            command,
+            [*rest, "tour", *arguments],
+            dimensions=(24, 80),
+            env=environment,
+            timeout=TIMEOUT,
+            encoding="utf-8",
+        )
+
+    def press(self, key: str = "") -> str:
+        """Press a key and return what stands on the screen when the next one is waited for."""
+        self.child.send(key)
+        self.child.expect("ends(\\): |: )")
+        self.feed(self.child.before + self.child.after)
+        assert not self.screen.history.top, "some of the step has scrolled away"
+        return self.text
+
+    def feed(self, raw: str) -> None:
+        self.raw += raw
+        self.stream.feed(raw)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def end(self, key: str) -> int:
+        """Press a key that ends it, and return the exit status."""
+        self.child.send(key)
+        self.feed(self.child.read())
+        self.child.close()
+        return self.child.exitstatus
+
+
+def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() -> None:
+    screen = Screen()
+    seen = screen.press()
+    for number, step in zip(NUMBERS, TOUR.steps, strict=True):
+        if step.question is not None:
+            assert "$ embcli" not in seen
+            assert " ".join(step.question.split()) in " ".join(seen.split())
+            seen = screen.press(f"{step.answer}\n")
+            assert "\nRight.\n" in seen
+        assert seen.startswith(f"{number}/{len(TOUR.steps)}  {step.heading}\n$ embcli ")
+        assert " ".join(step.words.split()) in " ".join(seen.split())
+        assert seen.rstrip().endswith(NEXT.strip())
+        if number < len(NUMBERS):
+            seen = screen.press("\n")
+    assert screen.end("\n") == 0
+    assert OWN_ESCAPES.search(screen.raw), "there are colours"
+    assert bare(screen.raw).count("\x1b[H\x1b[2J") == bare(screen.raw).count("\x1b") // 2
+
+
+def test_keys_go_on_and_back_and_a_wrong_answer_gets_the_right_one() -> None:
+    screen = Screen("--step", "2", NO_COLOR="1")
+    assert screen.press().startswith("2/")
+    assert screen.press("b").startswith("1/")
+    assert screen.press("b").startswith("1/")
+    assert screen.press("x").startswith("1/")
+    assert screen.press(" ").startswith("2/")
+    assert "Your answer" in screen.press("n")
+    assert "\nNo: 3.\n" in screen.press("4\n")
+    assert screen.press("b").startswith("2/")
+    screen.press("\n")
+    seen = screen.press("\n")
+    assert seen.startswith("3/")
+    assert "Right." not in seen
+    assert "No:" not in seen
+    assert screen.end("q") == 0
+    assert not OWN_ESCAPES.search(screen.raw)
+
+
+@pytest.mark.parametrize(
+    ("step", "key", "status"), [("3", "q\n", 0), ("3", "\x04", 0), ("1", "\x04", 0), ("1", "\x03", 130)]
+)
+def test_a_tour_can_be_ended_at_a_question_and_by_the_keys_that_end_programs(step: int, key: str, status: int) -> None:
+    screen = Screen("--step", str(step))
+    screen.press()
+    assert screen.end(key) == status
+
+
+def test_a_dumb_terminal_gets_no_escapes() -> None:
+    screen = Screen(TERM="dumb")
+    assert "1/" in screen.press()
+    assert screen.end("q") == 0
+    assert "\x1b" not in screen.raw
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_terminal_is_restored_when_the_tour_is_killed(number: signal.Signals) -> None:
+    master, slave = pty.openpty()
+    before = termios.tcgetattr(slave)
+    child = subprocess.Popen([*Embcli.command, "tour"], stdin=slave, stdout=slave, stderr=slave)
+    seen = b""
+    while NEXT.encode() not in seen:
+        seen += os.read(master, 4096)
+    while termios.tcgetattr(slave)[3] & termios.ICANON:
+        assert child.poll() is None
+    child.send_signal(number)
+    assert child.wait(TIMEOUT) == 128 + number
+    assert termios.tcgetattr(slave) == before
+    os.close(master)
+    os.close(slave)
+
+
+def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "termios", None)
+    monkeypatch.setattr(sys, "stdin", Stream(io.BytesIO(b"\nback\n\xff\n")))
+    assert [keys.pressed() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
