@@ -178,6 +178,18 @@ def read(path: Path) -> None:
     source.shape("position"), source.head, source.positions
 
 
+def outcome(path: Path) -> tuple[bool, float]:
+    """Return whether a file is accepted, and how many seconds of processor time that took."""
+    begun = time.process_time()
+    try:
+        read(path)
+    except InputError as error:
+        if str(error).count("\n") > 1:
+            raise AssertionError("an error of more than two lines") from error
+        return False, time.process_time() - begun
+    return True, time.process_time() - begun
+
+
 def peak() -> int:
     """Return the most memory that this process has had, in MB."""
     found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
@@ -199,18 +211,14 @@ def fuzz(count: int, seed: int, folder: Path, said: Callable[[str], object] = pr
         path = folder / f"m{number % 97}"  # torch may still map one that was accepted
         path.unlink(missing_ok=True)
         path.write_bytes(each.whole(mutated(each.part, rng)))
-        begun = time.process_time()
         try:
-            read(path)
-            accepted = True
-        except InputError as error:
-            accepted = False
-            if str(error).count("\n") > 1:
-                raise AssertionError("an error of more than two lines") from error
+            accepted, seconds = outcome(path)
+            if seconds > SLOWEST:  # it, or a machine that had other things to do
+                accepted, seconds = outcome(path)
         except BaseException:
             said(f"file {number} of seed {seed}, {each.name}: kept as {path}")
             raise
-        assert time.process_time() - begun < SLOWEST, f"file {number} of seed {seed}, {each.name}: {path}"
+        assert seconds < SLOWEST, f"file {number} of seed {seed}, {each.name}: {path}"
         done[each.name][not accepted] += 1
         if each.name.startswith("safetensors") and accepted:
             safetensors.safe_open(path, "np")  # raises what the library has against it
