@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from embcli.names import BATCHED, PAGES
+from embcli.verbs.lookup import Wanted, look_up
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
-from tests.oracles import live, live_comparison
+from tests.oracles import live, live_comparison, of_ids, stub
 from tests.screen import Grid, grids, said_to_be_left_out
 from tests.test_batch import FIRST_BATCH, OPENING
 from tests.test_compare_command import WEIGHT
@@ -97,6 +98,14 @@ def test_a_picture_of_a_lookup_has_the_picked_rows_and_says_where_each_goes(widt
         assert named == places[: len(named)]
         assert len(places) == len(named) + int(found[2] or 0)
     assert len([line for line in printed.splitlines() if "⋮" in line]) == 6
+
+
+def test_rows_that_are_not_picked_are_asked_for_as_well() -> None:
+    source = stub(np.eye(20), np.eye(20))
+    look_up(of_ids([7, 3]), source, Wanted(draw=True))
+    assert source.asked["token"].tolist() == [7, 3, 0, 19]
+    arguments = ("lookup", "--ids", "7,3", "--vocab", "20", "--dim", "2", "--draw")
+    assert run.ok(*arguments, "--no-cache").text == run.ok(*arguments).text
 
 
 def test_sequences_are_named_where_there_are_several() -> None:
