@@ -204,6 +204,7 @@ _GRADIENT = an_object(
     times=COUNTS,
     embedding=MATRIX,
     linear=MATRIX,
+    training={"type": "null"},
 )
 _STEPS = ("ids", "one_hot", "first", "shared", "embedding", "linear")
 COMPARE = an_object(

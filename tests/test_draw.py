@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from embcli.names import BATCHED, PAGES
+from embcli.verbs.lookup import Wanted, look_up
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
-from tests.oracles import live, live_comparison
+from tests.oracles import live, live_comparison, of_ids, stub
 from tests.screen import Grid, grids, said_to_be_left_out
 from tests.test_batch import FIRST_BATCH, OPENING
 from tests.test_compare_command import WEIGHT
@@ -27,7 +28,6 @@ Each ID picks a row of the token weight matrix, (V, D) = (6, 3)
 3 →    3  │  -0.4015   0.9666  -1.1481  → 1
        4  │  -1.1589   0.3255  -0.6315
 5 →    5  │  -2.8400  -0.7849  -1.4096  → 2
-
 Token embeddings, (T, D) = (5, 3)
 pos  ID  │        0        1        2
 ─────────────────────────────────────
@@ -36,7 +36,6 @@ pos  ID  │        0        1        2
   2   5  │  -2.8400  -0.7849  -1.4096
   3   1  │   0.9178   1.5810   1.3010
   4   2  │   1.2753  -0.2010  -0.1606
-token: row ID of the token weight matrix, (V, D) = (6, 3)
 """
 PRODUCT = """\
 One-hot rows times the weight = its rows: (3, 4) × (4, 5)
@@ -56,7 +55,7 @@ run = Inside()
 
 def parted(printed: str) -> tuple[Grid, list[str], str]:
     """Return the matrix of a lookup's picture, what its last column says of each row, and the rest of the page."""
-    picture, _, rest = printed.partition("\n\n")
+    picture, _, rest = printed.partition("Token embeddings")
     lines = picture.splitlines()
     cut = next(line.index("to ") for line in lines if "  to " in line)
     rule = next(place for place, line in enumerate(lines) if {*line} == {"─"})
@@ -71,7 +70,7 @@ def test_the_whole_picture_of_a_lookup() -> None:
     assert run.ok("lookup", *toy, "--draw", COLUMNS="80").text == TOY
     rest = run.ok("lookup", *toy, COLUMNS="80").text
     whole = run.ok("lookup", *toy, "--draw", "--show", "token,position,input", COLUMNS="80").text
-    assert whole == TOY.partition("Token emb")[0] + rest
+    assert whole == TOY.partition("Token emb")[0] + re.sub("(?m)^token: .*\n", "", rest)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -97,6 +96,19 @@ def test_a_picture_of_a_lookup_has_the_picked_rows_and_says_where_each_goes(widt
         assert named == places[: len(named)]
         assert len(places) == len(named) + int(found[2] or 0)
     assert len([line for line in printed.splitlines() if "⋮" in line]) == 6
+
+
+def test_rows_that_are_not_picked_are_asked_for_as_well() -> None:
+    source = stub(np.eye(20), np.eye(20))
+    look_up(of_ids([7, 3]), source, Wanted(draw=True))
+    assert source.asked["token"].tolist() == [7, 3, 0, 19]
+    arguments = ("lookup", "--ids", "7,3", "--vocab", "20", "--dim", "2", "--draw")
+    assert run.ok(*arguments, "--no-cache").text == run.ok(*arguments).text
+
+
+def test_a_picture_of_four_tokens_fits_a_screen() -> None:
+    printed = run.ok("lookup", "Every effort moves you", "--draw", COLUMNS="80").text
+    assert printed.count("\n") < 24
 
 
 def test_sequences_are_named_where_there_are_several() -> None:

@@ -64,7 +64,7 @@ def _put_picture(result: Batches, page: Page) -> None:
     ids = result.ids(order)[:, tokens.places].ravel()
     vectors = result.rows(order, ("input",))["input"][:, tokens.places]  # (samples, tokens, columns)
     count = len(tokens.places)
-    brackets = [" ╭", *[" │"] * (count - 2), " ╰"] if count > 1 else [" ─"]
+    brackets = [" ╭", *[" │"] * (count - 2), " ╰"] if count > 1 else [" ·"]
     firsts = [str(sample) if not place else "" for sample in samples.places for place in range(count)]
     sample = Column("sample", [first + bracket for first, bracket in zip(firsts, brackets * len(order), strict=True)])
     pos = Column("pos", [str(place) for place in tokens.places] * len(order))

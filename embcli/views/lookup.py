@@ -45,7 +45,6 @@ def view(result: Lookup, page: Page) -> None:
     """Put the chosen matrices of a lookup on a page, a band of rows each, and what was asked for on top."""
     if result.wanted.draw:
         _put_picture(result, page)
-        page.line()
     rows = Excerpt.most(_MOST_TOKENS, len(result))
     page.title(f"{_title(result)}, {_shape(result)}")
     columns = _put_bands(result, page, rows)
@@ -138,9 +137,9 @@ def _put_angles(result: Lookup, page: Page, rows: Excerpt) -> None:
 def _meaning(result: Lookup) -> list[str]:
     """Return in words where the rows come from."""
     size, dim = result.layer.shape
-    kind = result.wanted.position
+    kind, drawn = result.wanted.position, result.wanted.draw
     told = {
-        "token": f"token: row ID of the token weight matrix, (V, D) = ({size:,}, {dim:,})",
+        "token": "" if drawn else f"token: row ID of the token weight matrix, (V, D) = ({size:,}, {dim:,})",
         "position": _position_in_words(result),
         "input": _JOINED[kind] if kind in ("rotary", "none") or result.wanted.shown == ("input",) else "",
     }
