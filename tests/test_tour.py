@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from embcli.verbs.tour import Step, as_typed, read
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, Stream
 from tests.screen import OWN_ESCAPES, bare
-from tests.test_readme import printed
+from tests.test_readme import README, printed
 
 # Python 3.12 warns where a process with threads forks to start a terminal.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -171,6 +172,22 @@ def test_steps_read_nothing_of_what_is_piped_in(inside: Inside, tmp_path: Path) 
     ran = inside("tour", a_tour(tmp_path, {**STEP, "command": "embcli tokenize"}), stdin="Every effort")
     assert ran.status == 0
     assert "6109" not in ran.text
+
+
+def test_the_step_in_the_readme_is_what_the_tour_prints(inside: Inside) -> None:
+    assert f"```text\n{inside.ok('tour', '--step', '1', COLUMNS='80').text}```\n" in README.read_text()
+
+
+def test_every_command_beside_a_section_of_the_chapter_in_the_readme_works(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = re.findall(r"^\| (?:2\.\d|Bonus).*?\| (.*) \|$", README.read_text(), re.M)
+    commands = [command.replace("\\|", "|") for row in rows for command in re.findall("`(.*?)`", row)]
+    assert len(commands) >= 9
+    monkeypatch.chdir(tmp_path)
+    Path("the-verdict.txt").write_text("I HAD always thought Jack Gisburn rather a cheap genius. " * 8)
+    for command in commands:
+        inside.ok(*shlex.split(command)[1:])
 
 
 # --- tours that are none ----------------------------------------------------------------------------------------------
