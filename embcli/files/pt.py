@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from embcli.files.numbers import Numbers
     from embcli.files.stored import Binary
 
-_LONGEST_PICKLE = 1 << 28  # bytes
+_LONGEST_PICKLE = 1 << 24  # bytes: a hundred thousand tensors take so many
+_LONGEST_NAME = 200  # characters: torch searches names that are no good in a time that grows with their square
 _BLOCK = 1 << 20  # values that are read at a time
 
 
@@ -108,8 +109,20 @@ def _check_archive(binary: Binary) -> None:
         OverflowError,
     ) as error:
         raise _not_loaded(binary, f"it is a damaged archive, or older than PyTorch 1.6 ({error})") from None
-    if b"bytearray" in pickle:  # torch lets a pickle make one of any length
-        raise _not_loaded(binary, "it asks for a bytearray")
+    _check_pickle(binary, pickle)
+
+
+def _check_pickle(binary: Binary, pickle: bytes) -> None:
+    """Raise InputError for a pickle that would take torch memory without bound, or long to refuse; it is not run."""
+    import pickletools
+
+    try:
+        asked = [str(given) for opcode, given, _ in pickletools.genops(pickle) if opcode.name == "GLOBAL"]
+    except Exception as error:  # whatever the bytes of an argument make
+        raise _not_loaded(binary, f"its pickle is damaged: {printable(str(error))[:160]}") from None
+    for name in asked:
+        if name.endswith(" bytearray") or len(name) > _LONGEST_NAME:  # torch makes a bytearray of any length
+            raise _not_loaded(binary, f"it asks for {shortened(name.replace(' ', '.'))}")
 
 
 def _loaded(binary: Binary) -> Any:

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -163,6 +164,28 @@ def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(tmp_path: Pa
 def test_a_pickle_that_wants_memory_is_refused(tmp_path: Path) -> None:
     torch.save({"a": Greedy()}, tmp_path / "m.pt")
     assert "bytearray" in refusal(tmp_path / "m.pt")
+
+
+def with_pickle(path: Path, pickle: bytes) -> Path:
+    """Make an archive like torch's, with a pickle of one's own."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("m/data.pkl", pickle)
+        archive.writestr("m/version", b"3\n")
+    return path
+
+
+def test_a_pickle_that_asks_for_a_name_without_end_is_refused_at_once(tmp_path: Path) -> None:
+    path = with_pickle(tmp_path / "m.pt", b"\x80\x02cos\n" + b"x" * 30_000 + b"\n.")
+    begun = time.process_time()
+    assert "asks for 'os.xxx" in refusal(path)
+    assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize(
+    "pickle", [b"", b"\x80\x02", b"\x80\x02\xff.", b"\x80\x02c\xff\n\xff\n.", b"\x80\x02X\xff\xff\xff\xff."]
+)
+def test_a_pickle_that_is_damaged_is_refused(tmp_path: Path, pickle: bytes) -> None:
+    assert "its pickle is damaged" in refusal(with_pickle(tmp_path / "m.pt", pickle))
 
 
 def test_a_whole_module_is_refused(tmp_path: Path) -> None:
