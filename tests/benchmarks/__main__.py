@@ -113,7 +113,7 @@ def cases(folder: Path) -> list[Case]:
         ),
         Case("weights 200,019 x 4,096", embcli(f"weights {large}"), script("weights", "200019", "4096"), 0.5, runs=2),
         npy(folder, 3, runs=2),
-        batches(folder, 1, runs=2),
+        batches(folder, 2, runs=2),
         ndjson(folder, 0.3, runs=2),
         npy(folder, 20, runs=3, long=True),
         batches(folder, 20, runs=2, long=True),

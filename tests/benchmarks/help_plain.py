@@ -35,7 +35,8 @@ def source(app: typer.Typer) -> str:
 def _commands(name: str, app: typer.Typer) -> Iterator[str]:
     callback = app.registered_callback
     if callback is not None and callback.callback is not None:
-        yield _function(f"@{name}.callback(invoke_without_command=True)", callback.callback)
+        epilog = callback.epilog if isinstance(callback.epilog, str) else None
+        yield _function(f"@{name}.callback(invoke_without_command=True, epilog={epilog!r})", callback.callback)
     for command in app.registered_commands:
         assert command.callback is not None
         own = command.name or command.callback.__name__.replace("_", "-")
