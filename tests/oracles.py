@@ -197,7 +197,6 @@ _COST = an_object(
 _GRADIENT = an_object(
     loss=TEXT,
     rows_with_gradient=_COUNT_OF_BOTH,
-    training={"type": "null"},
     slices=COUNT,
     verdict=_VERDICT,
     ids=COUNTS,
