@@ -10,9 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     import typer
+
+    Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
 
 def run() -> NoReturn:
@@ -25,10 +28,7 @@ def run() -> NoReturn:
     # numpy's BLAS would start threads as it is loaded, which no command has work for.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        for name in ("SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _end)
+        _handle(signal.SIG_DFL, _end_at_once)
         status = main()
     except KeyboardInterrupt:
         status = 130
@@ -105,6 +105,7 @@ def _command() -> object:
     from embcli.memory import ran_out
 
     completion.prepare()
+    _handle(_end_at_once, _end)
     try:
         try:
             status = app(prog_name=completion.PROGRAM, standalone_mode=False)
@@ -127,6 +128,19 @@ def _command() -> object:
 def _silence() -> None:
     """Send the rest of standard output nowhere, so that Python does not try to write it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _handle(before: Handler, handler: Handler) -> None:
+    """Let signals that end a process go to a handler, as far as they have gone where they are known to go."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == before:
+            signal.signal(number, handler)
+
+
+def _end_at_once(number: int, _: FrameType | None) -> NoReturn:
+    """End before there is anything to clean up: an exception would be lost among imports."""
+    os._exit(128 + number)
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:

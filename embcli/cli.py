@@ -113,14 +113,14 @@ def decode(
 @verb(
     "embcli weights --vocab 6 --dim 3",
     "embcli weights --rows 0:5,100 --columns 0:8",
-    "embcli weights --layer position -o position.npy",
+    "embcli weights --from model.safetensors",
 )
 def weights(
-    model: options.Model,
+    model: options.AnyModel,
     layer: options.LayerName = "token",
     rows: options.Rows = None,
     columns: options.Columns = None,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    encoding: options.EncodingOfModel = None,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
@@ -128,26 +128,30 @@ def weights(
 
     All of it in short, or chosen rows and columns.
     """
-    from embcli import encodings
     from embcli.verbs.weights import matrix
     from embcli.views.weights import view
 
     output = place.to()
-    output.write(matrix(model.source(encodings.get(encoding)), layer, rows, columns, output.room(1)), view)
+    source, _ = model.source(encoding)
+    output.write(matrix(source, layer, rows, columns, output.room(1)), view)
+    model.tell_changes(source)
 
 
 @verb(
     'embcli lookup "Every effort moves you"',
     "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
     "embcli lookup --file book.txt --window -o input.npy",
+    'embcli lookup "the cat saw the dog" --only " the" --position rotary',
 )
 def lookup(
     given: options.GivenWindows,
-    model: options.Model,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    model: options.AnyModel,
+    joining: options.Joining,
+    encoding: options.EncodingOfModel = None,
     show: options.ShowMatrices = None,
     columns: options.Columns = None,
     trace: options.Trace = None,
+    draw: options.Draw = False,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
@@ -155,18 +159,18 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    from embcli import encodings
-    from embcli.verbs.lookup import look_up, needs
+    from embcli.verbs.lookup import Wanted, look_up
     from embcli.views.lookup import view
+    from embcli.weights import shape_of
 
-    chosen = options.listed(show, names.MATRICES)
-    output = place.to(chosen, needs(trace))
-    known = encodings.get(encoding)
-    source = model.source(known)
+    wanted = Wanted(options.listed(show, names.MATRICES), columns, trace, draw, **vars(joining))
+    output = place.to(wanted.show, wanted.needs())
+    source, known = model.source(encoding)
     tokens = given.tokens(known if given.as_text else source.encoding)
-    tokens = tokens.window(model.context_length) if given.window else tokens
-    room = output.room(len(chosen or names.MATRICES))
-    output.write(look_up(tokens, source, columns, chosen, trace, room), view)
+    tokens = tokens.window(shape_of(source, "position")[0]) if given.window else tokens
+    room = output.room(len(wanted.show or wanted.matrices))
+    output.write(look_up(tokens, source, wanted, given.chosen(tokens), room), view)
+    model.tell_changes(source)
 
 
 @verb(
@@ -181,7 +185,9 @@ def compare(
     show: options.ShowSteps = None,
     trace: options.TraceProducts = False,
     gradient: options.Gradients = False,
+    learning_rate: options.LearningRate = None,
     bench: options.Bench = False,
+    draw: options.Draw = False,
     *,
     place: options.PlaceOfMatrices,
 ) -> int:
@@ -194,7 +200,8 @@ def compare(
     from embcli.verbs import compare as verb
     from embcli.views.compare import view
 
-    wanted = verb.Wanted.of(options.listed(show, (*names.STEPS, *names.OUTPUTS)), trace, gradient, bench)
+    steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
+    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate, draw)
     output = place.to(wanted.outputs, wanted.needs())
     known = encodings.get(encoding)
     tokens, room = given.tokens(known), output.room(len(names.OUTPUTS))
@@ -205,19 +212,95 @@ def compare(
 
 
 @verb(
-    "embcli info",
-    "embcli info -f json",
+    "embcli batch the-verdict.txt",
+    'echo "Every effort moves you forward" | embcli batch - --batch-size 1 --dim 3',
+    "embcli batch the-verdict.txt --shuffle --all -o input.npy",
 )
-def info(place: options.Place) -> None:
-    """Show versions, encodings and the cache.
+def batch(
+    given: options.GivenFile,
+    model: options.ModelOfBatches,
+    batching: options.Batching,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    columns: options.Columns = None,
+    draw: options.Draw = False,
+    *,
+    place: options.PlaceOfBatches,
+) -> None:
+    """Show sliding-window batches of a text.
 
-    And the CPU capability that torch uses.
+    Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    from embcli.verbs.info import info
-    from embcli.views.info import view
+    from embcli import encodings
+    from embcli.verbs.batch import batch
+    from embcli.views.batch import picture, view
 
+    wanted = batching.wanted()
+    output = place.to(needs={"--draw": names.PAGES} if draw else {})
+    known = encodings.get(encoding)
+    source = model.of(wanted.max_length).source(known)
+    tokens = given.tokens(known if given.ids is None else source.encoding)
+    output.write(batch(tokens, source, wanted, columns), picture if draw else view)
+
+
+@verb(
+    "embcli positions --kind sinusoidal",
+    "embcli positions --kind rotary --pairing halves --similarity",
+    "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
+)
+def positions(
+    model: options.Model,
+    kind: options.PositionsKind = "learned",
+    clip: options.Clip = None,
+    pairing: options.Pairing = None,
+    theta: options.Theta = None,
+    ids: options.OneID = None,
+    similarity: options.Similarity = False,
+    rows: options.Rows = None,
+    columns: options.Columns = None,
+    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    *,
+    place: options.PlaceOfEmbeddings,
+) -> None:
+    """Show how a position becomes a vector.
+
+    In four ways, for as many positions as --context-length says.
+    """
+    from dataclasses import replace
+
+    from embcli import encodings
+    from embcli.verbs.positions import Wanted, positions
+    from embcli.views.positions import view
+
+    wanted = Wanted(kind, model.context_length, model.dim, clip, pairing, theta, ids, similarity)
+    output = place.to(needs=wanted.needs())
+    source = replace(model, context_length=wanted.rows).source(encodings.get(encoding))
+    output.write(positions(wanted, source, rows, columns), view)
+
+
+@verb("embcli info", "embcli info -f json", "embcli info --from model.safetensors")
+def info(
+    model: options.Checkpointed,
+    tensors: options.EveryTensor = False,
+    encoding: options.EncodingOfModel = None,
+    *,
+    place: options.Place,
+) -> None:
+    """Show versions, encodings and the cache, or what a model's file holds.
+
+    With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
+    """
     output = place.to()
-    output.write(info(), view)
+    if model.checkpoint is None:
+        from embcli.verbs.info import info
+        from embcli.views.info import view
+
+        model.refuse_without()
+        output.write(info(), view)
+    else:
+        from embcli.verbs.model import model_info
+        from embcli.views.model import view as view_of_model
+
+        output.write(model_info(model.opened(model.checkpoint, encoding), tensors), view_of_model)
 
 
 cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_mode=_MARKUP)

@@ -19,9 +19,14 @@ from embcli import completion, names
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import numpy as np
+
     from embcli.encodings import Encoding
+    from embcli.files.checkpoint import Checkpoint
     from embcli.output import Output
     from embcli.tokens import Tokens
+    from embcli.verbs.batch import Wanted
+    from embcli.weights import Source
     from embcli.weights.source import SeededSource
 
 INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
@@ -135,6 +140,18 @@ EncodingName = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+EveryTensor = Annotated[bool, typer.Option("--tensors", help="With --from: list all tensors.", rich_help_panel=VIEW)]
+EncodingOfModel = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="tiktoken's name of an encoding or of a model (gpt-4o).",
+        show_default=f"{names.DEFAULT_ENCODING}; with --from, that with as many tokens as there are rows",
+        autocompletion=_one_of(names.ENCODINGS),
+        rich_help_panel=INPUT,
+    ),
+]
 ShowMatrices = Annotated[
     str | None,
     typer.Option(
@@ -164,6 +181,15 @@ TraceProducts = Annotated[
 Gradients = Annotated[
     bool, typer.Option("--gradient", help="Compare the gradients of one backward pass, too.", rich_help_panel=VIEW)
 ]
+LearningRate = Annotated[
+    float | None,
+    typer.Option(
+        "--learning-rate",
+        metavar="RATE",
+        help="Take one step of training by the gradients, too.",
+        rich_help_panel=VIEW,
+    ),
+]
 Bench = Annotated[
     bool,
     typer.Option("--bench", help="Measure both for growing V, up to --vocab or the encoding's.", rich_help_panel=VIEW),
@@ -176,6 +202,7 @@ Columns = Annotated[
     typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).", rich_help_panel=VIEW),
 ]
 LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.", rich_help_panel=MODEL)]
+Draw = Annotated[bool, typer.Option("--draw", help="Draw it as a picture.", rich_help_panel=VIEW)]
 Trace = Annotated[
     int | None,
     typer.Option(
@@ -193,6 +220,83 @@ Seed = Annotated[
 Dim = Annotated[
     int,
     typer.Option("--dim", parser=whole, metavar="D", help="Columns: the embedding dimension.", rich_help_panel=MODEL),
+]
+Vocab = Annotated[
+    int | None,
+    typer.Option(
+        "--vocab",
+        parser=whole,
+        metavar="V",
+        help="Rows of the token layer.",
+        show_default="the encoding's",
+        rich_help_panel=MODEL,
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.", rich_help_panel=MODEL),
+]
+PositionsKind = Annotated[
+    names.Positions, typer.Option("--kind", help="Which kind of positions.", rich_help_panel=MODEL)
+]
+Clip = Annotated[
+    int | None,
+    typer.Option(
+        "--clip",
+        parser=whole,
+        metavar="K",
+        help="Of relative positions, the largest distance.",
+        show_default=str(names.DEFAULT_CLIP),
+        rich_help_panel=MODEL,
+    ),
+]
+Pairing = Annotated[
+    names.Pairing | None,
+    typer.Option(
+        "--pairing",
+        help="Which columns rotary positions turn together.",
+        show_default="interleaved",
+        rich_help_panel=MODEL,
+    ),
+]
+Theta = Annotated[
+    float | None,
+    typer.Option(
+        "--theta",
+        metavar="THETA",
+        help="Base of the rotary angles.",
+        show_default=f"{names.DEFAULT_THETA:g}",
+        rich_help_panel=MODEL,
+    ),
+]
+Similarity = Annotated[
+    bool, typer.Option("--similarity", help="Show the dot products of positions.", rich_help_panel=VIEW)
+]
+OneID = Annotated[
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="ID",
+        help="The token whose row rotary and relative positions meet.",
+        show_default="0",
+        rich_help_panel=INPUT,
+    ),
+]
+IDs = Annotated[
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="IDS",
+        help="Token IDs in place of the text: 2,3,5,1; - reads standard input.",
+        rich_help_panel=INPUT,
+    ),
+]
+Errors = Annotated[
+    names.Errors,
+    typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.", rich_help_panel=INPUT),
+]
+Special = Annotated[
+    bool, typer.Option("--special", help="Read special tokens in the text as such.", rich_help_panel=INPUT)
 ]
 OutputPath = Annotated[
     Path | None,
@@ -214,22 +318,9 @@ class Given:
         Path | None,
         typer.Option("--file", metavar="PATH", help="Read the text from a file.", rich_help_panel=INPUT),
     ] = None
-    ids: Annotated[
-        str | None,
-        typer.Option(
-            "--ids",
-            metavar="IDS",
-            help="Token IDs in place of TEXT: 2,3,5,1; - reads standard input.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None
-    errors: Annotated[
-        names.Errors,
-        typer.Option("--errors", help="Refuse or replace bytes that are no UTF-8.", rich_help_panel=INPUT),
-    ] = "strict"
-    special: Annotated[
-        bool, typer.Option("--special", help="Read special tokens in the text as such.", rich_help_panel=INPUT)
-    ] = False
+    ids: IDs = None
+    errors: Errors = "strict"
+    special: Special = False
 
     @property
     def as_text(self) -> bool:
@@ -238,10 +329,13 @@ class Given:
 
     def tokens(self, encoding: Encoding | None, example: str = 'embcli lookup "Every effort moves you"') -> Tokens:
         """Return the tokens of what is given; where there is nothing, the error tells the example."""
+        from embcli.errors import InputError
         from embcli.safe import note
         from embcli.text import read
         from embcli.tokens import tokenize
 
+        if encoding is None and self.as_text:
+            raise InputError("these rows stand for the tokens of no encoding that is known: give --ids, or --encoding")
         given = read(self.text, self.file, self.ids, self._lines, self.errors, example)
         tokens = tokenize(given, encoding, self.special)
         if not len(tokens):
@@ -274,6 +368,20 @@ class GivenWindows(GivenLines):
     window: Annotated[
         bool, typer.Option("--window", help="Cut longer input into sequences of C tokens.", rich_help_panel=INPUT)
     ] = False
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="TEXT", help="Just the tokens of this text.", rich_help_panel=VIEW),
+    ] = None
+    only_ids: Annotated[
+        str | None,
+        typer.Option("--only-ids", metavar="IDS", help="Just the tokens with these IDs.", rich_help_panel=VIEW),
+    ] = None
+
+    def chosen(self, tokens: Tokens) -> np.ndarray | None:
+        """Return which of the tokens the user chose, (n,) int64; None for all of them."""
+        from embcli.verbs.lookup import occurrences
+
+        return occurrences(tokens, self.only, self.only_ids, self.special)
 
 
 @dataclass(frozen=True)
@@ -295,20 +403,41 @@ class GivenOrExample(Given):
 
 
 @dataclass(frozen=True)
+class GivenFile:
+    """What is given: a file with a text, or token IDs."""
+
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="A file with the text; - or nothing reads standard input.", show_default=False
+        ),
+    ] = None
+    ids: IDs = None
+    errors: Errors = "strict"
+    special: Special = False
+
+    def tokens(self, encoding: Encoding | None) -> Tokens:
+        """Return the tokens of what is given; raises InputError, with a hint, for a text in place of a file."""
+        import os
+        import shlex
+
+        from embcli.errors import InputError
+        from embcli.text import read
+        from embcli.tokens import tokenize
+
+        if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):
+            text = str(self.file)
+            hint = f"for a text: echo {shlex.quote(text if len(text) <= 60 else f'{text[:60]}...')} | embcli batch -"
+            raise InputError(f"there is no file {text[:60]!r}", hint)
+        given = read(None, self.file, self.ids, False, self.errors, example="embcli batch the-verdict.txt")
+        return tokenize(given, encoding, self.special)
+
+
+@dataclass(frozen=True)
 class Model:
     """Which model: a seeded pair of layers."""
 
-    vocab: Annotated[
-        int | None,
-        typer.Option(
-            "--vocab",
-            parser=whole,
-            metavar="V",
-            help="Rows of the token layer.",
-            show_default="the encoding's",
-            rich_help_panel=MODEL,
-        ),
-    ] = None
+    vocab: Vocab = None
     dim: Dim = names.DEFAULT_DIM
     context_length: Annotated[
         int,
@@ -317,10 +446,7 @@ class Model:
         ),
     ] = names.DEFAULT_CONTEXT_LENGTH
     seed: Seed = names.DEFAULT_SEED
-    no_cache: Annotated[
-        bool,
-        typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.", rich_help_panel=MODEL),
-    ] = False
+    no_cache: NoCache = False
 
     def source(self, encoding: Encoding) -> SeededSource:
         """Return where the layers come from; nothing is drawn yet."""
@@ -332,6 +458,216 @@ class Model:
         size = encoding.vocabulary_size if self.vocab is None else self.vocab
         seeded = Seeded(size, self.dim, self.context_length, self.seed)
         return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """Which model: a checkpoint's file, if one is named."""
+
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="A real model in place of seeded layers: its file or folder, or its name in the local Hugging Face "
+            "cache.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    tensor: Annotated[
+        str | None,
+        typer.Option("--tensor", metavar="NAME", help="The token matrix in that file.", rich_help_panel=MODEL),
+    ] = None
+    position_tensor: Annotated[
+        str | None,
+        typer.Option(
+            "--position-tensor", metavar="NAME", help="The position matrix in that file.", rich_help_panel=MODEL
+        ),
+    ] = None
+    transposed: Annotated[
+        bool, typer.Option("--transposed", help="Its matrices are stored as (D, V).", rich_help_panel=MODEL)
+    ] = False
+
+    def opened(self, checkpoint: str, encoding: str | None) -> Checkpoint:
+        """Return what a file holds; raises InputError for what cannot be read."""
+        from embcli import encodings
+        from embcli.files.checkpoint import Checkpoint
+        from embcli.weights import shape_of
+
+        found = Checkpoint.of(checkpoint, self.tensor, self.position_tensor, self.transposed)
+        size, _ = shape_of(found, "token")
+        found.encoding = encodings.guessed(size) if encoding is None else encodings.get(encoding)
+        if encoding is None and found.encoding is not None:
+            found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
+        return found
+
+    def refuse_without(self) -> None:
+        """Raise InputError for options that say more of a file, where there is none."""
+        self.refuse("goes with --from, which names the file", "--tensor", "--position-tensor", "--transposed")
+
+    def refuse(self, why: str, *flags: str) -> None:
+        """Raise InputError where one of these flags was given."""
+        from embcli.errors import InputError
+
+        for flag in flags:
+            given = getattr(self, flag[2:].replace("-", "_"))
+            if given is not None and given is not False:
+                raise InputError(f"{flag} {why}")
+
+
+_SEEDED = ("--vocab", "--dim", "--context-length", "--seed", "--no-cache")  # flags that say what to draw
+
+
+@dataclass(frozen=True)
+class AnyModel(Checkpointed):
+    """Which model: a checkpoint's file, or else a seeded pair of layers."""
+
+    vocab: Vocab = None
+    dim: Annotated[
+        int | None,
+        typer.Option(
+            "--dim",
+            parser=whole,
+            metavar="D",
+            help="Columns: the embedding dimension.",
+            show_default=str(names.DEFAULT_DIM),
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    context_length: Annotated[
+        int | None,
+        typer.Option(
+            "--context-length",
+            parser=whole,
+            metavar="C",
+            help="Rows of the position layer.",
+            show_default=str(names.DEFAULT_CONTEXT_LENGTH),
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            parser=whole,
+            metavar="INT",
+            help="Seed of torch's generator.",
+            show_default=str(names.DEFAULT_SEED),
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    no_cache: NoCache = False
+
+    def source(self, encoding: str | None) -> tuple[Source, Encoding | None]:
+        """Return where the layers come from, and the encoding of texts; nothing is drawn or read whole yet."""
+        if self.checkpoint is not None:
+            self.refuse("is for seeded layers; --from takes what the file holds", *_SEEDED)
+            found = self.opened(self.checkpoint, encoding)
+            return found, found.encoding
+        from embcli import encodings
+
+        self.refuse_without()
+        known = encodings.get(encoding or names.DEFAULT_ENCODING)
+        dim = names.DEFAULT_DIM if self.dim is None else self.dim
+        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        seed = names.DEFAULT_SEED if self.seed is None else self.seed
+        return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
+
+    def tell_changes(self, source: Source) -> None:
+        """Say how many of the values that were read float32 cannot hold."""
+        changed = getattr(source, "changed", 0)
+        if changed:
+            from embcli.safe import note
+
+            note(f"{changed:,} values were rounded to float32, which does not hold them exactly")
+
+
+@dataclass(frozen=True)
+class ModelOfBatches:
+    """Which model: a seeded pair of layers, with a position row for each token of a sample."""
+
+    vocab: Vocab = None
+    dim: Dim = names.DEFAULT_DIM
+    context_length: Annotated[
+        int | None,
+        typer.Option(
+            "--context-length",
+            parser=whole,
+            metavar="C",
+            help="Rows of the position layer.",
+            show_default="--max-length",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    seed: Seed = names.DEFAULT_SEED
+    no_cache: NoCache = False
+
+    def of(self, max_length: int) -> Model:
+        """Return the model for samples of so many tokens."""
+        length = max_length if self.context_length is None else self.context_length
+        return Model(self.vocab, self.dim, length, self.seed, self.no_cache)
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a text is cut into samples and batches, and which of them."""
+
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", parser=whole, metavar="B", help="Samples in a batch.", rich_help_panel=INPUT)
+    ] = 8
+    max_length: Annotated[
+        int, typer.Option("--max-length", parser=whole, metavar="T", help="Tokens in a sample.", rich_help_panel=INPUT)
+    ] = 4
+    stride: Annotated[
+        int,
+        typer.Option(
+            "--stride", parser=whole, metavar="N", help="Tokens from one sample to the next.", rich_help_panel=INPUT
+        ),
+    ] = 4
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Shuffle the samples.", rich_help_panel=INPUT)] = False
+    keep_last: Annotated[
+        bool, typer.Option("--keep-last", help="Keep the last batch also where it is not full.", rich_help_panel=INPUT)
+    ] = False
+    index: Annotated[
+        int | None,
+        typer.Option(
+            "--index",
+            parser=whole,
+            metavar="K",
+            help="Which batch, counted from 0.",
+            rich_help_panel=INPUT,
+            show_default="0",
+        ),
+    ] = None
+    every: Annotated[bool, typer.Option("--all", help="All batches.", rich_help_panel=INPUT)] = False
+    layers_first: Annotated[
+        bool,
+        typer.Option(
+            "--layers-first", help="Draw both layers before the loader takes random numbers.", rich_help_panel=INPUT
+        ),
+    ] = False
+
+    def wanted(self) -> Wanted:
+        """Return the batches that are wanted; raises InputError for what makes none."""
+        from embcli.verbs.batch import Wanted
+
+        return Wanted(**vars(self))
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Which positions join the token rows."""
+
+    position: Annotated[
+        names.Joined,
+        typer.Option(
+            "--position",
+            help="Which kind of positions; rotary ones have angles, which --columns leaves whole.",
+            rich_help_panel=MODEL,
+        ),
+    ] = "learned"
+    pairing: Pairing = None
+    theta: Theta = None
 
 
 @dataclass(frozen=True)
@@ -423,3 +759,11 @@ class PlaceOfEmbeddings(PlaceOfMatrices):
 
     able = names.LOOKED_UP
     format: Annotated[names.Format | None, _format_option(names.LOOKED_UP)] = None
+
+
+@dataclass(frozen=True)
+class PlaceOfBatches(PlaceOfMatrices):
+    """Where batches go."""
+
+    able = names.BATCHED
+    format: Annotated[names.Format | None, _format_option(names.BATCHED)] = None

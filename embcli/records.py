@@ -21,6 +21,7 @@ class Array:
 
     shape: tuple[int, ...]
     dtype: str = "float32"  # as numpy names it
+    columns: tuple[int, ...] = ()  # their numbers; empty for those that the result names
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Records:
     `pieces` takes the names of the fields and those of the matrices that are wanted, works out no others, and yields
     all rows in order; it may be called again. A piece's arrays are valid until the next piece. `columns` are the
     numbers of the columns that the matrices hold. `default` is the matrix that a format with room for just one of them
-    holds. `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document.
+    holds. `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document. `lines`
+    is the result as ndjson has it, where a line of that is something else than a row.
     """
 
     run: dict[str, Any]
@@ -52,6 +54,7 @@ class Records:
     default: str | None = None
     sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
+    lines: Records | None = None
 
 
 def refuse_too_many(numbers: int, room: int | None) -> None:

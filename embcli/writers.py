@@ -67,6 +67,7 @@ def _json(records: Records, show: Names | None, file: BinaryIO) -> None:
 
 
 def _ndjson(records: Records, show: Names | None, file: BinaryIO) -> None:
+    records = records.lines or records
     names = _several(records, show)
     for piece in _pieces(records, file, records.fields, names):
         members = _members(piece, records.fields)
@@ -129,7 +130,8 @@ _CSV, _TSV = _Dialect(b",", b"\r\n", _csv_cell), _Dialect(b"\t", b"\n", _tsv_cel
 
 def _separated(dialect: _Dialect, records: Records, show: Names | None, file: BinaryIO) -> None:
     names = _flat(records, show)
-    columns = [column for name in names for column in records.columns or range(records.matrices[name].shape[1])]
+    matrices = [records.matrices[name] for name in names]
+    columns = [column for each in matrices for column in each.columns or records.columns or range(each.shape[1])]
     file.write(dialect.header([*records.fields, *map(str, columns)]))
     for piece in _pieces(records, file, records.fields, names):
         cells = dialect.fields(piece, records.fields)

@@ -166,10 +166,8 @@ def styled(line: str) -> Iterator[Styled]:
 
 def words(printed: str, pattern: str) -> list[Styled]:
     """Return all pieces with a style of their own that are, but for blanks, of this pattern."""
-    pieces = [piece for line in printed.split("\n") for piece in styled(line)]
-    return [
-        Styled(piece.text.strip(), piece.codes) for piece in pieces if re.fullmatch(pattern, piece.text.strip() or "\0")
-    ]
+    pieces = [Styled(piece.text.strip(), piece.codes) for line in printed.split("\n") for piece in styled(line)]
+    return [piece for piece in pieces if piece.text and re.fullmatch(pattern, piece.text)]
 
 
 def rgb(color: tuple[int, ...]) -> tuple[int, int, int]:

@@ -352,7 +352,8 @@ def in_halves(lines: list[str]) -> tuple[list[str], list[list[str]], list[list[s
 def test_both_ways_show_the_same_columns_whole_at_any_width(wide: Comparison, width: int) -> None:
     text = printed(wide, width)
     tables = [line for line in text.splitlines() if "│" in line or "─" in line or "█" in line]
-    assert max(map(wcswidth, tables)) <= width
+    cost = text[text.index("\nCost") : text.index("\nThe one-hot way")].splitlines()
+    assert max(map(wcswidth, [*tables, *cost])) <= width
     lines = outputs_of(text)
     columns, left, right = in_halves(lines)
     assert left == right == [[f"{row[int(column)]:.4f}" for column in columns] for row in wide.embedding]

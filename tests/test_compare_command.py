@@ -157,6 +157,15 @@ def test_a_text_is_compared_on_the_encoding_s_rows(inside: Embcli) -> None:
     assert_same_bits(np.array(document["matrices"]["linear"], np.float32), rows)
 
 
+def test_what_the_book_s_sentence_costs(inside: Embcli) -> None:
+    printed = inside.ok("compare", "Every effort moves you").text
+    cost = dict(re.findall(r"(?m)^(multiply-adds|weight read|one-hot matrix) +(.*?)  [TV]", printed))
+    assert cost["multiply-adds"].split() == ["0", f"{4 * 50257 * 5:,}"]
+    assert cost["weight read"] == "80 bytes             1.0 MB"
+    assert cost["one-hot matrix"].split("  ", 1)[1].strip() == "1.6 MB + 804.1 kB"
+    assert "; 1,005,120 of 1,005,140 multiplications are by zero.\n" in printed
+
+
 # --- exit status ----------------------------------------------------------------------------------------------------
 
 

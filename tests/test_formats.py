@@ -23,7 +23,7 @@ from embcli.text import Given
 from embcli.tokens import tokenize
 from embcli.verbs.cache import contents
 from embcli.verbs.info import info
-from embcli.verbs.lookup import look_up
+from embcli.verbs.lookup import Wanted, look_up
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.weights import matrix
 from embcli.weights.cache import Cache
@@ -160,7 +160,7 @@ def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
     columns = [255, 0, 1]
     wanted = expected("Every effort")[1]["input"][:, columns]
     tokens = tokenize(Given(texts=("Every effort",)), encodings.get("gpt2"))
-    records = look_up(tokens, SeededSource(GPT2), "255,0:2").records()
+    records = look_up(tokens, SeededSource(GPT2), Wanted(columns="255,0:2")).records()
     document = from_json(written(records, "json"))
     assert document["columns"] == columns
     assert_same_bits(float32(document["matrices"]["input"]), wanted)

@@ -9,8 +9,10 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+import typer
 
 import embcli
+from embcli import cli
 from embcli.names import ENCODINGS, MATRICES
 from embcli.verdict import judge
 from tests.inside import Inside
@@ -111,6 +113,16 @@ GRADIENT = strict(
     ids=array(COUNT),
     times=array(COUNT),
     **both(MATRIX)["properties"],
+    training=NULL,
+)
+TRAINING = strict(
+    optimizer={"const": "torch.optim.SGD"},
+    learning_rate=NUMBER,
+    rows_moved=both(COUNT),
+    rows_not_moved=both(COUNT),
+    verdict=SAME,
+    before=MATRIX,
+    **both(MATRIX)["properties"],
 )
 
 
@@ -139,11 +151,37 @@ def looked_up(token: dict[str, Schema], *matrices: str) -> Schema:
     )
 
 
+def joined(token: dict[str, Schema], *matrices: str, **more: Schema) -> Schema:
+    """Return the schema of a lookup whose positions need no layer."""
+    return strict(
+        run=seeded("token", sequences=COUNT, kind=STRING, **more),
+        columns=array(COUNT),
+        tokens=array(strict(**token)),
+        matrices=named(MATRIX, *matrices),
+    )
+
+
 def rows_of(layer: str, **fields: Schema) -> Schema:
     return strict(run=seeded(layer), columns=array(COUNT), rows=array(strict(**fields)), matrices=named(MATRIX, layer))
 
 
+def positioned(*layers: str, **matrices: Schema) -> Schema:
+    kind = {name: STRING if name == "pairing" else NUMBER for name in ("pairing", "theta", "clip") if name in matrices}
+    matrices = {name: each for name, each in matrices.items() if name not in kind}
+    drawn = {**DRAWN, "shapes": strict(**dict.fromkeys(layers, array(COUNT, 2)))} if layers else {}
+    return strict(
+        run=strict(embcli=VERSION, kind=STRING, **drawn, **kind),
+        columns=array(COUNT),
+        positions=array(strict(position=COUNT)),
+        matrices=strict(**matrices),
+    )
+
+
 TOY = "--vocab 6 --dim 3"
+SMALL = "--vocab 6 --dim 4 --context-length 3"
+BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
+CUT = ("batches", "batch_size", "max_length", "stride")
+CHOSEN = ("shuffle", "keep_last", "layers_first")
 DOCUMENTS: dict[str, Schema] = {
     "tokenize Hi": strict(run=strict(**READ), tokens=array(strict(**TOKEN, **SPAN))),
     "tokenize --lines --ids 1,2": strict(
@@ -152,13 +190,33 @@ DOCUMENTS: dict[str, Schema] = {
     "lookup Hi": looked_up(TOKEN, *MATRICES),
     f"lookup --ids 2,3 {TOY}": looked_up(PLACE, *MATRICES),
     f"lookup --lines --ids 2,3 {TOY} --show token": looked_up({"sequence": COUNT, **PLACE}, "token"),
+    "lookup Hi --only Hi": looked_up(TOKEN, *MATRICES),
+    "lookup Hi --position none": joined(TOKEN, "token", "input"),
+    "lookup Hi --position sinusoidal": joined(TOKEN, *MATRICES),
+    "lookup Hi --position rotary": joined(TOKEN, *MATRICES, pairing=STRING, theta=NUMBER),
     "weights --rows 0:3": rows_of("token", id=COUNT, token=STRING),
     f"weights {TOY}": rows_of("token", id=COUNT),
     "weights --layer position --rows 0:3": rows_of("position", id=COUNT),
     "compare": compared(PLACE),
     "compare Hi": compared(TOKEN, first=NULL),
     "compare --gradient": compared(PLACE, gradient=GRADIENT),
+    "compare --learning-rate 0.1": compared(PLACE, gradient=strict(**GRADIENT["properties"] | {"training": TRAINING})),
     "compare --bench --vocab 64": compared(PLACE, bench=array(COST, 2)),
+    BATCH: strict(
+        run=seeded("token", "position", sequences=COUNT, **dict.fromkeys(CUT, COUNT), **dict.fromkeys(CHOSEN, TRUTH)),
+        columns=array(COUNT),
+        samples=array(strict(batch=COUNT, sample=COUNT)),
+        matrices=strict(**dict.fromkeys(("inputs", "targets"), array(array(COUNT, 2), 2)), input=array(MATRIX, 2)),
+    ),
+    f"positions {SMALL}": positioned("position", position=MATRIX),
+    f"positions --kind sinusoidal {SMALL}": positioned(position=MATRIX),
+    f"positions --kind relative {SMALL}": positioned(
+        "position", position=array(MATRIX), distance=array(array({"type": "integer"}, 3), 3), clip=COUNT
+    ),
+    f"positions --kind rotary {SMALL}": positioned(
+        "token", position=MATRIX, input=MATRIX, pairing=STRING, theta=NUMBER
+    ),
+    f"positions --similarity {SMALL}": positioned("position", similarity=MATRIX),
     "info": strict(
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
@@ -170,11 +228,19 @@ LINES: dict[str, Schema] = {
     "tokenize Hi": strict(**TOKEN, **SPAN),
     "tokenize --lines Hi": strict(sequence=COUNT, **TOKEN, **SPAN),
     "lookup Hi": strict(**TOKEN, vectors=named(VECTOR, *MATRICES)),
+    "lookup Hi --position none": strict(**TOKEN, vectors=named(VECTOR, "token", "input")),
     f"lookup --lines --ids 2,3 {TOY} --show token": strict(sequence=COUNT, **PLACE, vectors=named(VECTOR, "token")),
     "weights --rows 0:3": strict(id=COUNT, token=STRING, vectors=named(VECTOR, "token")),
     "weights --layer position --rows 0:3": strict(id=COUNT, vectors=named(VECTOR, "position")),
     "compare Hi": strict(**TOKEN, difference=NUMBER, vectors=both(VECTOR)),
     "compare --show linear": strict(**PLACE, difference=NUMBER, vectors=named(VECTOR, "linear")),
+    BATCH: strict(
+        batch=COUNT,
+        inputs=array(array(COUNT, 2)),
+        targets=array(array(COUNT, 2)),
+        vectors=named(array(MATRIX), "input"),
+    ),
+    f"positions {SMALL}": strict(position=COUNT, vectors=named(VECTOR, "position")),
     "info": strict(**ENCODED),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),
@@ -201,6 +267,11 @@ def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: 
     assert lines
     for line in lines:
         jsonschema.validate(json.loads(line, parse_constant=pytest.fail), LINES[command])
+
+
+def test_every_verb_that_has_a_document_is_here() -> None:
+    commands = typer.main.get_command(cli.app).commands
+    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode"}
 
 
 @pytest.mark.parametrize(("value", "causes"), [(1, 0), (np.inf, 0), (np.nan, 1), (-0.0, 0)])

@@ -18,6 +18,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embcli import memory
 from embcli.files.safetensors import header
 from embcli.weights import kept
 from embcli.weights.build import Build
@@ -136,9 +137,12 @@ def test_rows_that_are_held_are_read_once(wide: Path, monkeypatch: pytest.Monkey
 
 def test_rows_wider_than_a_chunk_are_read_whole(tmp_path: Path) -> None:
     key = Key("token", Seeded(3, 50_000), BUILD)  # 200,000 bytes a row
-    layer = KeptLayer(written(tmp_path, key))
-    for ids in ([0], [2], [1, 0]):
-        assert layer.rows(np.array(ids)).tobytes() == values(key)[ids].tobytes()
+    path = written(tmp_path, key)
+    for hold in (False, True):
+        layer = KeptLayer(path, hold)
+        for ids in ([0], [2], [1, 0]):
+            found = layer.rows(np.array(ids, np.uint16))  # too narrow for the places of the values
+            assert found.tobytes() == values(key)[ids].tobytes()
 
 
 PEAK = """
@@ -151,6 +155,7 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 layer.check()
 for ids in np.array_split(np.arange(layer.shape[0]), 400):
     layer.rows(ids)
+layer.rows(np.array([0, layer.shape[0] - 1]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
@@ -319,9 +324,11 @@ def test_a_row_that_crosses_into_a_damaged_chunk_is_noticed(tmp_path: Path) -> N
         rows(path, [327])
 
 
-def test_rows_beyond_four_gigabytes_are_checked_where_they_lie(tmp_path: Path) -> None:
-    """IDs of 32 bits times the width of a row do not fit into 32 bits."""
-    shape = 70_000, 16_384  # 65,536 bytes a row, one chunk each; all zeros, so the file takes no space
+def test_rows_behind_more_values_than_32_bits_count_are_read_where_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "built_in", lambda: 2**50)
+    shape = 270_000, 16_384  # 65,536 bytes a row, one chunk each; all zeros, so the file takes no space
     key = Key("token", Seeded(*shape), BUILD)
     path = tmp_path / key.file_name
     metadata = {"format": kept.FORMAT, "key": str(key), **ORIGIN, **dict.fromkeys(kept._FIGURES, "0.0")}
@@ -330,12 +337,12 @@ def test_rows_beyond_four_gigabytes_are_checked_where_they_lie(tmp_path: Path) -
         file.write(header(kept._tensors("token", shape), metadata, size=4096))
         file.seek(4096 + shape[0] * 65536)
         file.write(np.full(shape[0], zlib.crc32(bytes(65536)), np.uint32).tobytes())
-        file.seek(4096 + 69_999 * 65536)
+        file.seek(4096 + 269_999 * 65536)
         file.write(b"\x01")
     layer = KeptLayer(path)
-    assert not layer.rows(np.array([0, 69_998], np.uint32)).any()
-    with pytest.raises(Damaged, match="from 4,587,454,464 on"):
-        layer.rows(np.array([69_999], np.uint32))
+    assert not layer.rows(np.array([0, 269_998], np.uint32)).any()
+    with pytest.raises(Damaged, match="from 17,694,654,464 on"):
+        layer.rows(np.array([269_999], np.uint32))
 
 
 # --- what is no file, and what ceases to be one -------------------------------------------------------------------
@@ -364,7 +371,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, put: Callabl
 @pytest.mark.parametrize("length", [0, 100, 4096, 4096 + 70_000])
 def test_a_file_that_is_cut_while_it_is_open_is_noticed(tmp_path: Path, length: int) -> None:
     path = written(tmp_path, WIDE)
-    layer, other = KeptLayer(path), KeptLayer(path)
+    layer, other = KeptLayer(path, hold=True), KeptLayer(path)
     assert layer.rows(np.array([0])).tobytes() == values(WIDE)[0].tobytes()
     os.truncate(path, length)
     with pytest.raises(Damaged, match=r"^it is cut off$"):

@@ -19,7 +19,7 @@ from embcli.page.terminal import Terminal
 from embcli.positions import Learned
 from embcli.text import Given
 from embcli.tokens import tokenize
-from embcli.verbs.lookup import Lookup, look_up
+from embcli.verbs.lookup import Lookup, Wanted, look_up
 from embcli.verbs.weights import matrix
 from embcli.views.lookup import view
 from embcli.weights.seeded import Seeded
@@ -61,7 +61,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
     expected = {"token": token[ids][:, chosen], "position": position[places][:, chosen]}
     expected["input"] = (torch.tensor(token[ids]) + torch.tensor(position[places])).numpy()[:, chosen]
 
-    result = look_up(of_ids(*sequences), SeededSource(spec), ",".join(map(str, columns)) or None)
+    result = look_up(of_ids(*sequences), SeededSource(spec), Wanted(columns=",".join(map(str, columns)) or None))
     found = everything(result)
     for name in MATRICES:
         assert_same_bits(found[name], expected[name])
@@ -89,7 +89,7 @@ def test_text_picks_the_rows_of_its_ids() -> None:
 
 
 def test_the_books_sum() -> None:
-    result = look_up(of_ids([0]), stub([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]), trace=0)
+    result = look_up(of_ids([0]), stub([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]), Wanted(trace=0))
     assert everything(result)["input"] == pytest.approx(np.array([[0.6, 0.1, 0.0]]), abs=1e-7)
     assert TRACED.findall(page_of(result, precision=1)) == [
         ("0", "0.5", "0.1", "0.6"),
@@ -102,7 +102,7 @@ def test_the_books_sum() -> None:
 def test_traced_lines_add_up(dim: int) -> None:
     spec = Seeded(50, dim)
     token, position = layers_of(spec)
-    shown = page_of(look_up(of_ids([7, 7], [9, 49]), SeededSource(spec), trace=3))
+    shown = page_of(look_up(of_ids([7, 7], [9, 49]), SeededSource(spec), Wanted(trace=3)))
     assert "Trace of token 3: token row 49 + position row 1 = input row 3" in shown
     lines = TRACED.findall(shown)
     columns = [int(column) for column, *_ in lines]
@@ -148,7 +148,7 @@ def test_a_refused_lookup_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(SeededSource, "open", lambda *_: pytest.fail("drawn before the input was looked at"))
     for ids, columns in (([9], None), ([1] * 4, None), ([1], "2"), ([1], "x")):
         with pytest.raises(InputError):
-            look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)), columns)
+            look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)), Wanted(columns=columns))
 
 
 # --- what a source is asked for ---------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_a_source_without_a_layer_says_so() -> None:
 @pytest.mark.parametrize("trace", [-1, 2, 10**30])
 def test_a_token_that_is_not_there_cannot_be_traced(trace: int) -> None:
     with pytest.raises(InputError, match=rf"--trace {trace} names no token: there are 2 tokens, counted from 0"):
-        look_up(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), trace=trace)
+        look_up(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), Wanted(trace=trace))
 
 
 @pytest.mark.parametrize("precision", [1, 2, 7])

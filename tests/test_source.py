@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +238,21 @@ def test_a_file_that_is_cut_between_two_blocks_is_drawn_anew_from_there_on(
     assert_right(opened(WIDE, cache), WIDE)
 
 
+def test_a_file_that_ceases_to_be_readable_is_drawn_anew(
+    cache: Cache, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(FileIO):
+        def readinto(self, *_: object) -> int:
+            raise OSError(5, "Input/output error")
+
+    opened(SMALL, cache)
+    layer = opened(SMALL, cache)
+    with Failing(path(cache, SMALL)) as file, monkeypatch.context() as patch:
+        patch.setattr(layer._layer, "_file", file)  # type: ignore[attr-defined]
+        assert_right(layer, SMALL)
+    assert "was damaged (it cannot be read: Input/output error); the layer is drawn anew" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("end", [0, 100, 4096, 5000])
 def test_a_file_that_is_damaged_at_the_start_is_replaced(cache: Cache, end: int) -> None:
     opened(SMALL, cache)
@@ -430,9 +446,11 @@ def test_memory_that_runs_out_over_a_kept_layer_is_told_in_a_sentence(
         raise MemoryError
 
     opened(WIDE, cache)
-    monkeypatch.setattr(KeptLayer, "_forget", fail)
-    with pytest.raises(LayerError, match=r"^memory ran out over a token layer of 700 x 50; "):
-        opened(WIDE, cache)
+    layer = opened(WIDE, cache)
+    monkeypatch.setattr(np, "empty", fail)
+    for use in (lambda: layer.rows(np.array([3])), lambda: opened(WIDE, cache)):
+        with pytest.raises(LayerError, match=r"^memory ran out over a token layer of 700 x 50; "):
+            use()
 
 
 LIMITED = """

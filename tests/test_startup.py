@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import typer
 
 from embcli import cli
+from embcli.__main__ import main
+from tests.benchmarks import help_plain
 from tests.conftest import TIMEOUT
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
@@ -48,6 +51,20 @@ def imported(*arguments: str, **environment: str) -> set[str]:
 @pytest.mark.parametrize("arguments", ["--help", "--version", "--show-completion zsh", *(f"{c} -h" for c in COMMANDS)])
 def test_help_imports_nothing_heavy(arguments: str) -> None:
     assert imported(*arguments.split()) == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_measured_against_an_app_that_says_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["embcli", *command.split(), "--help"])
+    plain: dict[str, Any] = {"__name__": "plain"}
+    exec(help_plain.source(cli.app), plain)
+    main()
+    ours = capsys.readouterr().out
+    plain["app"](prog_name="embcli", standalone_mode=False)
+    assert capsys.readouterr().out == ours
+    assert ours.startswith(f"Usage: embcli {command} ")
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def check_lookup(printed: str, width: int, text: str, layers: dict[str, np.ndarr
     band = len(rows)
     assert [label[0] for label in table.labels[::band]] == ["token", "+ position", "= input"]
     assert f"position embeddings, (T, D) = ({len(ids)}, {D}) " in " ".join(printed.split())
+    assert f"token: row ID of the token weight matrix, (V, D) = ({V:,}, {D}) " in " ".join(printed.split())
     check_left_out(printed, "column", table.columns, D)
 
 

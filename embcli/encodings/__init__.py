@@ -44,6 +44,17 @@ def meant(encoding: Encoding, size: int, text: bool = False) -> Encoding | None:
     return encoding if text or size == encoding.vocabulary_size else None
 
 
+def guessed(size: int) -> Encoding | None:
+    """Return the encoding that has so many tokens, the first by name of several; None where none has.
+
+    >>> guessed(50257).name
+    'gpt2'
+    """
+    fitting = (name for name, definition in DEFINITIONS.items() if definition.vocabulary_size == size)
+    name = next(fitting, None)
+    return None if name is None else get(name)
+
+
 @lru_cache
 def get(name: str) -> Encoding:
     """Return the encoding with this name, or the one that the model with this name uses.

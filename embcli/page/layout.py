@@ -97,7 +97,7 @@ class Block:
     """A matrix in a table: a row for each label."""
 
     title: str
-    values: np.ndarray  # (n, columns) float32
+    values: np.ndarray  # (n, columns) float32, or whole numbers
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,17 @@ class Excerpt:
 
 
 class Numbers:
-    """How the numbers of a table are written, all alike: fixed, or with an exponent where that says too little."""
+    """How the numbers of a table are written, all alike: fixed, or with an exponent where that says too little.
+
+    Whole numbers are written as such.
+    """
 
     def __init__(self, blocks: Sequence[Block], precision: int) -> None:
         finite = [block.values[np.isfinite(block.values)] for block in blocks]
         self._scale = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
-        exponent = self._scale >= _FIXED_LIMIT or 0 < self._scale < 0.5 * 10.0**-precision
-        self._spec = f".{precision}{'e' if exponent else 'f'}"
+        whole = all(block.values.dtype.kind in "iu" for block in blocks)
+        exponent = not whole and (self._scale >= _FIXED_LIMIT or 0 < self._scale < 0.5 * 10.0**-precision)
+        self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
         longest = (value for block in blocks for value in _longest(block.values))
         self.width = max((len(self.write(value)) for value in longest), default=1)
 
@@ -209,7 +213,8 @@ def fitted(columns: Columns, room: int) -> Columns:
     left = sum(column.width for column in soft) - excess
     shortened = {}
     for place, column in enumerate(soft):
-        most = max(left // (len(soft) - place), column.least or 0)
+        others = sum(each.least or 0 for each in soft[place + 1 :])
+        most = max(min(left // (len(soft) - place), left - others), column.least or 0)
         shortened[id(column)] = column if column.width <= most else column.shortened(most)
         left -= min(column.width, most)
     return [shortened.get(id(column), column) for column in columns]

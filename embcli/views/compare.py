@@ -11,14 +11,15 @@ import numpy as np
 from embcli.names import STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
-from embcli.views.parts import left_out, token_labels
-from embcli.words import in_bytes, in_seconds
+from embcli.verbs.lookup import rows_beside
+from embcli.views.parts import PickedRows, left_out, token_labels
+from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from embcli.page import Page, Tone
-    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing
+    from embcli.verbs.compare.found import Comparison, Cost, Gradient, Timing, Training
     from embcli.verdict import Verdict
 
 _WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
@@ -29,7 +30,9 @@ _MOST_TOKENS = 40
 _MOST_IDS = 12  # that are named in one line
 _FEW_ROWS = 8  # of a weight matrix
 _MOST_TRACED = 8  # tokens
+_MOST_TRAINED = 4  # IDs whose rows are shown before and after a step of training
 _MOST_TERMS = 8  # of a product that is written out whole
+_MOST_DRAWN = 8  # tokens of a picture
 _WIDEST_BAR = 60
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -71,6 +74,9 @@ def _fitting(page: Page, steps: dict[str, Page], end: Page) -> tuple[str, ...]:
 def _put_end(result: Comparison, page: Page) -> None:
     """Put what comes behind the steps on the page: the verdict, what was asked for on top, the cost."""
     _put_verdict(result, page)
+    if result.wanted.draw and len(result.tokens):
+        page.line()
+        _put_picture(result, page)
     if result.wanted.trace or result.gradient is not None:
         page.line()
     if result.wanted.trace:
@@ -254,6 +260,49 @@ def _why(result: Comparison) -> list[str]:
     return [where, reasons[verdict.kind]]
 
 
+def _put_picture(result: Comparison, page: Page) -> None:
+    """Put the product on the page: one-hot rows, the rows of the weight that they weigh, and what comes out."""
+    (length, dim), size = result.linear.shape, len(result.weight)
+    page.title(f"One-hot rows times the weight = its rows: ({length:,}, {size:,}) × ({size:,}, {dim:,})")  # noqa: RUF001
+    page.line("A column a token: its one-hot row, upright; the 1 lets its row through.")
+    tokens = _drawn_tokens(result, page)
+    rows = PickedRows.of(result.tokens.ids[tokens.places], rows_beside(size))
+    block = Block("", np.concatenate([result.weight[rows.rows], result.linear[tokens.places]]))
+    tones: list[Tone] = [*rows.tones]
+    tones += ["linear"] * len(tokens.places)
+    columns = page.grid(_weighing(result, rows, tokens), [block], np.arange(dim), rows.gaps, tones=tones)
+    missing = left_out(tokens.missing(np.arange(length), "token"), columns.missing(np.arange(dim), "column"))
+    if missing:
+        page.line(f"{missing}.")
+
+
+def _drawn_tokens(result: Comparison, page: Page) -> Excerpt:
+    """Return the tokens of a picture: as many as leave room for the first and the last value of each row."""
+    length, dim = result.linear.shape
+    values = Block("", result.weight[:, [0, -1]] if dim > 1 else result.weight)
+    for most in range(min(_MOST_DRAWN, length), 1, -1):
+        tokens = Excerpt.most(most, length)
+        rows = PickedRows.of(result.tokens.ids[tokens.places], rows_beside(len(result.weight)))
+        if page.holds_grid(
+            [*_weighing(result, rows, tokens), Column("…", [])], [values], np.arange(dim)[[0, -1][:dim]]
+        ):
+            return tokens
+    return Excerpt.most(1, length)
+
+
+def _weighing(result: Comparison, rows: PickedRows, tokens: Excerpt) -> list[Column]:
+    """Return what stands beside the rows of the weight, by which each is multiplied, and beside those that come out."""
+    places, below = tokens.places.tolist(), [""] * len(tokens.places)
+    hot = [
+        Column(str(place), [*(Word("1", "strong") if each else Word("0", "dim") for each in rows.rows == own), *below])
+        for place, own in zip(places, result.tokens.ids[places].tolist(), strict=True)
+    ]
+    if tokens.left_out:
+        hot.insert(tokens.head, Column("…", ["…"] * len(rows.rows) + below, "left", tone="dim"))
+    signs = Column("", ["×"] * len(rows.rows) + ["="] * len(places))  # noqa: RUF001
+    return [*hot, signs, Column("row", [*map(str, rows.rows), *(f"pos {place}" for place in places)])]
+
+
 def _put_trace(result: Comparison, page: Page) -> None:
     """Put the product of each token on the page, term by term."""
     page.title("The product, written out")
@@ -303,14 +352,51 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
         Column("ID", [str(token_id) for token_id in gradient.ids[rows.places]]),
         Column("n", [str(times) for times in gradient.times[rows.places]]),
     ]
-    both = gradient.embedding[rows.places], gradient.linear[rows.places]
-    _put_side_by_side(page, labels, *both, gradient.differences[rows.places], rows)
+    if gradient.training is None:
+        both = gradient.embedding[rows.places], gradient.linear[rows.places]
+        _put_side_by_side(page, labels, *both, gradient.differences[rows.places], rows)
+    else:
+        _put_training(gradient, gradient.training, page)
     page.line(_judgement(gradient.verdict))
     if not gradient.verdict.identical:
         page.line(_why_gradients_differ(gradient.verdict))
     both = gradient.embedding_rows, gradient.linear_rows
     page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
+    if gradient.training is not None:
+        _put_moved(gradient.training, page)
     page.line()
+
+
+def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
+    """Put each row on the page before a step of training, its gradient, and the row after it."""
+    few = Excerpt(min(_MOST_TRAINED, len(gradient.ids)), 0, len(gradient.ids))
+    before = training.before[few.places]
+    left, right, differences = (
+        np.stack(each, axis=1).reshape(3 * len(before), *before.shape[1:][: each[0].ndim - 1])
+        for each in (
+            (before, gradient.embedding[few.places], training.embedding[few.places]),
+            (before, gradient.linear[few.places], training.linear[few.places]),
+            (np.zeros(len(before), np.float32), gradient.differences[few.places], training.differences[few.places]),
+        )
+    )
+    labels = [
+        Column("ID", [word for token_id in gradient.ids[few.places].tolist() for word in (str(token_id), "", "")]),
+        Column("", ["row", "gradient", "row after"] * len(before), "left"),
+    ]
+    _put_side_by_side(page, labels, left, right, differences, Excerpt(len(left), 0, len(left)))
+    if few.left_out:
+        page.line(f"Left out: {few.left_out:,} more IDs.")
+
+
+def _put_moved(training: Training, page: Page) -> None:
+    """Say whether the rows are equal after a step of training, and how many have not moved."""
+    page.line()
+    page.title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
+    page.line(_judgement(training.verdict))
+    size, rest = training.vocabulary_size, training.vocabulary_size - len(training.before)
+    moved = [f"{rows:,} of {size:,} rows" for rows in (training.embedding_rows, training.linear_rows)]
+    page.line(f"Moved: {moved[0]} in the embedding, {moved[1]} in the linear layer.")
+    page.line(f"{counted(rest, 'row')} of {size:,} {'is' if rest == 1 else 'are'} of tokens that did not occur.")
 
 
 def _why_gradients_differ(verdict: Verdict) -> str:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Excerpt
-from embcli.views.parts import left_out, token_column
+from embcli.positions import Learned, Rotary
+from embcli.verbs.lookup import rows_beside
+from embcli.views.parts import PickedRows, left_out, put_guesses, token_column, token_labels
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -16,73 +18,184 @@ if TYPE_CHECKING:
 
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
+_MOST_PLACES = 4  # that a picked row goes to
+
+_SIGNS = {"token": "token", "position": "+ position", "input": "= input"}
+_TITLES = {
+    "learned": "Input embeddings = token embeddings + position embeddings",
+    "sinusoidal": "Input embeddings = token embeddings + position embeddings",
+    "rotary": "Input embeddings = token embeddings, turned by position",
+    "none": "Input embeddings = token embeddings",
+}
+_JOINED = {  # how an input embedding comes about
+    "learned": "input: the token row plus the position row",
+    "sinusoidal": "input: the token row plus the position row",
+    "rotary": "input: the token row, turned. Models turn queries and keys, not this row.",
+    "none": "input: the token row as it is, wherever the token stands",
+}
+_BAGS = {  # what becomes of two sequences of the same tokens
+    "learned": "equal token rows, other input embeddings.",
+    "sinusoidal": "equal token rows, other input embeddings.",
+    "rotary": "equal token rows, other input embeddings.",
+    "none": "equal input embeddings, in which the order is lost.",
+}
 
 
 def view(result: Lookup, page: Page) -> None:
-    """Put the chosen matrices of a lookup on a page, a band of rows each, and one token's sum where it is asked for."""
-    tokens, show = result.tokens, result.show
-    rows = Excerpt.most(_MOST_TOKENS, len(tokens))
-    found = result.rows(rows.places, show)
-    page.title(f"{_title(show)}, {_shape(result)}")
-    gaps = [band * len(rows.places) + gap for band in range(len(show)) for gap in rows.gaps]
-    block = Block("", np.concatenate([found[name] for name in show]))
-    columns = page.grid(_labels(result, rows.places), [block], result.columns, gaps, every=result.chosen)
+    """Put the chosen matrices of a lookup on a page, a band of rows each, and what was asked for on top."""
+    if result.wanted.draw:
+        _put_picture(result, page)
+        page.line()
+    rows = Excerpt.most(_MOST_TOKENS, len(result))
+    page.title(f"{_title(result)}, {_shape(result)}")
+    columns = _put_bands(result, page, rows)
+    if "position" in result.wanted.shown and isinstance(result.positions, Rotary):
+        _put_angles(result, page, rows)
     for line in _meaning(result):
         page.line(line)
-    missing = left_out(rows.missing(np.arange(len(tokens)), "row"), columns.missing(result.columns, "column"))
+    if result.same_bag:
+        page.line("Both sequences are the same bag of tokens in another order:")
+        page.line(_BAGS[result.wanted.position])
+    missing = left_out(rows.missing(np.arange(len(result)), "row"), columns.missing(result.columns, "column"))
     if missing:
         page.line(f"{missing}; {'--columns picks, ' if columns.left_out else ''}-f npy gives all.")
-    if result.trace is not None:
-        _put_trace(result, page, result.trace)
+    put_guesses(page, result.run)
+    if result.wanted.trace is not None:
+        _put_trace(result, page, result.wanted.trace)
 
 
-def _title(show: tuple[str, ...]) -> str:
-    if len(show) == len(_SIGNS):
-        return "Input embeddings = token embeddings + position embeddings"
-    return f"{' and '.join(show).capitalize()} embeddings"
+def _title(result: Lookup) -> str:
+    show, kind = result.wanted.shown, result.wanted.position
+    if show == result.wanted.matrices:
+        return _TITLES[kind]
+    return f"{' and '.join(show).capitalize()} {'angles' if _bands(result) == () else 'embeddings'}"
 
 
 def _shape(result: Lookup) -> str:
-    tokens, dim = result.tokens, result.dim
+    tokens = result.tokens
+    d, dim = ("D", result.dim) if _bands(result) else ("D/2", result.dim // 2)
+    if result.only is not None:
+        return f"{len(result):,} of {counted(len(tokens), 'token')}"
     if not tokens.many:
-        return f"(T, D) = ({len(tokens):,}, {dim:,})"
+        return f"(T, {d}) = ({len(tokens):,}, {dim:,})"
     if tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
-        return f"(B, T, D) = ({tokens.sequences:,}, {tokens.longest:,}, {dim:,})"
-    return f"{counted(tokens.sequences, 'sequence')}, {counted(len(tokens), 'token')}, D = {dim:,}"
+        return f"(B, T, {d}) = ({tokens.sequences:,}, {tokens.longest:,}, {dim:,})"
+    return f"{counted(tokens.sequences, 'sequence')}, {counted(len(tokens), 'token')}, {d} = {dim:,}"
 
 
-_SIGNS = {"token": "token", "position": "+ position", "input": "= input"}
+def _bands(result: Lookup) -> tuple[str, ...]:
+    """Return the matrices that have the columns of the token layer, and so a band of rows each in one table."""
+    angles = isinstance(result.positions, Rotary)
+    return tuple(name for name in result.wanted.shown if not (angles and name == "position"))
 
 
-def _labels(result: Lookup, places: np.ndarray) -> list[Column]:
+def _put_bands(result: Lookup, page: Page, rows: Excerpt) -> Excerpt:
+    """Put the bands on the page; return which of their columns it shows."""
+    bands = _bands(result)
+    if not bands:
+        return Excerpt(len(result.columns), 0, len(result.columns))
+    index = result.index(rows.places)
+    found = result.rows(index, bands)
+    gaps = [band * len(index) + gap for band in range(len(bands)) for gap in rows.gaps]
+    block = Block("", np.concatenate([found[name] for name in bands]))
+    every = result.wanted.columns is not None
+    return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
+
+
+def _labels(result: Lookup, index: np.ndarray, bands: tuple[str, ...]) -> list[Column]:
     """Return what stands beside the rows of each band: its name, the number of the row in its layer, the token."""
-    tokens, show = result.tokens, result.show
-    sequence, position = tokens.places(places)
-    words = tokens.bytes_of(tokens.ids[places])
+    tokens = result.tokens
+    if bands == ("token",) and (result.wanted.draw or result.only is not None):
+        return token_labels(tokens, index)
+    sequence, position = tokens.places(index)
+    words = tokens.bytes_of(tokens.ids[index])
     labels: list[Column] = []
-    if len(show) > 1:
-        names = [_SIGNS[name] if len(show) == len(_SIGNS) else name for name in show]
-        firsts = [name if first else "" for name in names for first in places == places[:1]]
+    if len(bands) > 1:
+        names = [_SIGNS[name] if bands == result.wanted.matrices else name for name in bands]
+        firsts = [name if not place else "" for name in names for place in range(len(index))]
         labels.append(Column("", firsts, "left"))
     if tokens.many:
-        labels.append(Column("seq", [str(each) for each in sequence] * len(show)))
-    numbers = {"token": tokens.ids[places], "position": position, "input": position}
-    header = "row" if len(show) > 1 else "ID" if show == ("token",) else "pos"
-    labels.append(Column(header, [str(each) for name in show for each in numbers[name]]))
-    if tokens.encoding is not None:  # a position's row is the same whatever token stands there
-        labels.append(token_column([word if name != "position" else None for name in show for word in words]))
+        labels.append(Column("seq", [str(each) for each in sequence] * len(bands)))
+    numbers = {"token": tokens.ids[index], "position": position, "input": position}
+    header = "row" if len(bands) > 1 else "ID" if bands == ("token",) else "pos"
+    labels.append(Column(header, [str(each) for name in bands for each in numbers[name]]))
+    if tokens.encoding is not None and bands != ("position",):  # whose row is the same whatever token stands there
+        labels.append(token_column([word if name != "position" else None for name in bands for word in words]))
     return labels
 
 
+def _put_angles(result: Lookup, page: Page, rows: Excerpt) -> None:
+    """Put the angles of rotary positions on the page, a column a pair."""
+    index, pairs = result.index(rows.places), result.columns_of("position")
+    page.line(f"The angles in radians, D/2 = {len(pairs):,}; a column a pair")
+    block = Block("", result.rows(index, ("position",))["position"])
+    columns = page.grid(_labels(result, index, ("position",)), [block], pairs, rows.gaps)
+    missing = left_out(columns.missing(pairs, "pair"))
+    if missing:
+        page.line(f"{missing}.")
+
+
 def _meaning(result: Lookup) -> list[str]:
-    """Return in words where the rows of the two layers come from."""
-    (size, dim), context_length = result.layer.shape, result.context_length
+    """Return in words where the rows come from."""
+    size, dim = result.layer.shape
+    kind = result.wanted.position
     told = {
         "token": f"token: row ID of the token weight matrix, (V, D) = ({size:,}, {dim:,})",
-        "position": f"position: row pos of the position weight matrix, (C, D) = ({context_length:,}, {dim:,})",
-        "input": "",
+        "position": _position_in_words(result),
+        "input": _JOINED[kind] if kind in ("rotary", "none") or result.wanted.shown == ("input",) else "",
     }
-    return [told[name] for name in result.show if told[name]] or ["input: the token row plus the position row"]
+    return [told[name] for name in result.wanted.shown if told[name]]
+
+
+def _position_in_words(result: Lookup) -> str:
+    positions = result.positions
+    if isinstance(positions, Learned):
+        size, dim = positions.layer.shape
+        return f"position: row pos of the position weight matrix, (C, D) = ({size:,}, {dim:,})"
+    if isinstance(positions, Rotary):
+        return f"position: pair i turns by pos · {positions.theta:,g}^(-2i/D); pairs are {positions.pairing}"
+    return "position: columns 2i, 2i + 1 are sine, cosine of pos / 10000^(2i/D)"
+
+
+def _put_picture(result: Lookup, page: Page) -> None:
+    """Put the token layer on the page with the rows that are picked marked, and where each of them goes."""
+    index = result.index(np.arange(len(result)))
+    size, dim = result.layer.shape
+    picked = PickedRows.of(result.tokens.ids[index], rows_beside(size))
+    page.title(f"Each ID picks a row of the token weight matrix, (V, D) = ({size:,}, {dim:,})")
+    labels = [Column("ID", [f"{row} →" if mark else "" for row, mark in zip(picked.rows, picked.marks, strict=True)])]
+    if result.tokens.encoding is not None:
+        words = result.tokens.bytes_of(picked.rows)
+        labels.insert(0, token_column([word if mark else None for word, mark in zip(words, picked.marks, strict=True)]))
+    labels.append(Column("row", [str(row) for row in picked.rows]))
+    values = result.layer.rows(picked.rows)[:, result.columns]
+    goals = _goals(result, index, picked, page, labels, values)
+    columns = page.grid(labels, [Block("", values)], result.columns, picked.gaps, [goals], picked.tones)
+    missing = left_out(picked.missing, columns.missing(result.columns, "column"))
+    if missing:
+        page.line(f"{missing}.")
+
+
+def _goals(
+    result: Lookup, index: np.ndarray, picked: PickedRows, page: Page, labels: list[Column], values: np.ndarray
+) -> Column:
+    """Return where each picked row goes, as many places as there is room for beside two columns of numbers."""
+    tokens = result.tokens
+    one = values[:, :1]
+    bare = [label for label in labels if not label.least]
+    dots = [Column("…", ["…"] * len(values))] if values.shape[1] > 1 else []
+    for most in range(_MOST_PLACES, -1, -1):
+        cells = []
+        for row, mark in zip(picked.rows.tolist(), picked.marks, strict=True):
+            here = index[tokens.ids[index] == row] if mark else index[:0]
+            sequence, position = (each.tolist() for each in tokens.places(here))
+            places = [f"{s}:{p}" if tokens.many else str(p) for s, p in zip(sequence, position, strict=True)]
+            more = [f"{len(places) - most:,} more" if most else f"{len(places):,} in all"] if len(places) > most else []
+            cells.append(f"→ {', '.join([*places[:most], *more])}" if mark else "")
+        goals = Column("to seq:pos" if tokens.many else "to pos", cells, "left")
+        if page.holds_grid([*bare, *dots, goals], [Block("", one)], result.columns[:1]):
+            break
+    return goals
 
 
 def _put_trace(result: Lookup, page: Page, place: int) -> None:

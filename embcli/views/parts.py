@@ -1,18 +1,23 @@
-"""What the pages of several verbs have in common: the labels of tokens, and what is left out."""
+"""What the pages of several verbs have in common: the labels of tokens, rows that are picked, what is left out."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from embcli.page import LEAST_TOKEN, Column
+import numpy as np
+
+from embcli.page import LEAST_TOKEN, Column, Excerpt
+from embcli.selection import distinct
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
+    from embcli.page import Page, Tone
     from embcli.tokens import Tokens
+
+_MOST_PICKED = 12  # rows of a picture
 
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Column]:
@@ -31,7 +36,41 @@ def token_column(tokens: Sequence[bytes | None]) -> Column:
     return Column("token", [shown(token) for token in tokens], "left", least=LEAST_TOKEN)
 
 
+def put_guesses(page: Page, run: dict[str, Any]) -> None:
+    """Say on the page what is a guess of how the numbers came about."""
+    for reason in run.get("guesses", {}).values():
+        page.line(f"A guess: {reason}")
+
+
 def left_out(*parts: str) -> str:
     """Return in words what is left out of a table: `Left out: row 3 (1 of 9) and columns ...`; empty for nothing."""
     missing = [part for part in parts if part]
     return f"Left out: {' and '.join(missing)}" if missing else ""
+
+
+@dataclass(frozen=True)
+class PickedRows:
+    """The rows of a weight matrix that a picture shows: those that IDs pick, and some beside them."""
+
+    rows: np.ndarray  # (n,) int64, in order
+    marks: list[bool]  # whether each is picked
+    missing: str  # in words, what else is picked
+
+    @classmethod
+    def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
+        """Return what a picture shows of the rows that these IDs (n,) pick, with others beside them (m,)."""
+        picked, _ = distinct(ids)
+        few = Excerpt.most(_MOST_PICKED, len(picked))
+        rows, _ = distinct(np.concatenate([picked[few.places], beside]).astype(np.int64))
+        chosen = {*picked[few.places].tolist()}
+        return cls(rows, [row in chosen for row in rows.tolist()], few.missing(picked.astype(np.int64), "picked row"))
+
+    @property
+    def gaps(self) -> list[int]:
+        """The places in front of which rows are left out."""
+        return (np.flatnonzero(np.diff(self.rows) > 1) + 1).tolist()
+
+    @property
+    def tones(self) -> list[Tone]:
+        """How each row is to look."""
+        return ["strong" if mark else "dim" for mark in self.marks]

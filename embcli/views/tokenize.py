@@ -135,7 +135,12 @@ def _put_text(result: Tokenization, rows: list[_Row], page: Page) -> None:
     above: list[str | Word] = []
     under: list[str | Word] = []
     cells = taken = 0
+    after = 0  # the place behind the tokens that are there
     for group in _groups(rows):
+        if group[0].place > after:
+            above, under = [*above, Word("…", "dim"), " "], [*under, "  "]
+            cells += 2
+        after = group[-1].place + 1
         ids = result.tokens.ids[[row.place for row in group]].tolist()
         word = _toned(group[0], shown(b"".join(row.token for row in group)))
         number = _toned(group[0], " ".join(map(str, ids)))
@@ -154,10 +159,10 @@ def _put_text(result: Tokenization, rows: list[_Row], page: Page) -> None:
 
 
 def _groups(rows: list[_Row]) -> Iterator[list[_Row]]:
-    """Yield consecutive rows, those of one character together."""
+    """Yield rows, those of one character together."""
     group: list[_Row] = []
     for row in rows:
-        if group and not row.joined:
+        if group and not (row.joined and row.place == group[-1].place + 1):
             yield group
             group = []
         group.append(row)

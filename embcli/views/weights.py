@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Excerpt
-from embcli.views.parts import left_out, token_column
+from embcli.views.parts import left_out, put_guesses, token_column
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def view(result: Matrix, page: Page) -> None:
     page.line()
     _put_summary(result, page)
     _put_left_out(result, page, rows, columns)
+    put_guesses(page, result.run)
 
 
 def _shape(result: Matrix) -> str:
@@ -42,8 +43,9 @@ def _shape(result: Matrix) -> str:
 def _put_summary(result: Matrix, page: Page) -> None:
     (size, dim), summary = result.layer.shape, result.summary
     write = page.numbers([Block("", np.array([[summary.minimum, summary.maximum]], np.float32))]).write
-    seed = f"seed {result.run['seed']}, " if "seed" in result.run else ""
-    page.line(f"{seed}{counted(size * dim, 'parameter')} (float32), {in_bytes(4 * size * dim)}")
+    origin = f"seed {result.run['seed']}" if "seed" in result.run else result.run["tensors"][result.name]
+    stored = result.run.get("bytes", {}).get(result.name, 4 * size * dim)
+    page.line(f"{origin}, {counted(size * dim, 'parameter')} ({result.layer.dtype}), {in_bytes(stored)}")
     page.line(
         f"mean {write(summary.mean)}, standard deviation {write(summary.std)}, "
         f"minimum {write(summary.minimum)}, maximum {write(summary.maximum)}"

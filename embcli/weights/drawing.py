@@ -88,6 +88,18 @@ class Drawing:
         self._at = draw
         return True
 
+    def state_behind(self, name: str) -> torch.Tensor:
+        """Return the generator's state once this layer is drawn, for what comes next in a script."""
+        self._rewind()
+        self._seek(self._start_of("position"))
+        if name == "position" and self._sizes[name] < BLOCK:
+            self._normals(self._sizes[name])
+        elif name == "position":
+            self._seek(self._at + self._sizes[name] + BLOCK * (self._sizes[name] % BLOCK > 0))
+        state = self._generator.get_state()
+        self._rewind()
+        return state
+
     def small(self, name: str) -> np.ndarray:
         """Return a whole layer of fewer than 16 elements, flat."""
         if name not in self._small:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 FORMAT = "embcli-1"
 _HEADER = 4096
-_CHUNK = 1 << 16  # bytes under one checksum
-_AT_ONCE = 1 << 10  # chunks that are in memory where any row may be asked for
+_CHUNK = 1 << 14  # values under one checksum
+_AT_ONCE = 64  # chunks that are read in one go where they only pass through
 _FIGURES = ("mean", "std", "minimum", "maximum")
 _METADATA = {"format", "key", "torch", "cpu_capability", *_FIGURES, "check"}
 
@@ -85,9 +85,9 @@ def write(path: Path, key: Key, pieces: Iterable[np.ndarray], origin: dict[str, 
             view = piece.view(np.uint8).data
             file.write(view)
             while view:
-                part = view[: _CHUNK - filled]
+                part = view[: 4 * _CHUNK - filled]
                 crc, filled, view = zlib.crc32(part, crc), filled + len(part), view[len(part) :]
-                if filled == _CHUNK:
+                if filled == 4 * _CHUNK:
                     sums.append(crc)
                     crc = filled = 0
         sums += [crc] * (filled > 0)
@@ -103,7 +103,7 @@ def write(path: Path, key: Key, pieces: Iterable[np.ndarray], origin: dict[str, 
 class KeptLayer(Layer):
     """A layer in a kept file; raises Damaged where that is not what was written.
 
-    What was read stays in memory if `hold`, that is, if the rows to come are known to be few; otherwise not much of it.
+    What was read is held in memory if `hold`, that is, if the rows to come are known; otherwise it passes through.
     """
 
     dtype = "float32"
@@ -118,11 +118,13 @@ class KeptLayer(Layer):
         self.key = metadata["key"]
         self.origin = {"torch": metadata["torch"], "cpu_capability": metadata["cpu_capability"]}
         self._summary = _figures(metadata)
+        self._values = prod(self.shape)
+        self._sums = np.empty(-(-self._values // _CHUNK), np.uint32)
+        self._fill(self._sums, _HEADER + 4 * self._values)
         self._hold = hold
-        self._size = 4 * prod(self.shape)
-        self._sums = np.empty(-(-self._size // _CHUNK), np.uint32)
-        self._fill(self._sums.view(np.uint8).data, self._size)
-        self._forget()
+        self._held = np.empty(self._values if hold else 0, np.float32)  # which takes no memory before it is written to
+        self._there = np.zeros(len(self._sums), bool)  # which chunks of it are
+        self._passing = np.empty(0, np.float32)
 
     def __del__(self) -> None:
         with suppress(AttributeError):  # where there was no file to open
@@ -130,14 +132,16 @@ class KeptLayer(Layer):
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows, (n, D) float32."""
-        if not self._there.all():
-            width = 4 * self.shape[1]
-            starts = ids.astype(np.int64) * width  # tiktoken's IDs have 32 bits, and so many bytes are just 4 GB
-            touched = np.zeros(len(self._sums) + 1, np.int64)
-            np.add.at(touched, starts // _CHUNK, 1)
-            np.add.at(touched, (starts + width - 1) // _CHUNK + 1, -1)
-            self._load(np.flatnonzero(np.cumsum(touched[:-1])))
-        found: np.ndarray = self._matrix[ids]
+        if self._hold:
+            if not self._there.all():
+                self._read_for(ids)
+            found: np.ndarray = self._held.reshape(self.shape)[ids]
+        elif (ids[1:] < ids[:-1]).any():
+            order = np.argsort(ids)
+            found = np.empty((len(ids), self.shape[1]), np.float32)
+            found[order] = self.rows(ids[order])
+        else:
+            found = self._passed(ids)
         return found
 
     def summary(self) -> Summary:
@@ -146,36 +150,62 @@ class KeptLayer(Layer):
 
     def check(self) -> None:
         """Read all of the file."""
-        for start in range(0, len(self._sums), _AT_ONCE):
-            self._load(np.arange(start, min(start + _AT_ONCE, len(self._sums))))
+        for first in range(0, len(self._sums), _AT_ONCE):
+            self._pass(first, min(first + _AT_ONCE, len(self._sums)))
 
-    def _forget(self) -> None:
-        self._matrix = np.empty(self.shape, np.float32)  # which takes no memory before it is written to
-        self._memory = self._matrix.reshape(-1).view(np.uint8).data
-        self._there = np.zeros(len(self._sums), bool)
-
-    def _load(self, chunks: np.ndarray) -> None:
-        missing = chunks[~self._there[chunks]]
-        if not self._hold and np.count_nonzero(self._there) + len(missing) > _AT_ONCE:
-            self._forget()
-            missing = chunks
+    def _read_for(self, ids: np.ndarray) -> None:
+        """Read the chunks that these rows lie in and that are not there yet."""
+        starts = ids.astype(np.int64) * self.shape[1]
+        touched = np.zeros(len(self._sums) + 1, np.int64)
+        np.add.at(touched, starts // _CHUNK, 1)
+        np.add.at(touched, (starts + self.shape[1] - 1) // _CHUNK + 1, -1)
+        missing = np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._there)
         if len(missing):
             for run in np.split(missing, np.flatnonzero(np.diff(missing) > 1) + 1):
-                self._read(int(run[0]), int(run[-1]) + 1)
+                first, stop = int(run[0]), int(run[-1]) + 1
+                self._read(self._held[first * _CHUNK : stop * _CHUNK], first)
+                self._there[first:stop] = True
 
-    def _read(self, first: int, stop: int) -> None:
-        self._fill(self._memory[first * _CHUNK : stop * _CHUNK], first * _CHUNK)
-        for number in range(first, stop):
-            start = number * _CHUNK
-            if zlib.crc32(self._memory[start : start + _CHUNK]) != self._sums[number]:
-                raise Damaged(f"its bytes from {start:,} on are not what was written")
-        self._there[first:stop] = True
+    def _passed(self, ids: np.ndarray) -> np.ndarray:
+        """Return rows whose IDs are in order, read through a small buffer."""
+        found = np.empty((len(ids), self.shape[1]), np.float32)
+        starts = ids.astype(np.int64) * self.shape[1]  # tiktoken's IDs have 32 bits, which so many values exceed
+        chunks = starts // _CHUNK
+        done = 0
+        while done < len(ids):
+            first = int(chunks[done])
+            end = int(np.searchsorted(chunks, first + _AT_ONCE))
+            start, stop = int(starts[done]), int(starts[end - 1]) + self.shape[1]
+            values = self._pass(first, (stop - 1) // _CHUNK + 1)[start - first * _CHUNK : stop - first * _CHUNK]
+            rows = values.reshape(-1, self.shape[1])
+            np.take(rows, ids[done:end] - ids[done], axis=0, out=found[done:end], mode="clip")
+            done = end
+        return found
 
-    def _fill(self, view: memoryview, start: int) -> None:
-        """Read what stands at a place behind the header into a view."""
-        self._file.seek(_HEADER + start)
+    def _pass(self, first: int, stop: int) -> np.ndarray:
+        """Return chunks, flat, that are valid until the next ones."""
+        count = min(stop * _CHUNK, self._values) - first * _CHUNK
+        if count > len(self._passing):
+            self._passing = np.empty(count, np.float32)
+        self._read(self._passing[:count], first)
+        return self._passing[:count]
+
+    def _read(self, values: np.ndarray, first: int) -> None:
+        """Read chunks into values, and see whether they are what was written."""
+        self._fill(values, _HEADER + 4 * first * _CHUNK)
+        for start in range(0, len(values), _CHUNK):
+            number = first + start // _CHUNK
+            if zlib.crc32(values[start : start + _CHUNK].data) != self._sums[number]:
+                raise Damaged(f"its bytes from {4 * number * _CHUNK:,} on are not what was written")
+
+    def _fill(self, values: np.ndarray, place: int) -> None:
+        view = values.view(np.uint8).data
+        self._file.seek(place)
         while view:
-            count = self._file.readinto(view)
+            try:
+                count = self._file.readinto(view)
+            except OSError as error:
+                raise Damaged(f"it cannot be read: {error.strerror}") from None
             if not count:
                 raise Damaged("it is cut off")
             view = view[count:]
@@ -214,7 +244,7 @@ def _figures(metadata: dict[str, str]) -> Summary:
 
 
 def _tensors(name: str, shape: tuple[int, int]) -> dict[str, tuple[str, tuple[int, ...]]]:
-    return {name: ("float32", shape), "crc32": ("uint32", (-(-4 * prod(shape) // _CHUNK),))}
+    return {name: ("float32", shape), "crc32": ("uint32", (-(-prod(shape) // _CHUNK),))}
 
 
 def _check(name: str, shape: tuple[int, int], metadata: dict[str, str]) -> str:

@@ -74,7 +74,8 @@ class SeededSource:
         with told_when_it_runs_out(what):
             layer, origin = self._kept_or_drawn(key, ids)
         self.run["shapes"][key.name] = [rows, columns]
-        self.run = self.run | origin if len(self.run["shapes"]) == 1 else self.run
+        if "torch" not in self.run:
+            self.run |= origin
         return _SeededLayer(layer, what, partial(self._drawn_anew, key, ids))
 
     def _kept_or_drawn(self, key: Key, ids: np.ndarray | None) -> tuple[Layer, dict[str, str]]:

@@ -3,7 +3,7 @@
     python -m tests.benchmarks [--runs N] [CASE ...]
 
 A plain script is what a user would write instead with torch, tiktoken and numpy. Each case runs both once to warm up,
-then in turn, so that a machine that slows down slows both.
+then in turn, so that a machine that slows down slows both. Long cases run when they are named.
 """
 
 from __future__ import annotations
@@ -21,26 +21,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
-from embcli import encodings
+from embcli import cli, encodings
+from embcli.encodings.tiktoken import rank_file
+from tests.benchmarks import help_plain
 
 HERE = Path(__file__).parent
 TEXT = "Every effort moves you"
 EMBCLI = [sys.executable, "-m", "embcli"]
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
-
-
-def plain(script: str, *arguments: str) -> list[str]:
-    """Return the command that runs a plain script."""
-    return [sys.executable, str(HERE / f"{script}_plain.py"), *arguments]
+ROW = "{:27} {:>9} {:>9} {:>7} {:>7} {:>10} {:>9}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command of embcli and what a user would run instead."""
+    """A command of embcli and what a user would run instead, or what else its time is held against."""
 
     name: str
     ours: list[str]
@@ -48,69 +43,147 @@ class Case:
     bound: float  # the ratio of medians that is promised
     environment: dict[str, str] = field(default_factory=dict)
     forget: bool = False  # empty the cache before each run
-    runs: int = 9
+    runs: int = 5
+    status: int = 0  # that ours ends with
+    long: bool = False  # run only when it is named
+    text: int = 0  # bytes of the text that it reads
+
+    def prepare(self, folder: Path) -> None:
+        """Write the text that both read, unless another case has."""
+        if self.text and not text_file(folder, self.text).exists():
+            write_text(text_file(folder, self.text), self.text)
 
 
-def cases(corpus: Path, part: Path, scratch: Path) -> list[Case]:
-    """Return all cases; `corpus` is 20 MB of text, `part` a tenth of it."""
-    large = ["--encoding", "o200k_base", "--dim", "4096", "--no-cache"]
+def text_file(folder: Path, size: int) -> Path:
+    """Return where the text of so many bytes is."""
+    return folder / f"{size}.txt"
+
+
+def script(name: str, *arguments: str) -> list[str]:
+    """Return the command that runs a plain script."""
+    return [sys.executable, str(HERE / f"{name}_plain.py"), *arguments]
+
+
+def embcli(command: str, *more: str) -> list[str]:
+    """Return a command of embcli."""
+    return [*EMBCLI, *command.split(), *more]
+
+
+def cases(folder: Path) -> list[Case]:
+    """Return all cases; they read and write in this folder."""
     words = {"COMP_WORDS": "embcli lookup --for", "COMP_CWORD": "2"}
     completing = words | {"_EMBCLI_COMPLETE": "complete_bash", "_HELP_PLAIN_COMPLETE": "complete_bash"}
-    window = ["--window", "--dim", "256"]
-    lookup = [*EMBCLI, "lookup", TEXT]
+    app = [sys.executable, str(folder / "help_plain.py")]
+    large = "--encoding o200k_base --dim 4096 --no-cache"
     return [
-        Case("--help", [*EMBCLI, "--help"], plain("help", "--help"), 1.3, runs=25),
-        Case("completion", EMBCLI, plain("help"), 1.3, completing, runs=25),
-        Case("lookup, kept", lookup, IMPORT_TORCH, 0.25),
+        Case("--help", embcli("--help"), [*app, "--help"], 1.3, runs=15),
+        Case("completion", EMBCLI, app, 1.3, completing, runs=15),
+        Case("lookup, kept", embcli("lookup", TEXT), IMPORT_TORCH, 0.25, runs=7),
         Case(
             "lookup, nothing kept",
-            [*EMBCLI, "lookup", TEXT],
-            plain("lookup", "r50k_base", "256", TEXT),
+            embcli("lookup", TEXT),
+            script("lookup", "r50k_base", "256", TEXT),
             1.15,
             forget=True,
         ),
-        Case(
-            "weights 6 x 3, kept", [*EMBCLI, "weights", "--vocab", "6", "--dim", "3"], plain("weights", "6", "3"), 0.2
+        Case("weights 6 x 3, kept", embcli("weights --vocab 6 --dim 3"), script("weights", "6", "3"), 0.2),
+        Case("compare", embcli("compare"), script("compare"), 1.15),
+        *(
+            Case(f"refusal: {name}", embcli(f"{name} {rest}"), embcli("--help"), 6, status=2, runs=7)
+            for name, rest in (
+                ("compare --gradient", "--vocab 200019 --dim 256 -f npy"),
+                ("compare --bench", "--vocab 200019 --dim 64 -f csv"),
+                ("lookup a -f ids", "--encoding o200k_base --dim 4096 --no-cache"),
+            )
         ),
-        Case("compare", [*EMBCLI, "compare"], plain("compare"), 1.15),
+        Case(
+            "refusal: lookup a --trace 9",
+            embcli("lookup a --trace 9 --encoding o200k_base --dim 768"),
+            embcli("tokenize a --encoding o200k_base"),
+            1.3,
+            status=2,
+            runs=9,
+        ),
         Case(
             "lookup 200,019 x 4,096",
-            [*EMBCLI, "lookup", *large, TEXT],
-            plain("lookup", "o200k_base", "4096", TEXT),
+            embcli(f"lookup {large}", TEXT),
+            script("lookup", "o200k_base", "4096", TEXT),
             0.25,
-            runs=5,
+            runs=2,
         ),
-        Case("weights 200,019 x 4,096", [*EMBCLI, "weights", *large], plain("weights", "200019", "4096"), 0.5, runs=5),
-        Case(
-            "20 MB of text to npy",
-            [*EMBCLI, "lookup", "--file", str(corpus), *window, "-f", "npy", "-o", str(scratch / "ours.npy")],
-            plain("corpus", str(corpus), str(scratch / "plain.npy")),
-            0.5,
-            runs=3,
-        ),
-        Case(
-            "2 MB of text to ndjson",
-            [*EMBCLI, "lookup", "--file", str(part), *window, "--show", "input", "-f", "ndjson"],
-            plain("ndjson", str(part)),
-            1 / 6,
-            runs=3,
-        ),
+        Case("weights 200,019 x 4,096", embcli(f"weights {large}"), script("weights", "200019", "4096"), 0.5, runs=2),
+        npy(folder, 3, runs=2),
+        batches(folder, 1, runs=2),
+        ndjson(folder, 0.3, runs=2),
+        npy(folder, 20, runs=3, long=True),
+        batches(folder, 20, runs=2, long=True),
+        ndjson(folder, 2, runs=3, long=True),
     ]
 
 
-def measure(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
+def npy(folder: Path, size: float, runs: int, long: bool = False) -> Case:
+    """Return the case of so many MB of text to a file of vectors."""
+    text, target = text_file(folder, int(size * 1e6)), folder / "out"
+    ours = embcli(f"lookup --file {text} --window --dim 256 -f npy -o {target}-ours.npy")
+    plain = script("corpus", str(text), f"{target}-plain.npy")
+    return Case(f"{size:g} MB of text to npy", ours, plain, 0.5, runs=runs, long=long, text=int(size * 1e6))
+
+
+def batches(folder: Path, size: float, runs: int, long: bool = False) -> Case:
+    """Return the case of so many MB of text in batches, as the chapter has them, to a file of vectors."""
+    text, target = text_file(folder, int(size * 1e6)), folder / "out"
+    ours = embcli(f"batch {text} --layers-first --all -o {target}-ours.npy")
+    plain = script("batch", str(text), f"{target}-plain.npy")
+    return Case(f"{size:g} MB in batches to npy", ours, plain, 0.5, runs=runs, long=long, text=int(size * 1e6))
+
+
+def ndjson(folder: Path, size: float, runs: int, long: bool = False) -> Case:
+    """Return the case of so many MB of text to objects with vectors."""
+    text = text_file(folder, int(size * 1e6))
+    ours = embcli(f"lookup --file {text} --window --dim 256 --show input -f ndjson")
+    plain = script("ndjson", str(text))
+    return Case(f"{size:g} MB of text to ndjson", ours, plain, 1 / 6, runs=runs, long=long, text=int(size * 1e6))
+
+
+def measure(command: list[str], environment: dict[str, str], expected: int = 0) -> tuple[float, float]:
     """Run a command; return its wall time in seconds and its peak memory in MB."""
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=environment
+    )
     _, status, usage = os.wait4(process.pid, 0)
     elapsed = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode != expected:
         sys.exit(f"{' '.join(command)} ended with status {process.returncode}")
     return elapsed, usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def write_corpus(path: Path, size: int) -> None:
+def run(case: Case, runs: int, environment: dict[str, str]) -> str:
+    """Run a case and return its row."""
+    ours, theirs = [], []
+    for counted in range(runs + 1):
+        if case.forget:
+            subprocess.run([*EMBCLI, "cache", "clear"], env=environment, stdout=subprocess.DEVNULL, check=True)
+        pair = measure(case.ours, environment, case.status), measure(case.plain, environment)
+        if counted:
+            ours.append(pair[0])
+            theirs.append(pair[1])
+    (time_ours, memory_ours), (time_theirs, memory_theirs) = (
+        map(statistics.median, zip(*each, strict=True)) for each in (ours, theirs)
+    )
+    return ROW.format(
+        case.name,
+        f"{time_ours:.3f}",
+        f"{time_theirs:.3f}",
+        f"{time_ours / time_theirs:.2f}",
+        f"{case.bound:.2f}",
+        f"{memory_ours:,.0f}",
+        f"{memory_theirs:,.0f}",
+    )
+
+
+def write_text(path: Path, size: int) -> None:
     """Write English-like text: gpt2's own words, drawn with the frequencies of a Zipf law."""
     encoding = encodings.get("gpt2")
     tokens = (encoding.token_bytes(token_id) for token_id in range(30_000))
@@ -128,7 +201,7 @@ def carry_ranks(folder: Path) -> None:
     from tiktoken_ext import openai_public
 
     def store(path: str, expected_hash: str | None = None) -> dict[bytes, int]:
-        ranks = encodings.rank_file(Path(path).stem)
+        ranks = rank_file(Path(path).stem)
         (folder / hashlib.sha1(path.encode()).hexdigest()).write_bytes(gzip.decompress(ranks.read_bytes()))
         return {}
 
@@ -139,41 +212,24 @@ def carry_ranks(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run the cases that are named, or all of them, and print a table."""
+    """Run the cases that are named, or all that are not long, and print a row for each as it is measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="part of a case's name")
     parser.add_argument("--runs", type=int, help="counted runs of each command")
     chosen = parser.parse_args()
-    errors = Console(stderr=True)
-    table = Table("case", "embcli s", "plain s", "ratio", "at most", "embcli MB", "plain MB", title="Medians, in turn")
-    with tempfile.TemporaryDirectory() as scratch_name:
-        scratch = Path(scratch_name)
-        corpus, part = scratch / "corpus.txt", scratch / "part.txt"
-        write_corpus(corpus, 20_000_000)
-        write_corpus(part, 2_000_000)
-        (scratch / "ranks").mkdir()
-        carry_ranks(scratch / "ranks")
-        base = os.environ | {"TIKTOKEN_CACHE_DIR": str(scratch / "ranks"), "EMBCLI_CACHE_DIR": str(scratch / "cache")}
-        for case in cases(corpus, part, scratch):
-            if chosen.cases and not any(name in case.name for name in chosen.cases):
-                continue
-            environment = base | case.environment
-            ours, theirs = [], []
-            for run in track(range((chosen.runs or case.runs) + 1), case.name, console=errors, transient=True):
-                if case.forget:
-                    subprocess.run([*EMBCLI, "cache", "clear"], env=environment, stdout=subprocess.DEVNULL, check=True)
-                pair = measure(case.ours, environment), measure(case.plain, environment)
-                if run:
-                    ours.append(pair[0])
-                    theirs.append(pair[1])
-            time_ours, memory_ours = map(statistics.median, zip(*ours, strict=True))
-            time_theirs, memory_theirs = map(statistics.median, zip(*theirs, strict=True))
-            numbers = time_ours, time_theirs, time_ours / time_theirs, case.bound, memory_ours, memory_theirs
-            table.add_row(
-                case.name,
-                *(f"{number:,.{digits}f}" for number, digits in zip(numbers, (3, 3, 2, 2, 0, 0), strict=True)),
-            )
-    Console(width=110).print(table)
+    print(
+        ROW.format("medians, in turn", "embcli s", "plain s", "ratio", "at most", "embcli MB", "plain MB"), flush=True
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "ranks").mkdir()
+        carry_ranks(folder / "ranks")
+        (folder / "help_plain.py").write_text(help_plain.source(cli.app))
+        own = {"TIKTOKEN_CACHE_DIR": str(folder / "ranks"), "EMBCLI_CACHE_DIR": str(folder / "cache")}
+        for case in cases(folder):
+            if any(part in case.name for part in chosen.cases) if chosen.cases else not case.long:
+                case.prepare(folder)
+                print(run(case, chosen.runs or case.runs, os.environ | own | case.environment), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,155 +1,67 @@
-"""embcli's commands and options as a Typer app that does nothing: what --help and completion cost at the least."""
+"""embcli's commands and options as a Typer app that does nothing: what --help and completion cost at the least.
 
-from pathlib import Path
-from typing import Annotated, Literal
+The app is a script of its own, written from embcli's signatures, so that it imports Typer and nothing of embcli.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, get_args
 
 import typer
 
-Text = Annotated[str | None, typer.Argument(help="The text; - or nothing reads standard input.")]
-File = Annotated[Path | None, typer.Option("--file", help="Read the text from a file.")]
-Ids = Annotated[str | None, typer.Option("--ids", help="Token IDs in place of TEXT: 2,3,5,1; - reads standard input.")]
-Lines = Annotated[bool, typer.Option("--lines", help="Make each line of the input a sequence of its own.")]
-Errors = Annotated[Literal["strict", "replace"], typer.Option("--errors", help="Refuse or replace bytes.")]
-Encoding = Annotated[str, typer.Option("--encoding", help="tiktoken's name of an encoding or of a model (gpt-4o).")]
-Special = Annotated[bool, typer.Option("--special", help="Read special tokens in the text as such.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of torch's generator.")]
-Vocab = Annotated[int | None, typer.Option("--vocab", help="Rows of the token layer.")]
-Dim = Annotated[int, typer.Option("--dim", help="Columns: the embedding dimension.")]
-Context = Annotated[int, typer.Option("--context-length", help="Rows of the position layer.")]
-Window = Annotated[bool, typer.Option("--window", help="Cut longer input into sequences of C tokens.")]
-Show = Annotated[str | None, typer.Option("--show", help="Which matrices: token, position, input.")]
-Rows = Annotated[str | None, typer.Option("--rows", help="Which rows: 0:5,100,50256.")]
-Columns = Annotated[str | None, typer.Option("--columns", help="Which columns: 0:8,255.")]
-Layer = Annotated[Literal["token", "position"], typer.Option("--layer", help="Which layer.")]
-Trace = Annotated[int | None, typer.Option("--trace", help="Spell out the sum for token N, counted from 0.")]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep layers in the cache folder.")]
-Form = Annotated[
-    Literal["table", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids"] | None,
-    typer.Option("--format", "-f", help="Form of the result."),
-]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file, whole or not at all.")]
-Precision = Annotated[int, typer.Option("--precision", help="Decimals in a table.")]
-Color = Annotated[Literal["auto", "always", "never"], typer.Option("--color", help="Colour in a table.")]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+_HEAD = '''"""Written by tests/benchmarks/help_plain.py: embcli's commands and options, and nothing behind them."""
+
+import pathlib
+import typing
+
+import typer
+'''
+_TOLD = ("help", "metavar", "show_default", "hidden", "rich_help_panel")  # what the help shows of an option
+_TYPERS = ("show_completion", "install_completion")  # Typer puts its own options in the place of these
 
 
-@app.callback()
-def main(version: bool = False) -> None:
-    """Show what an embedding layer does."""
+def source(app: typer.Typer) -> str:
+    """Return a script with the commands, options, defaults and help texts of an app, whose commands do nothing."""
+    settings = f"context_settings={app.info.context_settings!r}"
+    start = f"app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, {settings})\n"
+    end = 'if __name__ == "__main__":\n    app(prog_name="help_plain")\n'
+    return "\n".join([_HEAD, start, *_commands("app", app), end])
 
 
-@app.command()
-def tokenize(
-    text: Text = None,
-    file: File = None,
-    ids: Ids = None,
-    lines: Lines = False,
-    errors: Errors = "strict",
-    encoding: Encoding = "gpt2",
-    special: Special = False,
-    form: Form = None,
-    output: Output = None,
-    color: Color = "auto",
-) -> None:
-    """Show the tokens of a text."""
+def _commands(name: str, app: typer.Typer) -> Iterator[str]:
+    callback = app.registered_callback
+    if callback is not None and callback.callback is not None:
+        yield _function(f"@{name}.callback(invoke_without_command=True)", callback.callback)
+    for command in app.registered_commands:
+        assert command.callback is not None
+        own = command.name or command.callback.__name__.replace("_", "-")
+        settings = f"epilog={command.epilog!r}, context_settings={command.context_settings!r}"
+        yield _function(f"@{name}.command({own!r}, {settings})", command.callback)
+    for group in app.registered_groups:
+        inner = group.typer_instance
+        assert inner is not None
+        yield f"{group.name} = typer.Typer(help={inner.info.help!r}, rich_markup_mode=None)"
+        yield f"{name}.add_typer({group.name}, name={group.name!r})\n"
+        yield from _commands(str(group.name), inner)
 
 
-@app.command()
-def decode(ids: list[str] | None = None, encoding: Encoding = "gpt2", output: Output = None) -> None:
-    """Turn token IDs back into text."""
+def _function(decorator: str, function: Callable[..., Any]) -> str:
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    options = [each for each in parameters if each.annotation is not typer.Context and each.name not in _TYPERS]
+    lines = [f"    {_parameter(each)},\n" for each in options]
+    arguments = f"\n{''.join(lines)}" if lines else ""
+    return f"{decorator}\ndef {function.__name__}({arguments}):\n    {function.__doc__!r}\n"
 
 
-@app.command()
-def weights(
-    layer: Layer = "token",
-    rows: Rows = None,
-    columns: Columns = None,
-    seed: Seed = 123,
-    vocab: Vocab = None,
-    dim: Dim = 256,
-    context_length: Context = 1024,
-    encoding: Encoding = "gpt2",
-    no_cache: NoCache = False,
-    form: Form = None,
-    output: Output = None,
-    precision: Precision = 4,
-    color: Color = "auto",
-) -> None:
-    """Show the weight matrix of a layer."""
-
-
-@app.command()
-def lookup(
-    text: Text = None,
-    file: File = None,
-    ids: Ids = None,
-    lines: Lines = False,
-    window: Window = False,
-    errors: Errors = "strict",
-    encoding: Encoding = "gpt2",
-    special: Special = False,
-    seed: Seed = 123,
-    vocab: Vocab = None,
-    dim: Dim = 256,
-    context_length: Context = 1024,
-    show: Show = None,
-    columns: Columns = None,
-    trace: Trace = None,
-    no_cache: NoCache = False,
-    form: Form = None,
-    output: Output = None,
-    precision: Precision = 4,
-    color: Color = "auto",
-) -> None:
-    """Show the rows that tokens pick."""
-
-
-@app.command()
-def compare(
-    text: Text = None,
-    file: File = None,
-    ids: Ids = None,
-    encoding: Encoding = "gpt2",
-    special: Special = False,
-    seed: Seed = 123,
-    vocab: Vocab = None,
-    dim: Dim = 5,
-    show: Show = None,
-    trace: bool = False,
-    gradient: bool = False,
-    bench: bool = False,
-    form: Form = None,
-    output: Output = None,
-    precision: Precision = 4,
-    color: Color = "auto",
-) -> None:
-    """Show the embedding lookup and the one-hot linear layer side by side."""
-
-
-@app.command()
-def info(form: Form = None, output: Output = None, color: Color = "auto") -> None:
-    """Show versions."""
-
-
-cache = typer.Typer(rich_markup_mode=None)
-app.add_typer(cache, name="cache")
-
-
-@cache.callback(invoke_without_command=True)
-def cache_show(form: Form = None, output: Output = None, color: Color = "auto") -> None:
-    """Show where seeded layers are kept."""
-
-
-@cache.command("clear")
-def cache_clear() -> None:
-    """Remove all kept layers."""
-
-
-@cache.command("verify")
-def cache_verify(form: Form = None, output: Output = None, color: Color = "auto") -> None:
-    """Read all kept layers."""
-
-
-if __name__ == "__main__":
-    app(prog_name="help_plain")
+def _parameter(parameter: inspect.Parameter) -> str:
+    kind, declared = get_args(parameter.annotation)
+    maker = "Argument" if type(declared).__name__ == "ArgumentInfo" else "Option"
+    first = [declared.default] if isinstance(declared.default, str) else []  # where Typer keeps the first name
+    told = [repr(each) for each in (*first, *(declared.param_decls or ()))]
+    told += [f"{name}={getattr(declared, name)!r}" for name in _TOLD if getattr(declared, name) is not None]
+    written = kind.__name__ if isinstance(kind, type) and kind.__module__ == "builtins" else repr(kind)
+    return f"{parameter.name}: typing.Annotated[{written}, typer.{maker}({', '.join(told)})] = {parameter.default!r}"

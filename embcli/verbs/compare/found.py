@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.errors import InputError
 from embcli.names import OUTPUTS, PAGES, STEPS, Format
 from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.tokens import PIECE
@@ -34,21 +36,42 @@ class Wanted:
     trace: bool = False
     gradient: bool = False
     bench: bool = False
+    learning_rate: float | None = None  # of one step of training, which takes the gradients
+    draw: bool = False
+
+    def __post_init__(self) -> None:
+        if self.learning_rate is not None and not 0 <= self.learning_rate < math.inf:
+            raise InputError(f"--learning-rate {self.learning_rate:g} is out of range; it is a finite number from 0")
 
     @classmethod
-    def of(cls, names: Names | None, trace: bool = False, gradient: bool = False, bench: bool = False) -> Wanted:
-        """Return what is wanted by the steps and outputs that a user named; an output stands for its step."""
+    def of(
+        cls,
+        names: Names | None,
+        trace: bool = False,
+        gradient: bool = False,
+        bench: bool = False,
+        learning_rate: float | None = None,
+        draw: bool = False,
+    ) -> Wanted:
+        """Return what is wanted by the steps and outputs that a user named; an output stands for its step.
+
+        Raises InputError for a learning rate that is no finite number from 0.
+        """
+        gradient = gradient or learning_rate is not None
         if names is None:
-            return cls(None, None, trace, gradient, bench)
+            return cls(None, None, trace, gradient, bench, learning_rate, draw)
         outputs = tuple(name for name in OUTPUTS if name in names)
         steps = tuple(step for step in STEPS if step in names or (step == "outputs" and outputs))
-        return cls(steps, outputs or None, trace, gradient, bench)
+        return cls(steps, outputs or None, trace, gradient, bench, learning_rate, draw)
 
     def needs(self) -> dict[str, tuple[Format, ...]]:
         """Return which options were given that only some formats have a place for, and these formats."""
         options = [f"--show {step}" for step in self.steps or () if step != "outputs"]
-        options += ["--gradient"] * self.gradient + ["--bench"] * self.bench
-        return dict.fromkeys(options, (*PAGES, "json")) | ({"--trace": PAGES} if self.trace else {})
+        if self.gradient:
+            options.append("--gradient" if self.learning_rate is None else "--learning-rate")
+        options += ["--bench"] * self.bench
+        drawn = ["--trace"] * self.trace + ["--draw"] * self.draw
+        return dict.fromkeys(options, (*PAGES, "json")) | dict.fromkeys(drawn, PAGES)
 
 
 @dataclass(frozen=True)
@@ -68,7 +91,7 @@ class Task:
 
     def __post_init__(self) -> None:
         size, dim = self.layer.shape("token")
-        refuse_layers(size, dim, self.wanted.gradient)
+        refuse_layers(size, dim, self.wanted.gradient, self.wanted.learning_rate is not None)
         if self.sweep is not None:
             refuse_layers(self.sweep, dim)
         check_ids(self.tokens, size)
@@ -77,10 +100,14 @@ class Task:
             refuse_too_many(size * dim, self.room)
 
 
-def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False) -> None:
-    """Raise LayerError where two layers, their gradients and a row of the one-hot matrix do not fit into memory."""
+def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False, step: bool = False) -> None:
+    """Raise LayerError where two layers, their gradients and a row of the one-hot matrix do not fit into memory.
+
+    A step of training takes a copy of the weight, too.
+    """
     one_hot = (8 + 4) * vocabulary_size  # bytes of a row, int64 as torch makes it, and float32
-    refuse_too_large("a pair of layers", (vocabulary_size, dim), copies=4 if gradient else 2, more=one_hot)
+    copies = (4 if gradient else 2) + step
+    refuse_too_large("a pair of layers", (vocabulary_size, dim), copies=copies, more=one_hot)
 
 
 @dataclass(frozen=True)
@@ -159,6 +186,43 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Training:
+    """What one step of torch.optim.SGD makes of both weights, in the rows that the tokens touched."""
+
+    learning_rate: float
+    before: np.ndarray  # (touched rows, D) float32, of both weights
+    embedding: np.ndarray  # (touched rows, D) float32
+    linear: np.ndarray  # (touched rows, D) float32, transposed
+    embedding_rows: int  # rows of all V that moved
+    linear_rows: int
+    vocabulary_size: int  # V
+
+    @property
+    def differences(self) -> np.ndarray:
+        """The largest |difference| of each row after the step, (touched rows,) float32."""
+        return largest(self.embedding, self.linear)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the rows are the same after the step."""
+        return judge(self.embedding, self.linear)
+
+    def document(self) -> dict[str, Any]:
+        """Return the step for JSON."""
+        size = self.vocabulary_size
+        return {
+            "optimizer": "torch.optim.SGD",
+            "learning_rate": self.learning_rate,
+            "rows_moved": {"embedding": self.embedding_rows, "linear": self.linear_rows},
+            "rows_not_moved": {"embedding": size - self.embedding_rows, "linear": size - self.linear_rows},
+            "verdict": self.verdict.document(),
+            "before": decimals(self.before),
+            "embedding": decimals(self.embedding),
+            "linear": decimals(self.linear),
+        }
+
+
+@dataclass(frozen=True)
 class Gradient:
     """The gradients of the two weights after one backward pass, in the rows that the tokens touched."""
 
@@ -170,6 +234,7 @@ class Gradient:
     embedding_rows: int  # rows of all V with a gradient other than 0
     linear_rows: int
     slices: int  # of tokens, over which the linear layer's gradient was summed up
+    training: Training | None = None  # one step of it, where that is wanted
 
     @property
     def differences(self) -> np.ndarray:
@@ -192,6 +257,7 @@ class Gradient:
             "times": self.times.tolist(),
             "embedding": decimals(self.embedding),
             "linear": decimals(self.linear),
+            "training": self.training.document() if self.training else None,
         }
 
 

@@ -14,7 +14,7 @@ from torch.nn.functional import one_hot
 import embcli
 from embcli.names import DEFAULT_SEED
 from embcli.selection import distinct
-from embcli.verbs.compare.found import Comparison, Cost, Gradient, Task, Timing, refuse_layers
+from embcli.verbs.compare.found import Comparison, Cost, Gradient, Task, Timing, Training, refuse_layers
 from embcli.verbs.lookup import check_ids
 
 if TYPE_CHECKING:
@@ -42,16 +42,32 @@ class _Layers:
     first: torch.Tensor  # (D, V) float32
 
 
+@dataclass(frozen=True)
+class _Touched:
+    """The rows of a gradient, and of the weight after a step by it, that the tokens touched."""
+
+    gradient: np.ndarray  # (touched rows, D) float32
+    rows: int  # of all V that have a gradient other than 0
+    after: np.ndarray  # (touched rows, D) float32
+    moved: int  # rows of all V
+
+
 def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:
     """Return what both layers of a seeded run give; `watch` goes through the vocabulary sizes of the benchmark."""
     torch.manual_seed(task.layer.seed)
     embedding = torch.nn.Embedding(*task.layer.shape("token"))
-    found = _compare(task.tokens, embedding, task.layer.seed, task.wanted.gradient)
+    found = _compare(task.tokens, embedding, task.layer.seed, task.wanted.gradient, task.wanted.learning_rate)
     sweep = _sweep(_tensor(task.tokens.ids), task.sweep, task.layer.dim, watch) if task.sweep else ()
     return replace(found, sweep=tuple(sweep), wanted=task.wanted)
 
 
-def compare_weights(tokens: Tokens, weight: np.ndarray, gradient: bool = False, seed: int = DEFAULT_SEED) -> Comparison:
+def compare_weights(
+    tokens: Tokens,
+    weight: np.ndarray,
+    gradient: bool = False,
+    seed: int = DEFAULT_SEED,
+    learning_rate: float | None = None,
+) -> Comparison:
     """Return what both layers give with this weight, (V, D) float32; `seed` is for the linear layer's first weights.
 
     Raises InputError for an ID without a row.
@@ -62,13 +78,15 @@ def compare_weights(tokens: Tokens, weight: np.ndarray, gradient: bool = False, 
     'nan'
     """
     size, dim = weight.shape
-    refuse_layers(size, dim, gradient)
+    refuse_layers(size, dim, gradient, learning_rate is not None)
     check_ids(tokens, size)
     embedding = torch.nn.Embedding(size, dim, _weight=torch.from_numpy(np.require(weight, np.float32, ["C", "W"])))
-    return _compare(tokens, embedding, seed, gradient)
+    return _compare(tokens, embedding, seed, gradient, learning_rate)
 
 
-def _compare(tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient: bool) -> Comparison:
+def _compare(
+    tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient: bool, learning_rate: float | None
+) -> Comparison:
     layers, ids = _layers(embedding, seed), _tensor(tokens.ids)
     left, right, cost = _outputs(layers, ids)
     run = {
@@ -87,7 +105,7 @@ def _compare(tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient:
         left.numpy(),
         right.numpy(),
         cost,
-        _gradient(layers, ids) if gradient else None,
+        _gradient(layers, ids, learning_rate) if gradient else None,
     )
 
 
@@ -169,16 +187,24 @@ def _loss(output: torch.Tensor) -> torch.Tensor:
     return output.square().sum() / 2
 
 
-def _gradient(layers: _Layers, ids: torch.Tensor) -> Gradient:
-    """Return the gradients of both weights; one is taken and let go before the other comes, as each is (V, D)."""
+def _gradient(layers: _Layers, ids: torch.Tensor, learning_rate: float | None) -> Gradient:
+    """Return the gradients of both weights, and what a step by each makes of them where a learning rate is given.
+
+    One gradient is taken and let go before the other comes, as each is (V, D).
+    """
     found, places = distinct(ids.numpy())
-    size = layers.linear.in_features
-    left, left_rows = _touched(_backward(layers.embedding, [ids]), found)
-    slices = _sliced(ids, size, _LONG_SLICE)
-    rows = (one_hot(part, size).float() for part in slices)
-    right, right_rows = _touched(_backward(layers.linear, rows).T, found)
     times = np.bincount(places, minlength=len(found))
-    return Gradient("output.square().sum() / 2", found, times, left, right, left_rows, right_rows, len(slices))
+    slices = _sliced(ids, layers.linear.in_features, _LONG_SLICE)
+    rows = (one_hot(part, layers.linear.in_features).float() for part in slices)
+    left = _touched(layers.embedding.weight, _backward(layers.embedding, [ids]), found, learning_rate)
+    right = _touched(layers.linear.weight, _backward(layers.linear, rows), found, learning_rate, transposed=True)
+    training = None
+    if learning_rate is not None:
+        weight = layers.embedding.weight.detach()
+        before = weight[torch.from_numpy(found)].numpy()
+        training = Training(learning_rate, before, left.after, right.after, left.moved, right.moved, len(weight))
+    loss = "output.square().sum() / 2"
+    return Gradient(loss, found, times, left.gradient, right.gradient, left.rows, right.rows, len(slices), training)
 
 
 def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torch.Tensor]) -> torch.Tensor:
@@ -190,10 +216,31 @@ def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torc
     return total
 
 
-def _touched(gradient: torch.Tensor, ids: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return these rows of a gradient (V, D), and how many of all rows are not 0."""
-    rows: np.ndarray = gradient[torch.from_numpy(ids)].numpy()
-    return rows, int((gradient != 0).any(dim=1).sum())
+def _touched(
+    weight: torch.Tensor,
+    gradient: torch.Tensor,
+    ids: np.ndarray,
+    learning_rate: float | None,
+    transposed: bool = False,
+) -> _Touched:
+    """Return of a gradient, and of the weight after a step by it, the rows with these IDs, and how many others."""
+    after = weight.detach() if learning_rate is None else _stepped(weight, gradient, learning_rate)
+    rows, before, after = (each.T if transposed else each for each in (gradient, weight.detach(), after))
+    chosen = torch.from_numpy(ids)
+    return _Touched(
+        rows[chosen].numpy(),
+        int((rows != 0).any(dim=1).sum()),
+        after[chosen].numpy(),
+        int((after.view(torch.int32) != before.view(torch.int32)).any(dim=1).sum()),
+    )
+
+
+def _stepped(weight: torch.Tensor, gradient: torch.Tensor, learning_rate: float) -> torch.Tensor:
+    """Return what a step of SGD makes of a weight; both layers share theirs, so that it is made on a copy."""
+    copy = torch.nn.Parameter(weight.detach().clone())
+    copy.grad = gradient
+    torch.optim.SGD([copy], lr=learning_rate).step()
+    return copy.detach()
 
 
 def _sweep(ids: torch.Tensor, largest: int, dim: int, watch: Callable[[list[int]], Iterable[int]]) -> Iterator[Cost]:

@@ -1,0 +1,374 @@
+"""The GGUF format: metadata, tensor descriptions, tensors; also in parts, `NAME-00001-of-00009.gguf`.
+
+The header is stepped through: a vocabulary of 262,144 words takes as many steps and no object each. Quantised rows are
+widened by the `gguf` package, loaded where one is asked for. The format is described in ggml's docs/gguf.md.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from math import prod
+from struct import Struct, error
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from embcli.errors import InputError
+from embcli.files.numbers import NAMED, Numbers
+from embcli.files.stored import Binary, StoredLayer, stored_layer
+from embcli.files.tensors import Tensor, Tensors, Vocabulary, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from embcli.weights import Layer
+
+# A type of tensors: its name, and how many values make a block of how many bytes.
+_QUANTISED = {
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    9: ("Q8_1", 32, 40),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    15: ("Q8_K", 256, 292),
+    16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74),
+    18: ("IQ3_XXS", 256, 98),
+    19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18),
+    21: ("IQ3_S", 256, 110),
+    22: ("IQ2_S", 256, 82),
+    23: ("IQ4_XS", 256, 136),
+    29: ("IQ1_M", 256, 56),
+    34: ("TQ1_0", 256, 54),
+    35: ("TQ2_0", 256, 66),
+    39: ("MXFP4", 32, 17),
+    40: ("NVFP4", 64, 36),
+    41: ("Q1_0", 128, 18),
+}
+_PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
+_BLOCKS = {name: (number, values, size) for number, (name, values, size) in _QUANTISED.items()}
+
+_U32, _U64, _TENSOR_END = Struct("<I"), Struct("<Q"), Struct("<IQ")
+_STRING, _ARRAY = 8, 9  # types of metadata
+_SCALARS = {number: Struct(f"<{form}") for number, form in enumerate("BbHhIif?")}
+_SCALARS |= {10: Struct("<Q"), 11: Struct("<q"), 12: Struct("<d")}
+
+# What no honest file goes beyond; each bounds the work that a header can ask for.
+_MOST_KEYS, _MOST_TENSORS, _MOST_WORDS = 1 << 16, 1 << 17, 1 << 22
+_LONGEST_NAME, _LONGEST_TEXT, _LONGEST_VOCABULARY = 1 << 16, 1 << 20, 1 << 28
+_DIMENSIONS = 4
+_WINDOW = 1 << 20  # bytes of the header that are read at a time
+
+
+@dataclass(frozen=True)
+class _Array:
+    """Where an array of the metadata lies."""
+
+    kind: int
+    count: int
+    start: int
+    end: int
+
+
+@dataclass
+class _Header:
+    """What stands before the tensors of one file."""
+
+    metadata: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, _Array] = field(default_factory=dict)
+    tensors: list[Tensor] = field(default_factory=list)
+
+
+class Gguf(Tensors):
+    """The tensors of a GGUF file and of the parts that belong to it.
+
+    Raises InputError for a header that does not describe the file, and for missing parts.
+    """
+
+    format = "GGUF"
+
+    def __init__(self, binary: Binary) -> None:
+        first = _read_header(binary)
+        self._files = {binary.path: binary}
+        headers = [first]
+        if first.metadata.get("split.count", 1) != 1:
+            self._files = {path: binary if path == binary.path else Binary(path) for path in _parts(binary, first)}
+            headers = [first if part is binary else _read_header(part) for part in self._files.values()]
+        tensors: dict[str, Tensor] = {}
+        for tensor in (tensor for header in headers for tensor in header.tensors):
+            if tensor.name in tensors:
+                raise self._files[tensor.file].refused(f"it has the tensor {shortened(tensor.name)} twice")
+            tensors[tensor.name] = tensor
+        super().__init__(binary.path, tensors, headers[0].metadata)
+        self._words = headers[0].arrays.get("tokenizer.ggml.tokens")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that the tensors lie in."""
+        return tuple(self._files)
+
+    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
+        """Return a two-dimensional tensor as a layer of rows, or of its columns where it is to be transposed."""
+        binary = self._files[tensor.file]
+        if tensor.dtype not in _BLOCKS:
+            return stored_layer(binary, tensor, transposed)
+        if transposed:
+            raise binary.refused(f"{tensor} is quantised in rows; it cannot be transposed")
+        rows, dim = tensor.shape
+        return StoredLayer(binary, tensor.start, (rows, dim), _quantised(binary, tensor))
+
+    def vocabulary(self) -> Vocabulary | None:
+        """Return the words that the file itself has for the rows, or None where it has none."""
+        words, binary = self._words, next(iter(self._files.values()))
+        if words is None or words.kind != _STRING:
+            return None
+        if words.end - words.start > _LONGEST_VOCABULARY:
+            raise binary.refused(f"its vocabulary takes {words.end - words.start:,} bytes, more than any has")
+        text = binary.read(words.start, words.end - words.start)
+        starts, ends, place, length = [], [], 0, _U64.unpack_from
+        for _ in range(words.count):
+            start = place + 8
+            place = start + length(text, place)[0]
+            starts.append(start)
+            ends.append(place)
+        spelled = _SPELLED.get(self.metadata.get("tokenizer.ggml.model"), bytes)
+        return Vocabulary(text, np.array(starts, np.int64), np.array(ends, np.int64), spelled)
+
+
+class _Steps:
+    """Goes through a header from its beginning, a window at a time."""
+
+    def __init__(self, binary: Binary) -> None:
+        self.binary = binary
+        self.place = 0
+        self._window, self._start = b"", 0
+        self._words = 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes."""
+        first = self.place - self._start
+        if not 0 <= first <= len(self._window) - count:
+            self._need(count)
+            self._window, self._start, first = self.binary.read(self.place, max(count, _WINDOW)), self.place, 0
+        self.place += count
+        return self._window[first : first + count]
+
+    def number(self, form: Struct) -> Any:
+        """Return the next number."""
+        return form.unpack(self.take(form.size))[0]
+
+    def text(self, what: str, longest: int) -> str:
+        """Return the next string."""
+        length = self.number(_U64)
+        if length > longest:
+            raise self.binary.refused(f"{what} takes {length:,} bytes, more than the {longest:,} that any takes")
+        return self.take(length).decode("utf-8", "backslashreplace")
+
+    def step(self, count: int) -> None:
+        """Go over some bytes."""
+        self._need(count)
+        self.place += count
+
+    def step_strings(self, count: int) -> None:
+        """Go over some strings, each by its length."""
+        self._words += count
+        if self._words > _MOST_WORDS:
+            raise self.binary.refused(f"its metadata has {self._words:,} words, more than any vocabulary")
+        length = _U64.unpack_from
+        while count:
+            self.take(8)  # fills the window
+            window, place, done = self._window, self.place - 8 - self._start, 0
+            try:
+                for done in range(1, count + 1):  # noqa: B007 - how far it came is what is asked
+                    place += 8 + length(window, place)[0]
+            except (error, OverflowError):  # the next length lies behind the window, or far behind the file
+                done -= 1
+            count -= done
+            self.place = self._start + place
+        self._need(0)
+
+    def _need(self, count: int) -> None:
+        if self.place + count > self.binary.size:
+            raise self.binary.refused(
+                f"it is cut off: its header goes on to byte {self.place + count:,}, and it has {self.binary.size:,}"
+            )
+
+
+def _read_header(binary: Binary) -> _Header:
+    steps = _Steps(binary)
+    magic, version = steps.take(4), steps.number(_U32)
+    if magic != b"GGUF":
+        raise binary.refused(f"it begins with {magic!r}, where a GGUF file begins with b'GGUF'")
+    if version not in (2, 3):
+        what = "its numbers are big-endian" if version in (2 << 24, 3 << 24) else f"it is of GGUF version {version}"
+        raise binary.refused(f"{what}; embcli reads little-endian versions 2 and 3")
+    tensors, keys = steps.number(_U64), steps.number(_U64)
+    if tensors > _MOST_TENSORS or keys > _MOST_KEYS:
+        raise binary.refused(f"its header claims {tensors:,} tensors and {keys:,} keys, more than any has")
+    header = _Header()
+    for _ in range(keys):
+        _read_pair(steps, header)
+    found = [_read_tensor(steps) for _ in range(tensors)]
+    alignment = header.metadata.get("general.alignment", 32)
+    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+        raise binary.refused(f"its alignment is {alignment!r}, which is no power of two")
+    data = -(-steps.place // alignment) * alignment
+    header.tensors += _in_place(binary, found, data, alignment)
+    return header
+
+
+def _read_pair(steps: _Steps, header: _Header) -> None:
+    """Read a key of the metadata and its value; of an array only where it lies."""
+    key = steps.text("a key of its metadata", _LONGEST_NAME)
+    if key in header.metadata or key in header.arrays:
+        raise steps.binary.refused(f"its metadata has {shortened(key)} twice")
+    kind = steps.number(_U32)
+    if kind in _SCALARS:
+        header.metadata[key] = steps.number(_SCALARS[kind])
+    elif kind == _STRING:
+        header.metadata[key] = steps.text(f"{shortened(key)} of its metadata", _LONGEST_TEXT)
+    elif kind == _ARRAY:
+        kind, count = steps.number(_U32), steps.number(_U64)
+        start = steps.place
+        if kind in _SCALARS:
+            steps.step(count * _SCALARS[kind].size)
+        elif kind == _STRING:
+            steps.step_strings(count)
+        else:
+            raise steps.binary.refused(f"{shortened(key)} of its metadata is an array of the unknown type {kind}")
+        header.arrays[key] = _Array(kind, count, start, steps.place)
+    else:
+        raise steps.binary.refused(f"{shortened(key)} of its metadata is of the unknown type {kind}")
+
+
+def _read_tensor(steps: _Steps) -> tuple[str, tuple[int, ...], int, int]:
+    """Return a tensor's name, its shape as numpy has it, its type and its offset."""
+    name = steps.text("a tensor's name", _LONGEST_NAME)
+    dimensions = steps.number(_U32)
+    if dimensions > _DIMENSIONS:
+        raise steps.binary.refused(f"tensor {shortened(name)} has {dimensions:,} dimensions; there are {_DIMENSIONS}")
+    shape = Struct(f"<{dimensions}Q").unpack(steps.take(8 * dimensions))
+    kind, offset = _TENSOR_END.unpack(steps.take(_TENSOR_END.size))
+    return name, shape[::-1], kind, offset
+
+
+def _in_place(
+    binary: Binary, found: list[tuple[str, tuple[int, ...], int, int]], data: int, alignment: int
+) -> list[Tensor]:
+    """Return the tensors in the order of the file; raises InputError unless each has a place of its own in it."""
+    tensors: list[Tensor] = []
+    place = data
+    ordered = sorted(found, key=lambda tensor: tensor[3])
+    ends = (*(data + offset for *_, offset in ordered[1:]), binary.size)
+    for (name, shape, kind, offset), limit in zip(ordered, ends, strict=False):  # an end too many where there is none
+        start = data + offset
+        dtype, size = _described(binary, name, shape, kind, limit - start)
+        if offset % alignment or start < place:
+            raise binary.refused(f"tensor {shortened(name)} begins at byte {start:,}, where none can begin")
+        place = start + size
+        if place > binary.size:
+            raise binary.refused(
+                f"it is cut off: tensor {shortened(name)} ends at byte {place:,}, and it has {binary.size:,}"
+            )
+        tensors.append(Tensor(name, shape, dtype, size, binary.path, start))
+    return tensors
+
+
+def _described(binary: Binary, name: str, shape: tuple[int, ...], kind: int, room: int) -> tuple[str, int]:
+    """Return a tensor's dtype and size in bytes; one of an unknown type takes all the room there is."""
+    if kind in _PLAIN:
+        return _PLAIN[kind], prod(shape) * NAMED[_PLAIN[kind]].stored.itemsize
+    if kind not in _QUANTISED:
+        return f"type {kind}", max(room, 0)
+    dtype, values, size = _QUANTISED[kind]
+    if not shape or shape[-1] % values:
+        raise binary.refused(f"tensor {shortened(name)} has rows that are not made of {dtype}'s blocks of {values}")
+    return dtype, prod(shape) // values * size
+
+
+def _quantised(binary: Binary, tensor: Tensor) -> Numbers:
+    """Return how a tensor's blocks become float32."""
+    try:
+        from gguf.constants import GGMLQuantizationType
+        from gguf.quants import dequantize
+    except ImportError:
+        raise binary.refused(f"{tensor} needs a package that is missing: pip install 'embcli[models]'") from None
+    number, values, size = _BLOCKS[tensor.dtype]
+    try:
+        widen = partial(_widened, dequantize, GGMLQuantizationType(number))
+        widen(np.zeros((1, size), np.uint8), np.empty((1, values), np.float32))
+    except (NotImplementedError, ValueError):
+        raise binary.refused(f"{tensor} holds numbers that the installed gguf package does not read") from None
+    return Numbers(tensor.dtype, np.dtype("u1"), widen, (values, size))
+
+
+def _widened(dequantize: Callable[..., np.ndarray], kind: Any, stored: np.ndarray, found: np.ndarray) -> int:
+    if len(stored):  # the package cannot tell the shape of nothing
+        with np.errstate(all="ignore"):  # a block may be scaled by infinity
+            found[...] = dequantize(stored, kind)
+    return 0
+
+
+def _parts(binary: Binary, header: _Header) -> list[Path]:
+    """Return the files of a checkpoint that was split, in order."""
+    count = header.metadata["split.count"]
+    if not isinstance(count, int) or not 0 < count < 10**5:
+        raise binary.refused(f"its split.count is {count!r}, which is no number of parts")
+    named = re.fullmatch(r"(.*-)(\d{5})-of-(\d{5})(\.gguf)", binary.path.name)
+    if named is None or int(named[3]) != count:
+        raise binary.refused(f"it is one of {count} parts; its name has to end like -00001-of-{count:05}.gguf")
+    paths = [binary.path.with_name(f"{named[1]}{number:05}-of-{named[3]}{named[4]}") for number in range(1, count + 1)]
+    missing = next((path for path in paths if not path.is_file()), None)
+    if missing is not None:
+        raise InputError(f"cannot read {str(binary.path)!r}: its part {missing.name!r} is missing")
+    return paths
+
+
+@lru_cache
+def _byte_of() -> dict[str, int]:
+    """Return the bytes that the characters of a byte-level vocabulary stand for, as GPT-2's encoder has it.
+
+    Printable characters of Latin-1 stand for their own bytes, and those from U+0100 on for the others, in order.
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+def _from_characters(word: bytes) -> bytes:
+    r"""Return what a byte-level word stands for.
+
+    >>> _from_characters("Ġmoves".encode())
+    b' moves'
+    """
+    byte_of = _byte_of()
+    text = word.decode("utf-8", "replace")
+    return bytes(byte_of[character] for character in text) if byte_of.keys() >= set(text) else word
+
+
+def _from_piece(word: bytes) -> bytes:
+    r"""Return what a piece of SentencePiece stands for.
+
+    >>> _from_piece("▁moves".encode()), _from_piece(b"<0x0A>")
+    (b' moves', b'\n')
+    """
+    byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
+    return bytes([int(byte[1], 16)]) if byte else word.replace("▁".encode(), b" ")
+
+
+_SPELLED: dict[Any, Callable[[bytes], bytes]] = {
+    "gpt2": _from_characters,
+    "llama": _from_piece,
+    "t5": _from_piece,
+    "bert": _from_piece,
+}

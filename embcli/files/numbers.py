@@ -1,0 +1,110 @@
+"""How numbers are stored in files, and how they become float32: exactly, or rounded and counted where they change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How numbers are stored, and how they become float32."""
+
+    name: str  # as numpy names it
+    stored: np.dtype[Any]  # what a row is made of in the file
+    widen: Callable[[np.ndarray, np.ndarray], int]  # (n, width) stored -> (n, D) float32; returns how many changed
+    block: tuple[int, int] = (1, 1)  # so many values of a row are so many stored things
+
+    def width(self, dim: int) -> int:
+        """Return how many stored things a row of D values is."""
+        values, things = self.block
+        return dim // values * things
+
+
+def of(dtype: np.dtype[Any]) -> Numbers | None:
+    """Return how numbers of a numpy dtype become float32; None for what is no real number."""
+    if dtype.kind not in "fiu":
+        return None
+    if dtype == np.dtype("<f2"):
+        return FLOAT16
+    exact = dtype.itemsize <= (4 if dtype.kind == "f" else 2)
+    return Numbers(dtype.name, dtype, _copied if exact else _rounded)
+
+
+def _copied(stored: np.ndarray, found: np.ndarray) -> int:
+    found[...] = stored
+    return 0
+
+
+def _rounded(stored: np.ndarray, found: np.ndarray) -> int:
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite, and is counted
+        found[...] = stored
+    if stored.dtype.kind == "f":
+        return int(np.count_nonzero((found != stored) & (stored == stored)))  # noqa: PLR0124 - NaN is not itself
+    # A whole number is a float32 if it is an odd number below 2**24, shifted.
+    size = np.abs(stored.astype(np.int64)).view(np.uint64) if stored.dtype.kind == "i" else stored.astype(np.uint64)
+    lowest_bit = np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
+    return int(np.count_nonzero(size // lowest_bit >= 1 << 24))
+
+
+def _from_bfloat16(stored: np.ndarray, found: np.ndarray) -> int:
+    bits = found.view(np.uint32)
+    bits[...] = stored
+    np.left_shift(bits, 16, out=bits)
+    return 0
+
+
+def _looked_up(values: Callable[[], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], int]:
+    """Return what finds numbers of few bits in a table of all that there are."""
+
+    def widen(stored: np.ndarray, found: np.ndarray) -> int:
+        np.take(values(), stored, out=found, mode="clip")
+        return 0
+
+    return widen
+
+
+@lru_cache
+def _float16() -> np.ndarray:
+    """Return all 16-bit floats, (65536,) float32."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+
+@lru_cache
+def _float8(exponent_bits: int) -> np.ndarray:
+    """Return the 256 values of an 8-bit float, (256,) float32: E5M2 as IEEE 754 has it, E4M3 without infinities.
+
+    See Micikevicius et al. 2022, "FP8 formats for deep learning", table 1.
+    """
+    bits = np.arange(128)
+    fraction_bits = 7 - exponent_bits
+    bias = (1 << (exponent_bits - 1)) - 1
+    exponent, fraction = bits >> fraction_bits, bits & ((1 << fraction_bits) - 1)
+    normal = exponent > 0
+    significand = np.where(normal, fraction + (1 << fraction_bits), fraction).astype(np.float32)
+    values = np.ldexp(significand, np.where(normal, exponent, 1) - bias - fraction_bits)
+    if exponent_bits == 5:
+        values[124:] = np.inf, np.nan, np.nan, np.nan
+    else:
+        values[127] = np.nan
+    return np.concatenate([values, -values]).astype(np.float32)
+
+
+FLOAT32 = Numbers("float32", np.dtype("<f4"), _copied)
+FLOAT16 = Numbers("float16", np.dtype("<u2"), _looked_up(_float16))
+BFLOAT16 = Numbers("bfloat16", np.dtype("<u2"), _from_bfloat16)
+FLOAT8_E4M3 = Numbers("float8_e4m3fn", np.dtype("u1"), _looked_up(partial(_float8, 4)))
+FLOAT8_E5M2 = Numbers("float8_e5m2", np.dtype("u1"), _looked_up(partial(_float8, 5)))
+
+# Numbers by name, as numpy and ml_dtypes have it; in files they are little-endian.
+NAMED = {numbers.name: numbers for numbers in (FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
+    dtype.name: numbers
+    for dtype in map(np.dtype, ("<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"))
+    if (numbers := of(dtype))
+}

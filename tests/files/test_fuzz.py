@@ -1,0 +1,13 @@
+"""Damaged files of every format end in rows or in a sentence; `python -m tests.fuzz` goes on for longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fuzz import fuzz, seeds
+
+
+def test_damaged_files_end_in_rows_or_in_a_sentence(tmp_path: Path) -> None:
+    done = fuzz(4000, 1, tmp_path)
+    assert done.keys() == {seed.name for seed in seeds()}
+    assert all(accepted and refused for accepted, refused in done.values())

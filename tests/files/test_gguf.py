@@ -1,0 +1,307 @@
+"""Rows of GGUF files are those of the gguf package, for each type it knows; headers that lie are refused."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter, quants
+
+from embcli.errors import InputError
+from embcli.files import gguf, open_tensors
+from embcli.files.numbers import NAMED
+from tests.files.made import assert_rows, layer, matrix, refusal
+
+QUANTISED = [kind for kind in quants._type_traits if kind.value in gguf._QUANTISED]
+TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", b"", b"\xff\xfe"]
+
+
+def written(path: Path, tensors: dict[str, Any], **kept: Any) -> Path:
+    """Write arrays, or (bytes of blocks, type) pairs, with the gguf package."""
+    writer = GGUFWriter(path, "llama", **kept)
+    writer.add_context_length(77)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(TOKENS)
+    writer.add_token_scores([0.5] * len(TOKENS))
+    for name, value in tensors.items():
+        array, kind = value if isinstance(value, tuple) else (value, None)
+        writer.add_tensor(name, array, raw_dtype=kind)
+    if kept.get("split_max_tensors"):
+        writer.write_header_to_file(path)
+    else:
+        writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def blocks(kind: GGMLQuantizationType, rows: int = 40, count: int = 3, seed: int = 0) -> np.ndarray:
+    """Make random rows of a quantised type: the bytes of `count` blocks each, with scales that are small numbers."""
+    _, size = GGML_QUANT_SIZES[kind]
+    return np.random.default_rng(seed).integers(0, 60, (rows, count * size), np.uint8)
+
+
+@pytest.mark.parametrize("kind", QUANTISED, ids=lambda kind: kind.name)
+def test_rows_of_each_quantised_type_are_those_of_the_package(tmp_path: Path, kind: GGMLQuantizationType) -> None:
+    path = written(tmp_path / "m.gguf", {"a": matrix(3, 4), "token_embd.weight": (blocks(kind), kind)})
+    wanted = quants.dequantize(blocks(kind), kind)
+    tensor = open_tensors(path)["token_embd.weight"]
+    assert (tensor.dtype, tensor.shape) == (kind.name, wanted.shape)
+    assert tensor.size == blocks(kind).nbytes
+    assert_rows(layer(path, "token_embd.weight"), wanted)
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q8_0"])
+def test_rows_that_the_package_quantised_itself_are_read_back(tmp_path: Path, kind: str) -> None:
+    number = GGMLQuantizationType[kind]
+    packed = quants.quantize(matrix(50, 64), number)
+    path = written(tmp_path / "m.gguf", {"token_embd.weight": (packed, number)})
+    found = layer(path, "token_embd.weight")
+    assert_rows(found, quants.dequantize(packed, number))
+    assert np.abs(found.rows(np.arange(50)) - matrix(50, 64)).max() < 0.3
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "int16", "int32", "int64"])
+def test_rows_of_plain_numbers_are_those_of_numpy(tmp_path: Path, dtype: str, transposed: bool) -> None:
+    weight = (50 * matrix()).astype(dtype)
+    path = written(tmp_path / "m.gguf", {"other": matrix(3, 3), "weight": weight})
+    wanted = weight.astype(np.float32)
+    assert_rows(layer(path, "weight", transposed), wanted.T if transposed else wanted)
+
+
+def test_rows_of_bfloat16_are_those_of_the_package(tmp_path: Path) -> None:
+    packed = quants.quantize(matrix(), GGMLQuantizationType.BF16)
+    path = written(tmp_path / "m.gguf", {"weight": (packed, GGMLQuantizationType.BF16)})
+    assert_rows(layer(path, "weight"), quants.dequantize(packed, GGMLQuantizationType.BF16))
+
+
+def test_the_sizes_of_types_are_those_of_the_package() -> None:
+    sizes = {kind.value: (kind.name, *GGML_QUANT_SIZES[kind]) for kind in GGML_QUANT_SIZES}
+    known = {number: row for number, row in gguf._QUANTISED.items() if number in sizes}
+    assert len(known) > 20
+    assert known == {number: sizes[number] for number in known}
+    assert {number: NAMED[name].stored.itemsize for number, name in gguf._PLAIN.items()} == {
+        number: sizes[number][2] for number in gguf._PLAIN
+    }
+
+
+def test_the_header_is_what_the_package_reads(tmp_path: Path) -> None:
+    path = written(tmp_path / "m.gguf", {"a": matrix(), "b": matrix(3, 4), "c": np.zeros(5, np.float32)})
+    reader, tensors = GGUFReader(path), open_tensors(path)
+    for tensor in reader.tensors:
+        found = tensors[tensor.name]
+        assert (found.start, found.size) == (tensor.data_offset, tensor.n_bytes)
+        assert found.shape == tuple(reversed(tensor.shape.tolist()))
+    scalars = {
+        key: field.contents()
+        for key, field in reader.fields.items()
+        if not key.startswith("GGUF.") and field.types[0] != 9
+    }
+    assert tensors.metadata == scalars
+
+
+def test_alignment_is_honoured(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    writer = GGUFWriter(path, "llama")
+    writer.add_custom_alignment(4096)
+    for name in ("a", "b"):
+        writer.add_tensor(name, matrix(seed=ord(name)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    tensors = open_tensors(path)
+    assert [tensor.start % 4096 for tensor in tensors.values()] == [0, 0]
+    for name in ("a", "b"):
+        assert_rows(tensors.layer(name), matrix(seed=ord(name)))
+
+
+@pytest.mark.parametrize(
+    ("model", "spelled"),
+    [
+        ("gpt2", [b"<s>", b" the", b" cat", "▁the".encode(), b"<0x0A>", b"", b"\xff\xfe"]),
+        ("llama", [b"<s>", "Ġthe".encode(), "Ġcat".encode(), b" the", b"\n", b"", b"\xff\xfe"]),
+        ("other", TOKENS),
+    ],
+)
+def test_the_vocabulary_is_that_of_the_file(tmp_path: Path, model: str, spelled: list[bytes]) -> None:
+    writer = GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_tokenizer_model(model)
+    writer.add_token_list(TOKENS)
+    writer.add_tensor("a", matrix())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    words = open_tensors(tmp_path / "m.gguf").vocabulary()
+    assert words is not None
+    assert [words[token_id] for token_id in range(len(words))] == spelled
+    assert [words.find(token) for token in (*TOKENS, b"none")] == [0, 1, 2, 3, 4, 5, 6, None]
+
+
+def test_a_byte_level_vocabulary_spells_every_byte() -> None:
+    byte_of = gguf._byte_of()
+    assert sorted(byte_of.values()) == list(range(256))
+    assert [byte_of[character] for character in "ĠĊĉ!~ÿĀ"] == [*b" \n\t!~\xff\x00"]
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def parts(folder: Path) -> list[Path]:
+    written(folder / "m.gguf", {f"{name}.weight": matrix(seed=ord(name)) for name in "abcde"}, split_max_tensors=2)
+    return sorted(folder.glob("m-*.gguf"))
+
+
+def test_parts_are_one_checkpoint_whichever_is_named(tmp_path: Path) -> None:
+    files = parts(tmp_path)
+    assert len(files) == 3
+    for path in files:
+        tensors = open_tensors(path)
+        assert sorted(tensors) == [f"{name}.weight" for name in "abcde"]
+        assert list(tensors.files) == files
+        for name in "abcde":
+            assert_rows(tensors.layer(f"{name}.weight"), matrix(seed=ord(name)))
+        words = tensors.vocabulary()
+        assert words is not None
+        assert len(words) == len(TOKENS)
+
+
+def test_missing_parts_and_parts_of_other_names_are_refused(tmp_path: Path) -> None:
+    first, second, third = parts(tmp_path)
+    second.rename(tmp_path / "away")
+    assert f"its part {second.name!r} is missing" in refusal(first)
+    for name in ("three.gguf", "m-00003-of-00005.gguf"):
+        third = third.rename(tmp_path / name)
+        assert "one of 3 parts" in refusal(third)
+
+
+# --- speed --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wordy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file with a vocabulary of 262,144 words and as many merges again, twice."""
+    path = tmp_path_factory.mktemp("wordy") / "m.gguf"
+    writer = GGUFWriter(path, "gemma3")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([f"▁word{number}".encode() for number in range(262_144)])
+    writer.add_token_scores([1.0] * 262_144)
+    writer.add_token_types([1] * 262_144)
+    writer.add_token_merges([f"wo rd{number}" for number in range(514_906)])
+    writer.add_tensor("token_embd.weight", matrix(64, 16).astype(np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_header_of_262144_words_is_read_in_a_fifth_of_a_second(wordy: Path) -> None:
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        tensors = open_tensors(wordy)
+        times.append(time.process_time() - start)
+    assert min(times) < 0.2
+    words = tensors.vocabulary()
+    assert words is not None
+    assert (len(words), words[262_143], words.find("▁word77".encode())) == (262_144, b" word262143", 77)
+
+
+def test_plain_rows_take_neither_the_package_nor_torch(wordy: Path) -> None:
+    code = (
+        "import sys, pathlib, numpy; from embcli.files import open_tensors;"
+        " open_tensors(pathlib.Path(sys.argv[1])).layer('token_embd.weight').rows(numpy.arange(3));"
+        " print([name for name in ('gguf', 'torch', 'yaml') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, wordy], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+def text(value: bytes) -> bytes:
+    return struct.pack("<Q", len(value)) + value
+
+
+def header(
+    pairs: bytes = b"", keys: int = 0, tensors: bytes = b"", count: int = 0, version: int = 3, data: bytes = b""
+) -> bytes:
+    whole = b"GGUF" + struct.pack("<IQQ", version, count, keys) + pairs + tensors
+    return whole + bytes(-len(whole) % 32) + data
+
+
+def described(name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0, offset: int = 0) -> bytes:
+    return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GGUF", "cut off"),
+        (header(version=1), "version 1"),
+        (header(version=3 << 24), "big-endian"),
+        (header(keys=1 << 60), "more than any has"),
+        (header(count=1 << 60), "more than any has"),
+        (header(keys=1, pairs=struct.pack("<Q", 1 << 62)), "more than the 65,536"),
+        (header(keys=2, pairs=2 * (text(b"a") + struct.pack("<II", 4, 1))), "'a' twice"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<I", 13)), "unknown type 13"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<IQ", 8, 1 << 40)), "more than the 1,048,576"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 4, 1 << 60)), "cut off"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 8, 1 << 60)), "more than any vocabulary"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQQ", 9, 8, 1, 1 << 60)), "cut off"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 9, 1)), "array of the unknown type 9"),
+        (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<II", 4, 3)), "no power of two"),
+        (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<IQ", 8, 0)), "no power of two"),
+        (header(keys=1, pairs=text(b"split.count") + struct.pack("<II", 4, 0)), "no number of parts"),
+        (header(tensors=described(shape=(1,) * 5), count=1), "5 dimensions"),
+        (header(tensors=described(), count=1), "cut off"),
+        (header(tensors=described(shape=(1 << 63, 1 << 63)), count=1), "cut off"),
+        (header(tensors=described(offset=1 << 63), count=1), "cut off"),
+        (header(tensors=described(offset=8), count=1, data=bytes(64)), "where none can begin"),
+        (header(tensors=described() + described(b"b"), count=2, data=bytes(64)), "where none can begin"),
+        (header(tensors=described() + described(offset=32), count=2, data=bytes(64)), "'a' twice"),
+        (header(tensors=described(kind=12), count=1, data=bytes(64)), "blocks of 256"),
+        (header(tensors=described(kind=99), count=1, data=bytes(64)), "type 99"),
+        (header(tensors=described(kind=4), count=1, data=bytes(64)), "type 4"),
+        (header(tensors=described(shape=(32, 1), kind=9), count=1, data=bytes(64)), "Q8_1"),
+    ],
+)
+def test_headers_that_lie_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
+    (tmp_path / "m.gguf").write_bytes(data)
+    assert reason in refusal(tmp_path / "m.gguf")
+
+
+def test_a_tensor_of_an_unknown_type_leaves_the_others_readable(tmp_path: Path) -> None:
+    data = header(tensors=described(b"new", kind=99) + described(b"old", offset=32), count=2, data=bytes(64))
+    (tmp_path / "m.gguf").write_bytes(data)
+    tensors = open_tensors(tmp_path / "m.gguf")
+    assert (tensors["new"].dtype, tensors["new"].size) == ("type 99", 32)
+    assert_rows(tensors.layer("old"), np.zeros((2, 4), np.float32))
+
+
+def test_quantised_rows_cannot_be_transposed(tmp_path: Path) -> None:
+    kind = GGMLQuantizationType.Q8_0
+    path = written(tmp_path / "m.gguf", {"a": (blocks(kind), kind)})
+    with pytest.raises(InputError, match="quantised in rows"):
+        open_tensors(path).layer("a", transposed=True)
+
+
+def test_without_the_package_the_command_to_install_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = GGMLQuantizationType.Q8_0
+    path = written(tmp_path / "m.gguf", {"a": (blocks(kind), kind)})
+    for name in ("gguf", "gguf.constants", "gguf.quants"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert "pip install 'embcli[models]'" in refusal(path)

@@ -1,0 +1,246 @@
+"""Rows of .npy and .npz files are those of numpy.load; pickles in them are refused, and damage is a sentence."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from embcli.errors import InputError
+from embcli.files import npy, open_tensors
+from tests.files.made import assert_rows, layer, matrix, refusal
+
+DTYPES = [
+    "<f2",
+    "<f4",
+    "<f8",
+    ">f2",
+    ">f4",
+    ">f8",
+    "<i1",
+    "<u1",
+    ">i2",
+    "<u2",
+    "<i4",
+    ">u4",
+    "<i8",
+    ">u8",
+    np.longdouble,
+]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_of_each_dtype_and_order_are_those_of_numpy(
+    tmp_path: Path, dtype: str, order: str, transposed: bool
+) -> None:
+    weight = np.asarray(np.abs(100 * matrix(60, 9)).astype(dtype), order=order)  # type: ignore[call-overload]
+    np.save(tmp_path / "wte.npy", weight)
+    wanted = np.load(tmp_path / "wte.npy").astype(np.float32)
+    assert_rows(layer(tmp_path / "wte.npy", "wte", transposed), wanted.T if transposed else wanted)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_of_an_archive_are_those_of_numpy(tmp_path: Path, save: object, order: str) -> None:
+    arrays = {"token": np.asarray(matrix(300, 20), order=order), "position": matrix(7, 20), "deep/name": matrix(2, 3)}
+    save(tmp_path / "own.npz", **arrays, scale=np.float32(2), words=np.array(["a", "b"]))  # type: ignore[operator]
+    tensors = open_tensors(tmp_path / "own.npz")
+    assert [(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors.values()] == [
+        *((name, array.shape, "float32") for name, array in arrays.items()),
+        ("scale", (), "float32"),
+        ("words", (2,), "str32"),
+    ]
+    for name, array in arrays.items():
+        assert_rows(tensors.layer(name), array)
+        assert_rows(tensors.layer(name, transposed=True), array.T)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_deflated_arrays_too_large_to_keep_are_inflated_as_far_as_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    weight = np.asarray(matrix(3000, 50), order=order)
+    np.savez_compressed(tmp_path / "m.npz", weight=weight)
+    monkeypatch.setattr(npy, "_SMALL", 1000)
+    assert_rows(layer(tmp_path / "m.npz", "weight"), weight)
+
+
+def test_stored_arrays_are_read_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "m.npz", weight=matrix())
+    found = layer(tmp_path / "m.npz", "weight")
+    monkeypatch.setattr(zipfile.ZipFile, "open", None)
+    assert_rows(found, matrix())
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.array([["a", "b"]]), "no real numbers"),
+        (np.array([[1j, 2]]), "no real numbers"),
+        (np.array([[True, False]]), "no real numbers"),
+        (np.zeros((2, 2), ml_dtypes.bfloat16), "no real numbers"),
+        (np.zeros((2, 2), "f4,i2"), "no real numbers"),
+        (np.zeros((2, 2), [("ü\u4e00", "f4")]), "no real numbers"),
+        (np.array([[{}, open]], object), "which take a pickle"),
+        (np.zeros(3), "no matrix"),
+        (np.zeros((2, 0)), "no matrix"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Stored array in format:UserWarning")
+def test_what_is_no_matrix_of_numbers_is_refused(tmp_path: Path, array: np.ndarray, reason: str) -> None:
+    np.save(tmp_path / "a.npy", array, allow_pickle=True)
+    assert reason in refusal(tmp_path / "a.npy")
+    np.savez_compressed(tmp_path / "a.npz", a=array, allow_pickle=True)
+    assert reason in refusal(tmp_path / "a.npz", "a")
+
+
+def npy_bytes(header: bytes, data: bytes = b"", version: bytes = b"\1\0") -> bytes:
+    return b"\x93NUMPY" + version + len(header).to_bytes(2 if version[0] == 1 else 4, "little") + header + data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x93NUMPY", "cannot be read"),
+        (b"\x93NUMPY\1\0\xff\xff{", "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(23)), "ends at byte 92"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (10**20, 3)}\n"), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 3)}\n"), "ends at byte"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3)}\n", bytes(24)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': 1, 'shape': (2, 3)}\n", bytes(24)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<q9', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(24)), "cannot be read"),
+        (npy_bytes(b"{'descr': 'f4,f4', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(99)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, True)}\n", bytes(99)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': [2, 3]}\n", bytes(99)), "cannot be read"),
+        (
+            npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), 'x': 1}\n", bytes(99)),
+            "cannot be read",
+        ),
+        (npy_bytes(b"{'descr': '<f4', 'shape': (2, 3)}\n", bytes(99)), "cannot be read"),
+        (npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", bytes(99), b"\4\0"), "cannot be read"),
+        (npy_bytes(b"{'descr': '\\d', 'fortran_order': False, 'shape': (2, 3)}\n", bytes(99)), "cannot be read"),
+        (npy_bytes(b"{'descr': [('a', '<f4', {})], 'fortran_order': False, 'shape': (2, 3)}\n"), "cannot be read"),
+        (npy_bytes(b"{'shape': (" + b" " * 9900), "cannot be read"),
+        (npy_bytes(b"{" + b" " * 10_000 + b"}"), "cannot be read"),
+        (npy_bytes(b"(" * 9000), "cannot be read"),
+        (npy_bytes(b"__import__('os').mkdir('x')\n"), "cannot be read"),
+        (npy_bytes(b"[" * 12000, version=b"\2\0"), "cannot be read"),
+    ],
+)
+def test_headers_that_lie_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
+    (tmp_path / "a.npy").write_bytes(data)
+    assert reason in refusal(tmp_path / "a.npy")
+
+
+def test_a_header_of_python_2_is_read_without_a_warning(tmp_path: Path) -> None:
+    data = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L)}\n", bytes(24))
+    (tmp_path / "a.npy").write_bytes(data)
+    assert_rows(layer(tmp_path / "a.npy", "a"), np.zeros((2, 3), np.float32))
+
+
+# --- archives -----------------------------------------------------------------------------------------------------
+
+
+def archive(path: Path, members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return path
+
+
+def saved(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def test_archives_are_refused_where_they_are_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "m.npz"
+    np.savez_compressed(path, a=matrix(100, 100))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])
+    assert "damaged archive" in refusal(path)
+    path.write_bytes(whole[:200] + bytes(2000) + whole[2200:])
+    assert re.search(r"member 'a.npy' is damaged|header that cannot", refusal(path))
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + bytes(200) + whole[middle + 200 :])
+    assert "member 'a.npy' is damaged" in refusal(path)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compressions_are_refused(tmp_path: Path, compression: int) -> None:
+    archive(tmp_path / "m.npz", {"a.npy": saved(matrix())}, compression)
+    assert "neither stored nor deflated" in refusal(tmp_path / "m.npz")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_an_array_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "m.npz", "w") as file:
+        for seed in (1, 2):
+            file.writestr("a.npy", saved(matrix(seed=seed)))
+    assert "'a' twice" in refusal(tmp_path / "m.npz")
+
+
+def test_a_member_that_claims_less_than_it_has_is_refused(tmp_path: Path) -> None:
+    short = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (9, 99)}\n", bytes(24))
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        path = archive(tmp_path / "m.npz", {"a.npy": short, "b": bytes(10_000)}, compression)
+        assert "'a' ends at byte" in refusal(path)
+
+
+def test_a_member_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) -> None:
+    data = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (90, 99)}\n", bytes(20_000))
+    path = archive(tmp_path / "m.npz", {"a.npy": data})
+    size = len(data).to_bytes(4, "little")
+    path.write_bytes(path.read_bytes().replace(2 * size, 2 * (90_000).to_bytes(4, "little")))
+    assert re.search(r"'a' ends at byte 35,\d+, and there are 20,\d+$", refusal(path))
+
+
+def test_a_small_deflated_array_is_inflated_once(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "m.npz", weight=matrix())
+    found = layer(tmp_path / "m.npz", "weight")
+    found.rows(np.array([1]))
+    os.truncate(tmp_path / "m.npz", 0)
+    assert_rows(found, matrix())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_array_that_inflates_to_gigabytes_takes_little_memory(tmp_path: Path) -> None:
+    header = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 256)}\n")
+    with (
+        zipfile.ZipFile(tmp_path / "m.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file,
+        file.open("a.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(header)
+        for _ in range(1000):
+            member.write(bytes(1_024_000))
+    code = (
+        "import sys, re, pathlib, numpy; from embcli.files import open_tensors, npy\n"
+        "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
+        "before = peak()\n"
+        "open_tensors(pathlib.Path(sys.argv[1])).layer('a').rows(numpy.array([5, 200_000]))\n"
+        "print((peak() - before) // 1024)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "m.npz"], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 64
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
+    for save in (np.save, np.savez, np.savez_compressed):
+        path = tmp_path / f"{save.__name__}.np{'y' if save is np.save else 'z'}"
+        save(path, np.random.default_rng(0).standard_normal((100_000, 20)))
+        name = next(iter(open_tensors(path)))
+        found = layer(path, name)
+        os.truncate(path, 50_000)
+        with pytest.raises(InputError, match=r"cut off|damaged"):
+            found.rows(np.array([99_999]))

@@ -1,0 +1,263 @@
+"""Word vectors are the numbers and words that stand in their files, found by an index that is made once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embcli.errors import InputError
+from embcli.files import index, open_tensors
+from embcli.files.tensors import Tensors
+from embcli.weights import Layer
+from tests.files.made import assert_rows, matrix, refusal
+
+WORDS = ["the", "</s>", "nan", "1", "Café", "\u00a0", "a\u0085b", "the", ". . .", "at name@example.com", "-0.5"]
+
+
+def line(word: str, values: np.ndarray) -> str:
+    return f"{word} {' '.join(map(repr, map(float, values)))}"
+
+
+def text_file(path: Path, words: list[str], values: np.ndarray, header: bool = False, end: str = "\n") -> Path:
+    first = f"{len(words)} {values.shape[1]}{end}" if header else ""
+    body = "".join(f"{line(word, row)}{end}" for word, row in zip(words, values, strict=True))
+    path.write_bytes((first + body).encode())
+    return path
+
+
+def binary_file(path: Path, words: list[str], values: np.ndarray, end: bytes = b"\n") -> Path:
+    rows = (word.encode() + b" " + row.astype("<f4").tobytes() + end for word, row in zip(words, values, strict=True))
+    path.write_bytes(f"{len(words)} {values.shape[1]}\n".encode() + b"".join(rows))
+    return path
+
+
+def opened(path: Path) -> tuple[Tensors, Layer, list[str]]:
+    tensors = open_tensors(path)
+    words = tensors.vocabulary()
+    assert words is not None
+    return tensors, tensors.layer(path.stem), [words[row].decode() for row in range(len(words))]
+
+
+@pytest.mark.parametrize("end", ["\n", " \n", "\r\n", "\t\n", "  \n"], ids=repr)
+@pytest.mark.parametrize("header", [False, True])
+def test_rows_and_words_of_text_are_those_of_the_file(tmp_path: Path, header: bool, end: str) -> None:
+    values = matrix(len(WORDS), 5)
+    tensors, layer, words = opened(text_file(tmp_path / "m.txt", WORDS, values, header, end))
+    assert words == WORDS
+    assert (tensors["m"].shape, tensors["m"].dtype) == ((len(WORDS), 5), "decimal")
+    assert_rows(layer, values)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_rows_and_words_of_the_binary_form_are_those_of_the_file(tmp_path: Path, end: bytes) -> None:
+    words = [word for word in WORDS if " " not in word]
+    values = matrix(len(words), 5)
+    tensors, layer, found = opened(binary_file(tmp_path / "m.bin", words, values, end))
+    assert found == words
+    assert (tensors["m"].shape, tensors["m"].dtype) == ((len(words), 5), "float32")
+    assert_rows(layer, values)
+
+
+def test_numbers_may_be_written_in_other_ways_and_between_tabs(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_bytes(b"a\t1e-3\t-.5\t+7\nb nan inf  -Infinity\nc 1. 1e99 0\n\n\n")
+    _, layer, words = opened(tmp_path / "m.txt")
+    assert words == ["a", "b", "c"]
+    wanted = [[1e-3, -0.5, 7], [np.nan, np.inf, -np.inf], [1, np.inf, 0]]
+    assert_rows(layer, np.array(wanted, np.float32))
+
+
+def test_the_first_of_equal_words_is_found(tmp_path: Path) -> None:
+    words = open_tensors(text_file(tmp_path / "m.txt", WORDS, matrix(len(WORDS), 3))).vocabulary()
+    assert words is not None
+    assert [words.find(word.encode()) for word in ("the", "nan", ". . .", "th", "")] == [0, 2, 8, None, None]
+
+
+@given(st.lists(st.tuples(st.text("abc \t.é", min_size=1, max_size=4), st.booleans()), min_size=1, max_size=30))
+@settings(max_examples=200)
+def test_words_with_spaces_keep_them(tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, bool]]) -> None:
+    words = [word.strip() or "x" for word, _ in drawn]
+    path = tmp_path_factory.getbasetemp() / "spaces.txt"
+    values = matrix(len(words) + 1, 3)
+    text_file(path, ["first", *words], values, end=" \n" if drawn[0][1] else "\n")
+    _, layer, found = opened(path)
+    assert found == ["first", *words]
+    assert_rows(layer, values)
+
+
+@pytest.mark.parametrize("size", [64, 100, 1000])
+@pytest.mark.parametrize("form", [text_file, binary_file])
+def test_windows_of_any_size_give_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, form: object
+) -> None:
+    words = [f"w{number}" for number in range(500)]
+    path = form(tmp_path / "m.txt", words, matrix(500, 2))  # type: ignore[operator]
+    monkeypatch.setattr(index, "_WINDOW", size)
+    monkeypatch.setattr("embcli.files.vectors._WINDOW", size)
+    _, layer, found = opened(path)
+    assert found == words
+    assert_rows(layer, matrix(500, 2))
+
+
+# --- the index ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Keep indexes of small files too, in a folder of the test's own; return the list of what was gone through."""
+    done: list[str] = []
+    monkeypatch.setattr(index, "_SMALL", 0)
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
+    for name in ("of_text", "of_binary"):
+        honest = getattr(index, name)
+        monkeypatch.setattr(
+            index, name, lambda *given, honest=honest, name=name: (done.append(name), honest(*given))[1]
+        )
+    return done
+
+
+@pytest.mark.parametrize("form", [text_file, binary_file])
+def test_a_file_is_gone_through_once(tmp_path: Path, scans: list[str], form: object) -> None:
+    words = [f"w{number}" for number in range(50)]
+    path = form(tmp_path / "m.txt", words, matrix(50, 3))  # type: ignore[operator]
+    for _ in range(3):
+        _, layer, found = opened(path)
+        assert found == words
+        assert_rows(layer, matrix(50, 3))
+    assert len(scans) == 1
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_note_is_made_where_going_through_a_file_takes_seconds(
+    tmp_path: Path, scans: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(index, "_LARGE", 10)
+    for _ in range(2):
+        opened(text_file(tmp_path / "large.txt", ["a", "b"], matrix(2, 3)))
+    assert capsys.readouterr().err == "embcli: large.txt is gone through once, to find its words; that takes a while\n"
+
+
+def test_a_file_that_changed_is_gone_through_again(tmp_path: Path, scans: list[str]) -> None:
+    path = text_file(tmp_path / "m.txt", ["a", "b"], np.ones((2, 3)))
+    opened(path)
+    text_file(path, ["c", "d"], np.ones((2, 3)))
+    os.utime(path, ns=(0, 0))
+    assert opened(path)[2] == ["c", "d"]
+    assert len(scans) == 2
+
+
+def test_a_damaged_index_is_made_anew(tmp_path: Path, scans: list[str]) -> None:
+    path = text_file(tmp_path / "m.txt", ["a", "b"], matrix(2, 3))
+    opened(path)
+    (kept,) = (tmp_path / "cache").iterdir()
+    whole = kept.read_bytes()
+    for place in range(0, len(whole), 7):
+        kept.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        _, layer, words = opened(path)
+        assert words == ["a", "b"]
+        assert_rows(layer, matrix(2, 3))
+    kept.write_bytes(b"")
+    assert opened(path)[2] == ["a", "b"]
+
+
+def test_the_index_of_another_file_is_not_taken(tmp_path: Path, scans: list[str]) -> None:
+    paths = [text_file(tmp_path / f"{word}.txt", [word, "z"], matrix(2, 3)) for word in "ab"]
+    kept = []
+    for path in paths:
+        opened(path)
+        kept += [each for each in (tmp_path / "cache").iterdir() if each not in kept]
+    kept[0].replace(kept[1])
+    assert opened(paths[1])[2] == ["b", "z"]
+
+
+@pytest.mark.parametrize("end", ["\n", " \n"])
+def test_regular_lines_are_not_gone_through_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(index, "_odd", None)
+    assert opened(text_file(tmp_path / "m.vec", ["a", "b"], matrix(2, 3), header=True, end=end))[2] == ["a", "b"]
+
+
+@pytest.mark.parametrize("setting", [("EMBCLI_CACHE_DIR", "/proc/none"), ("EMBCLI_CACHE_LIMIT", "0")])
+def test_where_nothing_can_be_kept_rows_are_right_all_the_same(
+    tmp_path: Path, scans: list[str], monkeypatch: pytest.MonkeyPatch, setting: tuple[str, str]
+) -> None:
+    monkeypatch.setenv(*setting)
+    path = text_file(tmp_path / "m.txt", ["a", "b"], matrix(2, 3))
+    for _ in range(2):
+        assert_rows(opened(path)[1], matrix(2, 3))
+    assert len(scans) == 2
+    assert not (tmp_path / "cache").exists()
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"a 1 2 3\nb 1 2\n", "line 2 has 2 numbers behind its word, and not 3"),
+        (b"a 1 2 3\nb 1 2 3 4\n", "line 2 has 4 numbers"),
+        (b"2 3\na 1 2 3\nb 1 2\n", "line 3 has 2 numbers"),
+        (b"2 3\na 1 2\nb 1 2\n", "line 2 has 2 numbers"),
+        (b"a 1 2 3\n\nb 1 2 3\n", "line 2 has 0 numbers"),
+        (b"a 1 2 3\n 1 2 3\n", "line 2 has 2 numbers"),
+        (b"a 1 2 3\nb 1 x 3\n", "line 2 has 'x' where a number stands"),
+        (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3 has 'x' where a number stands"),
+        (b"a 1 2 3\nb 1 \x1b[2J 3\n", r"line 2 has '\x1b[2J' where"),
+        (b"a 1 2 3\nb 1 2  3\nc 1  2\n", "line 3 has 2 numbers"),
+        (b"3 3\na 1 2 3\nb 1 2 3\n", "promises 3 rows, and it has 2"),
+        (b"1 3\na 1 2 3\nb 1 2 3\n", "promises 1 rows, and it has 2"),
+        (b"0 3\n", "no line"),
+        (b"5 3\n\n\n", "no line"),
+        (b"a 1 2 3\n" + b"b" * 5_000_000, "line 2 goes on for more than 4,194,304 bytes"),
+        (b"2 3\nab \0\0\0\0\1\1\1\1\2\2\2\2\nb \0\0\0", "promises 2 rows of 3 numbers"),
+        (b"2 3\nabcdefghijklmnop \0\0\0\0\1\1\1\1\2\2\2\2\nb \0\0\0", "ends within row 1 of 2"),
+        (b"1 2\na \0\0\0\0\1\1\1\1\nxxxx", "5 bytes follow"),
+        (b"99999999999999999 3\na \0\0\0\0\1\1\1\1\2\2\2\2", "promises 99,999,999,999,999,999 rows"),
+        (b"1 99999999999999999\na \0\0\0\0\1\1\1\1\2\2\2\2", "promises 1 rows"),
+        (b"1 0\na \0\0\0\0", "promises 1 rows of 0 numbers"),
+    ],
+)
+def test_files_that_are_ragged_or_lie_are_refused(tmp_path: Path, text: bytes, reason: str) -> None:
+    (tmp_path / "m.txt").write_bytes(text)
+
+    def read_all() -> None:
+        tensors = open_tensors(tmp_path / "m.txt")
+        tensors.layer("m").rows(np.arange(tensors["m"].shape[0]))
+
+    with pytest.raises(InputError) as caught:
+        read_all()
+    assert reason in str(caught.value)
+    assert "m.txt" in str(caught.value)
+
+
+def test_a_row_is_a_word_and_cannot_be_transposed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be transposed"):
+        open_tensors(text_file(tmp_path / "m.txt", ["a"], matrix(1, 3))).layer("m", transposed=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "it is empty"),
+        (b"hello\n", "begins with b'hello"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git lfs pull"),
+        (b"<!DOCTYPE html>\n<html>", "begins with"),
+        (bytes(1000), "begins with"),
+    ],
+)
+def test_files_of_no_known_format_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
+    (tmp_path / "m.bin").write_bytes(data)
+    assert reason in refusal(tmp_path / "m.bin")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("pipe", "no file"), (".", "no file"), ("none", "No such file"), ("a\0b", "null")):
+        with pytest.raises(InputError, match=reason):
+            open_tensors(tmp_path / name)

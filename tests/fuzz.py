@@ -1,0 +1,227 @@
+"""Damaged files of every format, by the thousand: whatever they hold, reading them ends in rows or in a sentence.
+
+    python -m tests.fuzz 200000 [SEED]
+
+mutates small files at random, opens them and reads rows of every tensor. It fails on any error but InputError, on a
+file that takes more than a second, on more than 200 MB above the start, and where a safetensors file is accepted that
+the safetensors library refuses.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import struct
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+from gguf import GGMLQuantizationType, GGUFWriter, quants
+
+from embcli.errors import InputError
+from embcli.files import open_tensors
+from embcli.files.checkpoint import Checkpoint
+
+SLOWEST = 1.0  # seconds of processor time
+LARGEST = 200  # MB above the start
+EXTREMES = (0, 1, 2, 7, 8, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+_NUMBER = re.compile(rb"-?[0-9]+")
+_NAME = re.compile(rb"[A-Za-z_]{2,}")
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A file that is whole: the part that is mutated, and what makes the file of it."""
+
+    name: str
+    part: bytes
+    whole: Callable[[bytes], bytes] = bytes
+
+
+def seeds() -> list[Seed]:
+    """Return small files of every format."""
+    rng = np.random.default_rng(0)
+    token, position = rng.standard_normal((6, 32)).astype(np.float32), rng.standard_normal((4, 32)).astype(np.float32)
+    arrays = {"wte.weight": token, "wpe.weight": position, "bias": position[0]}
+    data = safetensors.numpy.save({**arrays, "half": token.astype(np.float16), "wide": token.astype(np.float64)})
+    length = 8 + int.from_bytes(data[:8], "little")
+    text = b"".join(
+        b"w%d %s\n" % (row, b" ".join(b"%.3f" % value for value in values)) for row, values in enumerate(token)
+    )
+    binary = b"6 32\n" + b"".join(b"w%d " % row + values.tobytes() for row, values in enumerate(token))
+    plain, packed, column = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.save(plain, token)
+    np.save(column, np.asfortranarray(token))
+    torch.save({"model": {name: torch.from_numpy(array) for name, array in arrays.items()}}, packed)
+    archive = {info: packed_member(packed, info) for info in zipfile.ZipFile(packed).namelist()}
+    pickle = next(name for name in archive if name.endswith("data.pkl"))
+    index = json.dumps({"weight_map": {"wte.weight": "part.safetensors", "wpe.weight": "part.safetensors"}}).encode()
+    gguf = gguf_bytes(arrays)
+    return [
+        Seed("safetensors", data),
+        Seed("safetensors header", data[8:length], lambda part: struct.pack("<Q", len(part)) + part + data[length:]),
+        Seed("index", index),
+        Seed("gguf", gguf),
+        Seed("gguf header", gguf[:700], lambda part: part + gguf[700:]),
+        Seed("npy", plain.getvalue()),
+        Seed("npy header", plain.getvalue()[10:128], lambda part: npy_of(part, token)),
+        Seed("npy in columns", column.getvalue()),
+        Seed("npz stored", plain.getvalue(), lambda part: zipped({"wte.npy": part, "b.npy": column.getvalue()})),
+        Seed("npz deflated", column.getvalue(), lambda part: zipped({"wte.npy": part}, zipfile.ZIP_DEFLATED)),
+        Seed("npz archive", zipped({"wte.npy": plain.getvalue()}, zipfile.ZIP_DEFLATED)),
+        Seed("text", text),
+        Seed("text with sizes", b"6 32\n" + text),
+        Seed("binary", binary),
+        Seed("pt", packed.getvalue()),
+        Seed("pt pickle", archive[pickle], lambda part: zipped({**archive, pickle: part})),
+    ]
+
+
+def packed_member(packed: io.BytesIO, name: str) -> bytes:
+    """Return a member of an archive."""
+    return zipfile.ZipFile(packed).read(name)
+
+
+def npy_of(header: bytes, array: np.ndarray) -> bytes:
+    """Return a .npy file with a header of its own."""
+    return b"\x93NUMPY\1\0" + struct.pack("<H", min(len(header), 65535)) + header + array.tobytes()
+
+
+def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Return an archive of some members, whose checksums are right."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+def gguf_bytes(arrays: dict[str, np.ndarray]) -> bytes:
+    """Return a GGUF file of arrays, one of them quantised."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.gguf"
+        writer = GGUFWriter(path, "llama")
+        writer.add_context_length(4)
+        writer.add_tokenizer_model("gpt2")
+        writer.add_token_list([b"a", b"b", b"c"])
+        writer.add_token_scores([1.0, 2.0, 3.0])
+        for name, array in arrays.items():
+            writer.add_tensor(name, array)
+        kind = GGMLQuantizationType.Q8_0
+        writer.add_tensor("q.weight", quants.quantize(arrays["wte.weight"], kind), raw_dtype=kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return path.read_bytes()
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """Return some bytes with a few things changed."""
+    found = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        place = rng.randrange(len(found) + 1)
+        kind = rng.randrange(9)
+        if kind == 0:
+            del found[place:]
+        elif kind == 1:
+            del found[place : place + rng.choice((1, 2, 4, 8, 40))]
+        elif kind == 2:
+            found[place:place] = rng.randbytes(rng.choice((1, 2, 8, 40)))
+        elif kind == 3:
+            start = rng.randrange(len(found) + 1)
+            found[place:place] = found[start : start + rng.choice((1, 4, 16, 100))] * rng.choice((1, 1, 1, 50, 2000))
+        elif kind == 4:
+            size = rng.choice((1, 2, 4, 8))
+            found[place : place + size] = (rng.choice(EXTREMES) % (1 << 8 * size)).to_bytes(size, "little")
+        elif kind in (5, 6):
+            numbers = list(_NUMBER.finditer(found))
+            if numbers:
+                one = rng.choice(numbers)
+                value = rng.choice((*EXTREMES, -1, 10**30, int(one[0][:18]) + 1, int(one[0][:18]) - 1))
+                found[one.start() : one.end()] = str(value).encode()
+        elif kind == 7:
+            names = list(_NAME.finditer(found))
+            if len(names) > 1:
+                one, other = rng.sample(names, 2)
+                found[one.start() : one.end()] = other[0]
+        elif place < len(found):
+            found[place] ^= 1 << rng.randrange(8)
+    return bytes(found)
+
+
+def read(path: Path) -> None:
+    """Read rows of every tensor, the words, and what a checkpoint makes of the file."""
+    tensors = open_tensors(path)
+    for name in list(tensors)[:20]:
+        try:
+            layer = tensors.layer(name)
+            if layer.shape[1] <= 1 << 20:
+                layer.rows(np.array([layer.shape[0] - 1, 0]))
+        except InputError:
+            continue
+    words = tensors.vocabulary()
+    if words is not None and len(words):
+        words[len(words) - 1], words.find(b"a")
+    source = Checkpoint(tensors)
+    source.shape("position"), source.head, source.positions
+
+
+def peak() -> int:
+    """Return the most memory that this process has had, in MB."""
+    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(found[1]) // 1024 if found else 0
+
+
+def fuzz(count: int, seed: int, folder: Path, said: Callable[[str], object] = print) -> dict[str, list[int]]:
+    """Read `count` damaged files; return for each kind how many were accepted and how many refused."""
+    rng = random.Random(seed)
+    known = seeds()
+    (folder / "part.safetensors").write_bytes(known[0].part)
+    done = {each.name: [0, 0] for each in known}
+    for each in known:  # whole, and whatever is loaded on the way
+        (folder / "m").write_bytes(each.whole(each.part))
+        read(folder / "m")
+    start = peak()
+    for number in range(count):
+        each = known[number % len(known)]
+        path = folder / f"m{number % 97}"  # torch may still map one that was accepted
+        path.unlink(missing_ok=True)
+        path.write_bytes(each.whole(mutated(each.part, rng)))
+        begun = time.process_time()
+        try:
+            read(path)
+            accepted = True
+        except InputError as error:
+            accepted = False
+            if str(error).count("\n") > 1:
+                raise AssertionError("an error of more than two lines") from error
+        except BaseException:
+            said(f"file {number} of seed {seed}, {each.name}: kept as {path}")
+            raise
+        assert time.process_time() - begun < SLOWEST, f"file {number} of seed {seed}, {each.name}: {path}"
+        done[each.name][not accepted] += 1
+        if each.name.startswith("safetensors") and accepted:
+            safetensors.safe_open(path, "np")  # raises what the library has against it
+    assert peak() - start < LARGEST, f"{peak() - start} MB more than at the start"
+    return done
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as kept:
+        warnings.simplefilter("error")
+        begun, before = time.perf_counter(), peak()
+        for name, (accepted, refused) in fuzz(int(sys.argv[1]), int((sys.argv[2:] or ["0"])[0]), Path(kept)).items():
+            print(f"{name:20} {accepted:8,} accepted {refused:8,} refused")
+        print(f"{time.perf_counter() - begun:.0f} s, at most {peak()} MB ({before} MB at the start)")

@@ -1,0 +1,183 @@
+"""Pictures in text: what is marked is what is picked, what goes where goes there, and each number is torch's."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from embcli.names import BATCHED, PAGES
+from embcli.weights.seeded import Seeded
+from tests.inside import Inside
+from tests.oracles import live, live_comparison
+from tests.screen import Grid, grids, said_to_be_left_out
+from tests.test_batch import FIRST_BATCH, OPENING
+from tests.test_compare_command import WEIGHT
+
+WIDTHS = (40, 80, 200)
+CAT, IDS = "the cat saw the dog the the the", [1169, 3797, 2497, 262, 3290, 262, 262, 262]
+TOY = """\
+Each ID picks a row of the token weight matrix, (V, D) = (6, 3)
+ ID  row  │        0        1        2  to pos
+──────────────────────────────────────────────
+       0  │   0.3374  -0.1778  -0.1690
+1 →    1  │   0.9178   1.5810   1.3010  → 3
+2 →    2  │   1.2753  -0.2010  -0.1606  → 0, 4
+3 →    3  │  -0.4015   0.9666  -1.1481  → 1
+       4  │  -1.1589   0.3255  -0.6315
+5 →    5  │  -2.8400  -0.7849  -1.4096  → 2
+
+Token embeddings, (T, D) = (5, 3)
+pos  ID  │        0        1        2
+─────────────────────────────────────
+  0   2  │   1.2753  -0.2010  -0.1606
+  1   3  │  -0.4015   0.9666  -1.1481
+  2   5  │  -2.8400  -0.7849  -1.4096
+  3   1  │   0.9178   1.5810   1.3010
+  4   2  │   1.2753  -0.2010  -0.1606
+token: row ID of the token weight matrix, (V, D) = (6, 3)
+"""
+PRODUCT = """\
+One-hot rows times the weight = its rows: (3, 4) × (4, 5)
+A column a token: its one-hot row, upright; the 1 lets its row through.
+0  1  2       row  │        0        1        2        3        4
+─────────────────────────────────────────────────────────────────
+0  0  0  ×      0  │  {0}
+0  0  1  ×      1  │  {1}
+1  0  0  ×      2  │  {2}
+0  1  0  ×      3  │  {3}
+         =  pos 0  │  {2}
+         =  pos 1  │  {3}
+         =  pos 2  │  {1}
+"""
+run = Inside()
+
+
+def parted(printed: str) -> tuple[Grid, list[str], str]:
+    """Return the matrix of a lookup's picture, what its last column says of each row, and the rest of the page."""
+    picture, _, rest = printed.partition("\n\n")
+    lines = picture.splitlines()
+    cut = next(line.index("to ") for line in lines if "  to " in line)
+    rule = next(place for place, line in enumerate(lines) if {*line} == {"─"})
+    table = [line[:cut].rstrip() for line in lines[rule - 1 :]]
+    (matrix,) = grids("\n".join(table), cut)
+    goals = [line[cut:] for line in lines[rule + 1 :] if "│" in line and "⋮" not in line]
+    return matrix, goals, rest
+
+
+def test_the_whole_picture_of_a_lookup() -> None:
+    toy = ("--ids", "2,3,5,1,2", "--vocab", "6", "--dim", "3")
+    assert run.ok("lookup", *toy, "--draw", COLUMNS="80").text == TOY
+    rest = run.ok("lookup", *toy, COLUMNS="80").text
+    whole = run.ok("lookup", *toy, "--draw", "--show", "token,position,input", COLUMNS="80").text
+    assert whole == TOY.partition("Token emb")[0] + rest
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_picture_of_a_lookup_has_the_picked_rows_and_says_where_each_goes(width: int) -> None:
+    printed = run.ok("lookup", CAT, "--draw", COLUMNS=str(width)).text
+    token = live(Seeded(50257, 256))["token"]
+    assert max(len(line) for line in printed.splitlines() if "│" in line) <= width
+    matrix, goals, rest = parted(printed)
+    rows = [0, *sorted({*IDS}), 50256]
+    assert [int(label[-1]) for label in matrix.labels] == rows
+    matrix.check(token[rows])
+    (embeddings,) = grids(rest, width)
+    embeddings.check(token[IDS])
+    arrows = re.findall(r"(\d+) → +(\d+)  │", printed)
+    assert [int(row) for _, row in arrows] == rows[1:-1]
+    assert [token_id for token_id, _ in arrows] == [row for _, row in arrows]
+    assert (goals[0], goals[-1]) == ("", "")
+    for row, goal in zip(rows[1:-1], goals[1:-1], strict=True):
+        places = [place for place, token_id in enumerate(IDS) if token_id == row]
+        found = re.fullmatch(r"→ ([\d, ]*?)(?:(?:, )?(\d+) (?:more|in all))?", goal)
+        assert found, goal
+        named = [int(place) for place in found[1].split(", ") if place]
+        assert named == places[: len(named)]
+        assert len(places) == len(named) + int(found[2] or 0)
+    assert len([line for line in printed.splitlines() if "⋮" in line]) == 6
+
+
+def test_sequences_are_named_where_there_are_several() -> None:
+    printed = run.ok("lookup", "--lines", "--ids", "-", "--vocab", "6", "--dim", "2", "--draw", stdin="1 2\n2 5").text
+    assert re.findall(r"(\d) →.*→ (.*)", printed) == [("1", "0:0"), ("2", "0:1, 1:0"), ("5", "1:1")]
+
+
+def test_more_rows_than_a_picture_has_room_for_are_said_to_be_missing() -> None:
+    printed = run.ok("lookup", "--ids", ",".join(map(str, range(10, 50))), "--dim", "2", "--draw").text
+    assert "Left out: picked rows 16 to 43 (28 of 40).\n" in printed
+    rows = [0, *range(10, 16), *range(44, 50), 50256]
+    parted(printed)[0].check(live(Seeded(50257, 2))["token"][rows])
+
+
+def test_the_whole_picture_of_a_comparison() -> None:
+    printed = run.ok("compare", "--draw", "--show", "outputs").text
+    rows = ["  ".join(f"{float(value):7.4f}" for value in line.split()) for line in WEIGHT.splitlines()]
+    assert PRODUCT.format(*rows) in printed
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_picture_of_a_comparison_multiplies_one_hot_rows(width: int) -> None:
+    ids = [7, 2, 40, 2, 19]
+    printed = run.ok("compare", "--ids", ",".join(map(str, ids)), "--draw", "--show", "ids", COLUMNS=str(width)).text
+    weight = live_comparison(ids, 41).weight.numpy()
+    (table,) = grids(printed, width)
+    drawn = [place for place in range(5) if place not in said_to_be_left_out(printed, "token", 5)]
+    rows = sorted({0, 40, *(ids[place] for place in drawn)})
+    table.check(np.concatenate([weight[rows], weight[[ids[place] for place in drawn]]]))
+    for row, label in zip(rows, table.labels, strict=False):
+        *hot, times, number = label
+        assert (times, int(number)) == ("×", row)
+        assert [int(each) for each in hot if each != "…"] == [int(ids[place] == row) for place in drawn]
+    assert [label[-2:] for label in table.labels[len(rows) :]] == [["=", f"pos {place}"] for place in drawn]
+
+
+def test_nothing_is_drawn_of_no_tokens() -> None:
+    assert "One-hot rows times" not in run("compare", "--ids", "", "--draw", "--vocab", "4").text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_picture_of_a_batch_has_the_first_and_last_values_of_each_vector(width: int) -> None:
+    printed = run.ok(
+        "batch", "-", "--draw", "--layers-first", "--context-length", "9", stdin=OPENING, COLUMNS=str(width)
+    )
+    layers = live(Seeded(50257, 256, 9))
+    (table,) = grids(printed.text, width)
+    ids = np.array(FIRST_BATCH)[[0, 1, 7]]
+    table.check((layers["token"][ids] + layers["position"][:4]).reshape(12, -1))
+    assert [int(label[-1]) for label in table.labels] == ids.ravel().tolist()
+    assert (table.columns[0], table.columns[-1]) == (0, 255)
+    samples = [label[0] for label in table.labels if "╭" in label[0]]
+    assert samples == ["0 ╭", "1 ╭", "7 ╭"]
+    assert said_to_be_left_out(printed.text, "sample", 8) == [2, 3, 4, 5, 6]
+    assert "Left out: samples 2 to 6 (5 of 8) and columns" in printed.text
+    assert max(len(line) for line in printed.text.splitlines() if "│" in line) <= width
+
+
+def test_long_samples_show_their_first_and_last_tokens() -> None:
+    printed = run.ok("batch", "-", "--draw", "--max-length", "9", "--batch-size", "2", "--dim", "2", stdin=OPENING).text
+    assert "positions 3 to 6 (4 of 9)" in printed
+    ids = [each for sample in FIRST_BATCH for each in sample][:9]
+    assert [int(label[-1]) for label in grids(printed, 120)[0].labels[:5]] == [*ids[:3], *ids[-2:]]
+
+
+CASES = [
+    ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6"),
+    ("compare", "--show", "outputs"),
+    ("batch", "--ids", "1,2,3,4,5", "--batch-size", "1", "--dim", "3", "--vocab", "6"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_pictures_of_all_pages_have_the_same_numbers(case: tuple[str, ...]) -> None:
+    found = [run.ok(*case, "--draw", "-f", format).text for format in PAGES]
+    numbers = [re.findall(r"-?\d+\.\d{4}\b", printed) for printed in found]
+    assert len(numbers[0]) >= 12
+    assert numbers[0] == numbers[1] == numbers[2]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_only_pages_have_a_place_for_pictures(case: tuple[str, ...]) -> None:
+    for format in {*BATCHED} - {*PAGES}:
+        assert f"--draw has no place in {format}" in run.refused(*case, "--draw", "-f", format)

@@ -1,0 +1,159 @@
+"""`--from`: the same verbs on a model's own file, whose numbers come out as the libraries that wrote it have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.conftest import Embcli
+from tests.inside import Inside
+from tests.oracles import assert_same_bits
+from tests.test_startup import imported
+
+TEXT = "Every effort moves you"
+IDS = [6109, 3626, 6100, 345]
+
+
+@pytest.fixture
+def inside() -> Inside:
+    return Inside()
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, torch.Tensor]]:
+    """Return a file of GPT-2's shape with few columns, and what is in it."""
+    torch.manual_seed(3)
+    tensors = {
+        "transformer.wte.weight": torch.randn(50257, 5).to(torch.bfloat16),
+        "transformer.wpe.weight": torch.randn(64, 5),
+        "transformer.h.0.attn.c_attn.weight": torch.randn(5, 15),
+    }
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    save_file(tensors, path)
+    return path, tensors
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Return an archive of a learner's own vectors."""
+    path = tmp_path / "own.npz"
+    token = np.array([[0.5, -0.2, 0.1], [1.5, 2.5, -3.5]], np.float32)
+    np.savez(path, token=token, position=np.array([[0.1, 0.3, -0.1], [1, 1, 1]], np.float32))
+    return path
+
+
+def test_lookup_gives_the_rows_of_the_file_and_their_sum(
+    inside: Embcli, gpt2: tuple[Path, dict[str, torch.Tensor]]
+) -> None:
+    path, tensors = gpt2
+    document = json.loads(inside.ok("lookup", TEXT, "--from", str(path), "-f", "json").out)
+    token = tensors["transformer.wte.weight"].float().numpy()[IDS]
+    position = tensors["transformer.wpe.weight"].numpy()[: len(IDS)]
+    for name, wanted in (("token", token), ("position", position), ("input", token + position)):
+        assert_same_bits(np.array(document["matrices"][name], np.float64).astype(np.float32), wanted)
+    assert [row["id"] for row in document["tokens"]] == IDS
+    assert document["run"]["tensors"] == {"token": "transformer.wte.weight", "position": "transformer.wpe.weight"}
+    assert document["run"]["dtypes"] == {"token": "bfloat16", "position": "float32"}
+    assert document["run"]["encoding"] == "gpt2"
+    assert "encoding" in document["run"]["guesses"]
+
+
+def test_weights_are_the_matrix_of_the_file(
+    inside: Embcli, gpt2: tuple[Path, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    path, tensors = gpt2
+    for layer, name in (("token", "transformer.wte.weight"), ("position", "transformer.wpe.weight")):
+        target = tmp_path / f"{layer}.npy"
+        inside.ok("weights", "--from", str(path), "--layer", layer, "-o", str(target))
+        assert_same_bits(np.load(target), tensors[name].float().numpy())
+
+
+def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(
+    inside: Embcli, gpt2: tuple[Path, dict[str, torch.Tensor]]
+) -> None:
+    page = inside.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2").text
+    assert "transformer.wte.weight, 251,285 parameters (bfloat16), 502.6 kB\n" in page
+    assert page.endswith("A guess: gpt2, which has as many tokens as there are rows\n")
+    told = inside.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2", "--encoding", "gpt2").text
+    assert "guess" not in told
+
+
+def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -> None:
+    assert inside.ok("lookup", "--ids", "0", "--from", str(own), "--precision", "1").text == (
+        "Input embeddings = token embeddings + position embeddings, (T, D) = (1, 3)\n"
+        "            row  │     0     1     2\n"
+        "────────────────────────────────────\n"
+        "token         0  │   0.5  -0.2   0.1\n"
+        "+ position    0  │   0.1   0.3  -0.1\n"
+        "= input       0  │   0.6   0.1   0.0\n"
+        "token: row ID of the token weight matrix, (V, D) = (2, 3)\n"
+        "position: row pos of the position weight matrix, (C, D) = (2, 3)\n"
+    )
+
+
+def test_values_that_float32_does_not_hold_are_rounded_and_told(inside: Embcli, tmp_path: Path) -> None:
+    values = np.array([[0.1, 0.5], [2**60 + 1, 3]], np.float64)
+    np.save(tmp_path / "wide.npy", values)
+    ran = inside("weights", "--from", str(tmp_path / "wide.npy"), "-f", "json")
+    assert ran.status == 0
+    found = json.loads(ran.out)["matrices"]["token"]
+    assert_same_bits(np.array(found, np.float64).astype(np.float32), values.astype(np.float32))
+    assert "1 values were rounded to float32" in ran.err or "2 values were rounded to float32" in ran.err
+
+
+def test_a_file_is_read_without_torch_and_without_a_cache(gpt2: tuple[Path, dict[str, torch.Tensor]]) -> None:
+    assert "torch" not in imported("lookup", "--ids", "1,6", "--from", str(gpt2[0]))
+    assert "torch" not in imported("info", "--from", str(gpt2[0]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--from {} --vocab 6", "--vocab is for seeded layers; --from takes what the file holds"),
+        ("--from {} --dim 3", "--dim is for seeded layers"),
+        ("--from {} --context-length 9", "--context-length is for seeded layers"),
+        ("--from {} --seed 0", "--seed is for seeded layers"),
+        ("--from {} --no-cache", "--no-cache is for seeded layers"),
+        ("--tensor token", "--tensor goes with --from, which names the file"),
+        ("--transposed", "--transposed goes with --from"),
+        (
+            "--from {} --tensor nope",
+            "it has no tensor 'nope' (--tensor); name one with --tensor\n'token' (2, 3) float32",
+        ),
+        ("--from {}x", "is no file and no folder, and no model's name"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(inside: Embcli, own: Path, arguments: str, message: str) -> None:
+    assert message in inside.refused("lookup", "--ids", "0", *arguments.format(own).split())
+
+
+def test_a_text_is_refused_where_no_encoding_is_known(inside: Embcli, own: Path) -> None:
+    assert "give --ids, or --encoding" in inside.refused("lookup", "hi", "--from", str(own))
+
+
+def test_info_tells_the_tensors_that_matter_and_lists_all(
+    inside: Embcli, gpt2: tuple[Path, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    document = json.loads(inside.ok("info", "--from", str(gpt2[0]), "-f", "json").out)
+    assert document["tensors"] == [
+        {
+            "role": "token",
+            "tensor": "transformer.wte.weight",
+            "shape": "50257x5",
+            "dtype": "bfloat16",
+            "bytes": 2 * 50257 * 5,
+        },
+        {"role": "position", "tensor": "transformer.wpe.weight", "shape": "64x5", "dtype": "float32", "bytes": 1280},
+    ]
+    assert document["run"]["head"]["relation"] == "none"
+    lines = inside.ok("info", "--from", str(gpt2[0]), "--tensors", "-f", "csv").text.splitlines()
+    assert len(lines) == 1 + len(gpt2[1])
+    weight = torch.randn(7, 4)
+    save_file({"embed_tokens.weight": weight, "lm_head.weight": weight.clone()}, tmp_path / "tied.safetensors")
+    page = inside.ok("info", "--from", str(tmp_path / "tied.safetensors")).text
+    assert "output head: another tensor, equal to the token matrix in the 7 rows compared" in page

@@ -1,0 +1,104 @@
+"""`info` and `cache` tell what there is, on a page and as data; text that comes from outside is safe on a page."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import jsonschema
+import pytest
+import tiktoken
+import torch
+
+import embcli as package
+from embcli.encodings.tiktoken import DEFINITIONS
+from tests import oracles
+from tests.conftest import Embcli
+
+
+def test_the_page_of_info_tells_versions_capability_cache_and_encodings(inside: Embcli, shared_cache: Path) -> None:
+    head, table = inside.ok("info").text.split("\n\n")
+    told = dict(re.split(" {2,}", line) for line in head.split("\n"))
+    assert told == {
+        "embcli": package.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        **{name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")},
+        "CPU capability": torch.backends.cpu.get_cpu_capability(),
+        "cache": str(shared_cache),
+    }
+    header, rule, *rows = table.rstrip("\n").split("\n")
+    assert header.split() == ["encoding", "V", "carried"]
+    assert {*rule} == {"─"}
+    sizes = {name: tiktoken.Encoding(**_of_tiktoken(name)).n_vocab for name in ("gpt2",)}
+    assert [row.split() for row in rows] == [
+        [name, f"{sizes.get(name, definition.vocabulary_size):,}", "yes"] for name, definition in DEFINITIONS.items()
+    ]
+
+
+def _of_tiktoken(name: str) -> dict[str, object]:
+    from embcli import encodings
+
+    own = encodings.get(name).tiktoken
+    return {
+        "name": name,
+        "pat_str": own._pat_str,
+        "mergeable_ranks": own._mergeable_ranks,
+        "special_tokens": own._special_tokens,
+    }
+
+
+KEPT = ("weights", "--vocab", "6", "--dim", "3")
+
+
+def test_the_page_of_the_cache_tells_what_is_kept(inside: Embcli, tmp_path: Path) -> None:
+    here = {"EMBCLI_CACHE_DIR": str(tmp_path), "EMBCLI_CACHE_LIMIT": "1MB"}
+    assert inside.ok("cache", **here).text == f"{tmp_path}\n0 layers, 0 bytes of at most 1.0 MB\n"
+    inside.ok(*KEPT, **here)
+    (file,) = tmp_path.iterdir()
+    head, table = inside.ok("cache", **here).text.split("\n\n")
+    assert head == f"{tmp_path}\n1 layer, {file.stat().st_size / 1000:.1f} kB of at most 1.0 MB"
+    assert file.stem in table.splitlines()[2]
+    assert "it is sound" in inside.ok("cache", "verify", **here).text
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    ran = inside("cache", "verify", **here)
+    assert ran.status == 1
+    assert f"damaged: {file.name}: " in ran.text
+    assert inside.ok("cache", "clear", **here).text == f"1 file removed, {head.split()[3]} kB, from {tmp_path}\n"
+    assert [*tmp_path.iterdir()] == []
+
+
+HOSTILE = "x\x1b]0;pwn\x07\u202e\n[bold]"
+
+
+@pytest.mark.parametrize("command", [("info",), ("cache",), ("cache", "clear"), ("cache", "verify")], ids=" ".join)
+def test_a_path_is_safe_on_a_page_and_true_in_data(inside: Embcli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    folder = tmp_path / HOSTILE
+    here = {"EMBCLI_CACHE_DIR": str(folder)}
+    inside.ok(*KEPT, **here)
+    page = inside.ok(*command, **here).text
+    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", page) is None
+    assert "x\\u001b]0;pwn\\u0007\\u202e\\n[bold]" in page
+    if command[-1] != "clear":
+        run = json.loads(inside.ok(*command, "-f", "json", **here).out)["run"]
+        assert run["cache" if command == ("info",) else "folder"] == str(folder)
+
+
+DOCUMENTS = {
+    ("tokenize", "Every effort moves you"): oracles.TOKENIZE,
+    ("lookup", "Every effort", "--dim", "2"): oracles.LOOKUP,
+    ("weights", "--dim", "2", "--rows", "0:3"): oracles.WEIGHTS,
+    ("info",): oracles.INFO,
+    ("cache",): oracles.CACHE,
+    ("cache", "verify"): oracles.CACHE_VERIFY,
+}
+
+
+@pytest.mark.parametrize("command", DOCUMENTS, ids=" ".join)
+def test_the_keys_of_each_document_are_those_of_its_schema(inside: Embcli, command: tuple[str, ...]) -> None:
+    document = json.loads(inside.ok(*command, "-f", "json").out)
+    jsonschema.validate(document, DOCUMENTS[command])
+    assert document["run"]["embcli"] == package.__version__

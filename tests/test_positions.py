@@ -1,0 +1,143 @@
+"""Kinds of positions: each against a formula of another form, and the facts that the papers state of them."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embcli.errors import LayerError
+from embcli.positions import Learned, NoPositions, Relative, Rotary, Sinusoidal
+from embcli.weights import Layer
+
+untimed = settings(deadline=None)
+dims = st.integers(1, 40)
+even_dims = st.integers(1, 20).map(lambda half: 2 * half)
+places = st.lists(st.integers(0, 10_000), min_size=1, max_size=6)
+pairings = st.sampled_from(["interleaved", "halves"])
+
+
+@dataclass
+class Plain(Layer):
+    values: np.ndarray
+    dtype = "float32"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        return self.values[ids]
+
+
+def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
+
+
+@untimed
+@given(dims, places)
+def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: list[int]) -> None:
+    found = Sinusoidal(dim).rows(np.array(positions))
+    assert found.dtype == np.float32
+    for row, position in zip(found.tolist(), positions, strict=True):
+        for column, value in enumerate(row):
+            angle = position / 10000 ** (2 * (column // 2) / dim)
+            assert abs(value - (math.cos(angle) if column % 2 else math.sin(angle))) < 1e-6
+
+
+@untimed
+@given(even_dims, st.integers(0, 500), st.integers(0, 500), st.integers(0, 500))
+def test_sinusoidal_dot_products_of_an_even_d_depend_on_the_distance_alone(d: int, i: int, j: int, shift: int) -> None:
+    rows = Sinusoidal(d).exact(np.array([i, j, i + shift, j + shift]))
+    assert rows[0] @ rows[1] == pytest.approx(rows[2] @ rows[3], abs=1e-9)
+
+
+def turned(row: list[float], position: int, theta: float, pairs: list[tuple[int, int]]) -> list[float]:
+    """Return a row as complex multiplication turns it."""
+    found = [0.0] * len(row)
+    for i, (first, second) in enumerate(pairs):
+        angle = position / theta ** (2 * i / len(row))
+        product = complex(row[first], row[second]) * cmath.exp(1j * angle)
+        found[first], found[second] = product.real, product.imag
+    return found
+
+
+@untimed
+@given(even_dims, places, st.floats(1, 1e6))
+def test_rotary_positions_multiply_pairs_as_complex_numbers(dim: int, positions: list[int], theta: float) -> None:
+    rows = normal(len(positions), dim)
+    ways = {
+        "interleaved": [(column, column + 1) for column in range(0, dim, 2)],
+        "halves": [(column, column + dim // 2) for column in range(dim // 2)],
+    }
+    for pairing, pairs in ways.items():
+        kind = Rotary(dim, pairing, theta)
+        assert kind.pairs.tolist() == [list(pair) for pair in pairs]
+        expected = [turned(row, at, theta, pairs) for row, at in zip(rows.tolist(), positions, strict=True)]
+        found = kind.joined(rows, np.array(positions))
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
+        angles = [[at / theta ** (2 * i / dim) for i in range(dim // 2)] for at in positions]
+        np.testing.assert_allclose(kind.rows(np.array(positions)), angles, rtol=1e-6)
+
+
+@untimed
+@given(even_dims, pairings, st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 99))
+def test_rotary_dot_products_are_equal_under_a_shift_of_both_positions(
+    dim: int, pairing: str, i: int, j: int, shift: int, seed: int
+) -> None:
+    query, key = normal(2, dim, seed)[:, None]
+    kind = Rotary(dim, pairing)
+
+    def dot(left: int, right: int) -> float:
+        (one,), (other,) = kind.exact(query, np.array([left])), kind.exact(key, np.array([right]))
+        return float(one @ other)
+
+    assert dot(i, j) == pytest.approx(dot(i + shift, j + shift), abs=1e-9 * dim)
+
+
+def test_rotary_positions_leave_position_0_and_lengths_as_they_are() -> None:
+    rows = normal(3, 8)
+    found = Rotary(8, "halves").joined(rows, np.array([0, 5, 900]))
+    assert found[0].tobytes() == rows[0].tobytes()
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), np.linalg.norm(rows, axis=1), rtol=1e-6)
+
+
+def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
+    assert not np.isfinite(Rotary(2).joined(np.array([[np.inf, 1]], np.float32), np.array([1]))).any()
+
+
+@pytest.mark.parametrize(("dim", "theta"), [(3, 1e4), (1, 1e4), (4, 0.5), (4, math.inf), (4, math.nan), (4, -1.0)])
+def test_what_rotary_cannot_turn_is_refused(dim: int, theta: float) -> None:
+    with pytest.raises(LayerError, match=str(dim) if dim % 2 else "--theta"):
+        Rotary(dim, theta=theta)
+
+
+@untimed
+@given(st.integers(0, 6), dims, st.integers(1, 12))
+def test_relative_positions_pick_the_row_of_the_clipped_distance(clip: int, dim: int, length: int) -> None:
+    values = normal(2 * clip + 1, dim)
+    kind = Relative(Plain(values))
+    every = np.arange(length)
+    distances, rows = kind.distances(every, every), kind.rows(every, every)
+    assert rows.shape == (length, length, dim)
+    for i in range(length):
+        for j in range(length):
+            distance = max(-clip, min(clip, j - i))
+            assert distances[i, j] == distance
+            assert rows[i, j].tobytes() == values[distance + clip].tobytes()
+
+
+def test_learned_positions_are_added_and_none_change_nothing() -> None:
+    tokens, values, at = normal(2, 4), normal(9, 4, seed=1), np.array([7, 0])
+    learned = Learned(Plain(values))
+    assert learned.rows(at).tobytes() == values[[7, 0]].tobytes()
+    assert learned.joined(tokens, at).tobytes() == (tokens + values[[7, 0]]).tobytes()
+    assert NoPositions().joined(tokens, at).tobytes() == tokens.tobytes()
+    assert (learned.columns, Sinusoidal(4).columns, Rotary(4).columns, NoPositions().columns) == (4, 4, 2, None)
+    assert NoPositions().rows(at).shape == (2, 0)

@@ -1,0 +1,182 @@
+"""The verb `positions`: its matrices are torch's rows and independent formulas, in the shapes that it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from embcli.errors import EmbcliError
+from embcli.page import Paper
+from embcli.page.terminal import Terminal
+from embcli.positions import Rotary, Sinusoidal
+from embcli.verbs.positions import PositionTable, Wanted, positions
+from embcli.views.positions import view
+from embcli.weights import Layer
+from tests.inside import Inside
+from tests.test_positions import Plain
+
+V, T, D, SEED = 50, 40, 6, 123
+
+
+@dataclass
+class Drawn:
+    """Both layers, drawn by torch in the order of the contract."""
+
+    rows: int
+    dim: int = D
+    encoding: None = None
+    run: dict[str, Any] = field(default_factory=lambda: {"seed": SEED})
+
+    def __post_init__(self) -> None:
+        torch.manual_seed(SEED)
+        sizes = {"token": V, "position": self.rows}
+        self.values = {name: torch.nn.Embedding(size, self.dim).weight.detach().numpy() for name, size in sizes.items()}
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.values[name].shape
+
+    def open(self, wanted: dict[str, np.ndarray | None]) -> dict[str, Layer]:
+        return {name: Plain(self.values[name]) for name in wanted}
+
+
+def table(kind: str, rows: str | None = None, columns: str | None = None, **more: Any) -> tuple[PositionTable, Drawn]:
+    wanted = Wanted(kind, more.pop("length", T), more.pop("dim", D), **more)
+    source = Drawn(wanted.rows, wanted.dim)
+    return positions(wanted, source, rows, columns), source
+
+
+def everything(result: PositionTable) -> dict[str, np.ndarray]:
+    records = result.records()
+    names = tuple(records.matrices)
+    pieces = list(records.pieces(records.fields, names))
+    assert np.concatenate([piece.fields["position"] for piece in pieces]).tolist() == result.chosen.tolist()
+    found = {name: np.concatenate([piece.matrices[name] for piece in pieces]) for name in names}
+    for name, values in found.items():
+        assert (values.shape, values.dtype) == (records.matrices[name].shape, records.matrices[name].dtype)
+    return found
+
+
+def test_learned_positions_are_the_rows_of_the_layer_drawn_behind_the_token_layer() -> None:
+    result, source = table("learned")
+    assert everything(result)["position"].tobytes() == source.values["position"].tobytes()
+
+
+def test_sinusoidal_positions_need_no_layer_and_no_seed() -> None:
+    result, _ = table("sinusoidal", dim=7)
+    assert everything(result)["position"].tobytes() == Sinusoidal(7).rows(np.arange(T)).tobytes()
+    assert "seed" not in result.run
+
+
+@pytest.mark.parametrize("clip", [None, 0, 2, 100])
+def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance(clip: int | None) -> None:
+    result, source = table("relative", clip=clip)
+    k = 16 if clip is None else clip
+    assert source.shape("position") == (2 * k + 1, D)
+    distances = torch.arange(T)[None, :] - torch.arange(T)[:, None]
+    expected = torch.nn.functional.embedding(distances.clamp(-k, k) + k, torch.tensor(source.values["position"]))
+    found = everything(result)
+    assert found["distance"].tolist() == distances.clamp(-k, k).tolist()
+    assert found["position"].shape == (T, T, D)
+    assert found["position"].tobytes() == expected.numpy().tobytes()
+    assert result.records().default == "position"
+
+
+@pytest.mark.parametrize("pairing", ["interleaved", "halves"])
+@pytest.mark.parametrize(("ids", "token_id"), [(None, 0), ("7", 7)])
+def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(
+    pairing: Any, ids: str | None, token_id: int
+) -> None:
+    result, source = table("rotary", pairing=pairing, theta=50.0, ids=ids)
+    kind, row = Rotary(D, pairing, 50.0), source.values["token"][[token_id]]
+    found = everything(result)
+    assert found["position"].tobytes() == kind.rows(np.arange(T)).tobytes()
+    assert found["position"].shape == (T, D // 2)
+    assert found["input"].tobytes() == kind.joined(np.repeat(row, T, axis=0), np.arange(T)).tobytes()
+    assert found["input"][0].tobytes() == row.tobytes()
+    assert result.records().default == "position"
+
+
+def test_chosen_pairs_of_rotary_positions_bring_their_two_columns() -> None:
+    for pairing, turned in (("interleaved", [4, 5, 0, 1]), ("halves", [2, 0, 5, 3])):
+        whole = everything(table("rotary", pairing=pairing)[0])
+        chosen = everything(table("rotary", "3,1", "2,0", pairing=pairing)[0])
+        assert chosen["position"].tobytes() == whole["position"][[3, 1]][:, [2, 0]].tobytes()
+        assert chosen["input"].tobytes() == whole["input"][[3, 1]][:, turned].tobytes()
+
+
+def test_chosen_rows_and_columns_of_relative_positions_are_those_of_the_whole() -> None:
+    whole = everything(table("relative")[0])["position"]
+    chosen = everything(table("relative", "39,0:2", "5,1")[0])["position"]
+    assert chosen.tobytes() == np.ascontiguousarray(whole[[39, 0, 1]][:, :, [5, 1]]).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])
+def test_similarity_is_the_dot_product_of_what_two_positions_become(kind: str) -> None:
+    vectors = everything(table(kind)[0])["input" if kind == "rotary" else "position"].astype(np.float64)
+    found = everything(table(kind, similarity=True)[0])["similarity"]
+    np.testing.assert_allclose(found, vectors @ vectors.T, atol=2e-5)
+    chosen = everything(table(kind, "5,2", "0,39,7", similarity=True)[0])["similarity"]
+    np.testing.assert_allclose(chosen, found[[5, 2]][:, [0, 39, 7]], atol=1e-6)
+
+
+def test_rotary_similarity_is_one_number_for_each_distance() -> None:
+    found = everything(table("rotary", dim=64, similarity=True)[0])["similarity"]
+    for distance in range(T):
+        assert len(np.unique(np.diagonal(found, distance).round(4))) == 1
+
+
+def test_relative_similarity_is_the_dot_product_of_a_row_with_each_relative_row() -> None:
+    result, source = table("relative", clip=3, ids="9", similarity=True)
+    relative = everything(table("relative", clip=3)[0])["position"].astype(np.float64)
+    row = source.values["token"][9].astype(np.float64)
+    np.testing.assert_allclose(everything(result)["similarity"], relative @ row, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "message"),
+    [
+        ("learned", {"clip": 3}, "--clip"),
+        ("relative", {"theta": 3.0}, "--theta"),
+        ("sinusoidal", {"pairing": "halves"}, "--pairing"),
+        ("sinusoidal", {"ids": "3"}, "--ids"),
+        ("relative", {"clip": -1}, "--clip -1"),
+        ("rotary", {"dim": 5}, "--dim 5 is odd"),
+        ("rotary", {"ids": "1,2"}, "names 2 tokens"),
+        ("rotary", {"ids": ""}, "names 0 tokens"),
+        ("rotary", {"ids": "50"}, "ID 50 at position 0 has no row"),
+        ("learned", {"length": 0}, "--context-length 0"),
+        ("learned", {"rows": "40"}, "position 40 is out of range"),
+        ("rotary", {"columns": "3"}, "column 3 is out of range"),
+        ("sinusoidal", {"length": 10**12}, "of memory"),
+    ],
+)
+def test_what_makes_no_positions_is_refused(kind: str, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(EmbcliError, match=message):
+        table(kind, **more)
+
+
+def test_a_row_for_each_pair_of_positions_has_no_flat_format() -> None:
+    relative = ("positions", "--kind", "relative", "--context-length", "3", "--clip", "1", "--dim", "2", "--vocab", "5")
+    for format in ("csv", "tsv"):
+        assert f"--kind relative has no place in {format}" in Inside().refused(*relative, "-f", format)
+    assert Inside().ok(*relative, "--similarity", "-f", "csv").text.startswith("position,0,1,2\r\n0,")
+
+
+@pytest.mark.parametrize("similarity", [False, True])
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "relative", "rotary"])
+def test_a_page_fits_a_screen_and_holds_the_numbers_of_its_corners(kind: str, similarity: bool) -> None:
+    result, _ = table(kind, length=1024, dim=256, similarity=similarity)
+    page = Terminal(Paper(80, 24))
+    view(result, page)
+    lines = page.content().decode().splitlines()
+    assert len(lines) <= 22
+    assert max(map(len, lines)) <= 80
+    name = next(iter(result.matrices)) if kind != "relative" or similarity else "distance"
+    first, last = result.matrices[name].rows(np.array([0, 1023]))
+    written = str if name == "distance" else "{:.4f}".format
+    at = [next(line.split() for line in lines if line.split()[:1] == [label]) for label in ("0", "1023")]
+    assert (at[0][2], at[1][-1]) == (written(first[0]), written(last[-1]))
