@@ -316,7 +316,7 @@ def info(
     *,
     place: options.Place,
 ) -> None:
-    """Show versions, encodings and the cache, or what a model's file holds.
+    """Show versions, encodings and the cache, or what a file holds.
 
     With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """

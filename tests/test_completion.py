@@ -307,49 +307,32 @@ def test_a_malformed_request_gives_candidates_or_none(
     monkeypatch: pytest.MonkeyPatch, shell: str, words: str | None
 ) -> None:
     monkeypatch.setitem(sys.modules, "rich", sys.modules.get("rich"))  # so that it is put back
-    variables = (
-        "COMP_WORDS",
-        "_TYPER_COMPLETE_ARGS",
-        "_TYPER_COMPLETE_WORD_TO_COMPLETE",
-        "_TYPER_COMPLETE_FISH_ACTION",
-    )
-    given = {} if words is None else dict.fromkeys(variables, words)
+    variables = [f"_TYPER_COMPLETE_{name}" for name in ("ARGS", "WORD_TO_COMPLETE", "FISH_ACTION")]
+    given = {} if words is None else dict.fromkeys(["COMP_WORDS", *variables], words)
     for cursor in MALFORMED:
         ran = Inside()(_EMBCLI_COMPLETE=f"complete_{shell}", COMP_CWORD=cursor, **given)
         assert (ran.status, ran.err) == (0, "")
 
 
+PLACES = (".bashrc", ".zshrc", ".config", ".bash_completions", ".zfunc")  # what the shells' installers touch in a home
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-@pytest.mark.parametrize("home", ["is a file", "is not there", "cannot be written", "holds folders", "is not UTF-8"])
+@pytest.mark.parametrize("odd", ["a home that is a file", "no home", "odd places"])
 def test_completion_that_cannot_be_installed_is_refused_with_what_can_be_done(
-    tmp_path: Path, shell: str, home: str
+    tmp_path: Path, shell: str, odd: str
 ) -> None:
-    folder = tmp_path / "home"
-    names = (".bashrc", ".zshrc", ".config", ".bash_completions", ".zfunc")
-    before = b""
-    if home == "is not there":
-        folder = Path("/proc/none")
-    elif home == "is a file":
-        folder.touch()
-    else:
-        folder.mkdir()
-        for name in names[:2] if home != "is not UTF-8" else ():
-            (folder / name).mkdir()
-        if home != "holds folders":
-            before = b"alias e=\xff\n"
-            for name in names:
-                (folder / name).rmdir() if (folder / name).is_dir() else None
-                (folder / name).write_bytes(before)
-    told = (
-        Inside().refused("--install-completion", shell, HOME=str(folder))
-        if not (home == "holds folders" and shell == "fish")
-        else None
-    )
-    if told is not None:
-        assert told.startswith(f"embcli: cannot install completion for {shell}: ")
-        assert told.endswith(f"; embcli --show-completion {shell} prints the script\n")
-    if before:
-        assert all((folder / name).read_bytes() == before for name in names)
+    home = Path("/proc/none") if odd == "no home" else tmp_path / "home"
+    if odd == "a home that is a file":
+        home.touch()
+    elif odd == "odd places":  # no text where text is wanted, and no folders where these are
+        home.mkdir()
+        for name in PLACES:
+            (home / name).write_bytes(b"alias e=\xff\n")
+    told = Inside().refused("--install-completion", shell, HOME=str(home))
+    assert told.startswith(f"embcli: cannot install completion for {shell}: ")
+    assert told.endswith(f"; embcli --show-completion {shell} prints the script\n")
+    assert odd != "odd places" or {(home / name).read_bytes() for name in PLACES} == {b"alias e=\xff\n"}
 
 
 @pytest.mark.parametrize("shell", ["powershell", "pwsh"])

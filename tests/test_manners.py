@@ -1,4 +1,4 @@
-"""Small manners of the commands: what a terminal gets that a pipe does not, other names, what is said of sequences."""
+"""Small manners: what a terminal gets and a pipe does not, other names for a thing, what is said of sequences."""
 
 from __future__ import annotations
 
