@@ -17,7 +17,7 @@ import orjson
 
 from embcli.errors import OutputError
 from embcli.page.progress import watched
-from embcli.records import Array
+from embcli.records import Array, Piece
 from embcli.safe import note
 
 if TYPE_CHECKING:
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.names import Format
-    from embcli.records import Names, Piece, Records
+    from embcli.records import Names, Records
 
     Strip = bytes | list[bytes]  # what stands in each row at one place: the same in all of them, or its own
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers
+_BLOCK = 1 << 14  # numbers that are put into words at a time
+_NARROW = 32  # columns
 
 
 def write(records: Records, format: Format, show: Names | None, file: BinaryIO) -> None:
@@ -52,14 +54,14 @@ def _json(records: Records, show: Names | None, file: BinaryIO) -> None:
     if records.columns:
         head["columns"] = list(records.columns)
     file.write(orjson.dumps(head)[:-1] + f',\n"{records.unit}":[\n'.encode())
-    pieces = _pieces(records, file, records.fields)
+    pieces = _blocks(records, file, records.fields)
     _joined(file, (_woven(piece.rows, *_object(_members(piece, records.fields)), b",\n")[:-2] for piece in pieces))
     file.write(b"\n]")
     if names:
         file.write(b',\n"matrices":{')
         for place, name in enumerate(names):
             file.write(f'{"," * (place > 0)}\n"{name}":[\n'.encode())
-            pieces = _pieces(records, file, (), (name,))
+            pieces = _blocks(records, file, (), (name,))
             _joined(file, (b",\n".join(_in_json(piece.matrices[name])) for piece in pieces))
             file.write(b"\n]")
         file.write(b"\n}")
@@ -69,7 +71,7 @@ def _json(records: Records, show: Names | None, file: BinaryIO) -> None:
 def _ndjson(records: Records, show: Names | None, file: BinaryIO) -> None:
     records = records.lines or records
     names = _several(records, show)
-    for piece in _pieces(records, file, records.fields, names):
+    for piece in _blocks(records, file, records.fields, names):
         members = _members(piece, records.fields)
         if names:
             members["vectors"] = _object({name: [_in_json(piece.matrices[name])] for name in names})
@@ -104,7 +106,7 @@ class _Dialect:
 
     def numbers(self, matrix: np.ndarray) -> list[bytes]:
         """Return the values of each row, between them what is between cells; NaN and infinity as nan, inf and -inf."""
-        rows = [orjson.dumps(row, option=_OPTIONS)[1:-1] for row in np.ascontiguousarray(matrix)]
+        rows = _rows(matrix)
         for place in np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist():
             rows[place] = b",".join(_words(matrix[place]))
         return rows if self.between == b"," else [row.replace(b",", self.between) for row in rows]
@@ -133,7 +135,7 @@ def _separated(dialect: _Dialect, records: Records, show: Names | None, file: Bi
     matrices = [records.matrices[name] for name in names]
     columns = [column for each in matrices for column in each.columns or records.columns or range(each.shape[1])]
     file.write(dialect.header([*records.fields, *map(str, columns)]))
-    for piece in _pieces(records, file, records.fields, names):
+    for piece in _blocks(records, file, records.fields, names):
         cells = dialect.fields(piece, records.fields)
         cells += [dialect.numbers(piece.matrices[name]) for name in names]
         file.write(_woven(piece.rows, *dialect.line(cells)))
@@ -148,7 +150,7 @@ def _projector(records: Records, show: Names | None, folder: Path) -> None:
     with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
         if len(fields) > 1:
             metadata.write(_TSV.header(fields))
-        for piece in _pieces(records, vectors, fields, names):
+        for piece in _blocks(records, vectors, fields, names):
             vectors.write(_woven(piece.rows, *_TSV.line([_TSV.numbers(piece.matrices[name]) for name in names])))
             metadata.write(_woven(piece.rows, *_TSV.line(_TSV.fields(piece, fields))))
 
@@ -226,6 +228,18 @@ def _pieces(records: Records, file: BinaryIO, fields: Names, matrices: Names = (
     return (piece for piece in shown if piece.rows)
 
 
+def _blocks(records: Records, file: BinaryIO, fields: Names, matrices: Names = ()) -> Iterator[Piece]:
+    """Yield pieces so small that their text is still in the processor's cache when it is written."""
+    width = sum(math.prod(records.matrices[name].shape[1:]) for name in matrices)
+    step = max(_BLOCK // max(width, 1), 1)
+    for piece in _pieces(records, file, fields, matrices):
+        for start in range(0, piece.rows, step):
+            part = slice(start, start + step)
+            values = {name: piece.fields[name][part] for name in fields}
+            blocks = {name: piece.matrices[name][part] for name in matrices}
+            yield Piece(min(step, piece.rows - start), values, blocks)
+
+
 def _members(piece: Piece, names: Names) -> dict[str, list[Strip]]:
     """Return the fields of each row as the members of a JSON object."""
     return {name: [_in_json(piece.fields[name])] for name in names}
@@ -248,7 +262,17 @@ def _in_json(values: Any) -> list[bytes]:
     values = np.ascontiguousarray(values)
     if values.ndim == 1:
         return orjson.dumps(values, option=_OPTIONS)[1:-1].split(b",")
+    if values.ndim == 2 and values.shape[1] <= _NARROW:
+        return [b"[%b]" % row for row in _rows(values)]
     return [orjson.dumps(row, option=_OPTIONS) for row in values]
+
+
+def _rows(matrix: np.ndarray) -> list[bytes]:
+    """Return the values of each row of a matrix, (n, columns), in JSON without the brackets."""
+    matrix = np.ascontiguousarray(matrix)
+    if matrix.shape[1] <= _NARROW:  # there a call for each row takes longer than to find where rows end
+        return orjson.dumps(matrix, option=_OPTIONS)[2:-2].split(b"],[")
+    return [orjson.dumps(row, option=_OPTIONS)[1:-1] for row in matrix]
 
 
 def _words(values: np.ndarray) -> list[bytes]:

@@ -94,7 +94,7 @@ def from_bits(bits: list[int]) -> np.ndarray:
 
 @st.composite
 def results(draw: st.DrawFn) -> Result:
-    rows, dim = draw(st.integers(0, 7)), draw(st.integers(1, 4))
+    rows, dim = draw(st.integers(0, 7)), draw(st.sampled_from([1, 2, 3, writers._NARROW + 1]))
 
     def column(each: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(each, min_size=rows, max_size=rows))
@@ -312,6 +312,26 @@ def test_one_result_in_all_text_formats_whole(form: str, step: int) -> None:
     result = Result({"position": np.arange(2), "token": ['"\n', "é,\t"]}, {"token": token, "input": other}, step)
     records = result.records(run={"embcli": "1"}, unit="tokens", columns=(4, 9), default="input")
     assert written(records, form).decode() == WHOLE[form]
+
+
+@settings(deadline=None)
+@given(result=results(), form=st.sampled_from(["json", "ndjson", "csv", "tsv", "projector"]))
+def test_what_is_written_does_not_depend_on_how_much_is_worked_on_at_a_time(
+    result: Result, form: names.Format, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if form in names.FOLDERS and not result.matrices:
+        return
+    found = []
+    for numbers in (1 << 14, 1, 5):
+        folder = tmp_path_factory.mktemp("written")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writers, "_BLOCK", numbers)
+            if form in names.FOLDERS:
+                write_folder(result.records(), form, None, folder)
+            else:
+                (folder / "file").write_bytes(written(result.records(), form))
+        found.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert found[0] == found[1] == found[2]
 
 
 def test_no_rows_are_a_result_too(tmp_path: Path) -> None:
