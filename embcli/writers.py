@@ -222,10 +222,9 @@ def _flat(records: Records, show: Names | None) -> Names:
 
 
 def _pieces(records: Records, file: BinaryIO, fields: Names, matrices: Names = ()) -> Iterator[Piece]:
-    """Yield pieces that hold rows, under a progress bar where the data itself does not run over the terminal."""
+    """Yield the pieces, under a progress bar where the data itself does not run over the terminal."""
     pieces = records.pieces(fields, matrices)
-    shown = pieces if file.isatty() else watched(pieces, records.rows, lambda piece: piece.rows)
-    return (piece for piece in shown if piece.rows)
+    return pieces if file.isatty() else watched(pieces, records.rows, lambda piece: piece.rows)
 
 
 def _blocks(records: Records, file: BinaryIO, fields: Names, matrices: Names = ()) -> Iterator[Piece]:
