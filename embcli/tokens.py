@@ -14,7 +14,7 @@ import numpy as np
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from embcli.encodings import Encoding
     from embcli.records import Names
@@ -89,8 +89,12 @@ class Tokens:
         if "id" in names:
             fields["id"] = self.ids[index]
         if "token" in names:
-            fields["token"] = list(map(self._text, self.bytes_at(index)))
+            fields["token"] = self.texts(self.bytes_at(index))
         return fields
+
+    def texts(self, tokens: Iterable[bytes | None]) -> list[str | None]:
+        """Return each of these tokens as text, see `token_text`."""
+        return list(map(self._text, tokens))
 
     @cached_property
     def _text(self) -> Callable[[bytes | None], str | None]:

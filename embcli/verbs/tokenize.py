@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,8 +53,7 @@ class Tokenization:
         before = first = 0  # characters before this piece, and before the sequence that it begins in
         for index in self._indices():
             tokens = [token or b"" for token in self.tokens.bytes_at(index)]
-            begun = np.array(list(map(_begun, tokens)), np.int64)
-            joined = np.array(list(map(_joins, tokens)), bool)
+            begun, joined = _characters(tokens)
             end = before + np.cumsum(begun)
             opening = np.where(self.tokens.places(index)[1] == 0, end - begun, first)
             base = np.maximum.accumulate(opening)
@@ -71,10 +69,13 @@ class Tokenization:
                 yield Piece(len(index), self.tokens.fields(index, fields))
             return
         for spans in self.spans():
-            own: dict[str, Any] = {"start": spans.start, "end": spans.end}
+            values: dict[str, Any] = {"start": spans.start, "end": spans.end}
             if "bytes" in fields:
-                own["bytes"] = [token.hex() for token in spans.tokens]
-            yield Piece(len(spans.index), self.tokens.fields(spans.index, fields) | own)
+                values["bytes"] = [token.hex() for token in spans.tokens]
+            if "token" in fields:
+                values["token"] = self.tokens.texts(spans.tokens)
+            rest = tuple(name for name in fields if name not in values)
+            yield Piece(len(spans.index), values | self.tokens.fields(spans.index, rest))
 
     def _indices(self) -> Iterator[np.ndarray]:
         for start in range(0, len(self.tokens), core.PIECE):
@@ -97,18 +98,11 @@ class Tokenization:
         )
 
 
-@cache
-def _begun(token: bytes) -> int:
-    """Return how many characters begin in a token."""
-    return sum(map(_begins, token))
-
-
-@cache
-def _joins(token: bytes) -> bool:
-    """Return whether a token begins in the middle of a character."""
-    return token != b"" and not _begins(token[0])
-
-
-def _begins(byte: int) -> bool:
-    """Return whether a byte of UTF-8 begins a character."""
-    return byte & 0xC0 != 0x80
+def _characters(tokens: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many characters begin in each token, and whether it begins in the middle of one, both (n,)."""
+    data = np.frombuffer(b"".join(tokens), np.uint8)
+    begins = np.append(data & 0xC0 != 0x80, True)  # as UTF-8 has it
+    before = np.concatenate([[0], np.cumsum(begins)])  # characters that begin before each byte
+    ends = np.cumsum(list(map(len, tokens)))
+    starts = np.concatenate([[0], ends[:-1]])
+    return before[ends] - before[starts], ~begins[starts] & (starts < ends)
