@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -15,7 +14,7 @@ from embcli.verbs import compare as verb
 from embcli.verbs.compare import layers
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
-from tests.oracles import COMPARE, assert_same_bits, live, live_comparison
+from tests.oracles import assert_same_bits, live, live_comparison
 
 FIRST = """\
 -0.2039  0.0166 -0.2483  0.1886
@@ -120,10 +119,9 @@ def test_the_printed_defaults_are_the_figures_of_the_book() -> None:
 # --- as JSON --------------------------------------------------------------------------------------------------------
 
 
-def test_the_json_document_follows_its_schema_and_holds_what_torch_gives(inside: Embcli) -> None:
+def test_the_json_document_holds_what_torch_gives(inside: Embcli) -> None:
     ran = inside.ok("compare", "--gradient", "--bench", "--vocab", "4", "--ids", "2,3,1", "-f", "json")
     document = json.loads(ran.out)
-    jsonschema.validate(document, COMPARE)
     weight, first = live(Seeded(4, 5))["token"], live_comparison([], 4).first.numpy()
 
     def float32(values: object) -> np.ndarray:
@@ -148,7 +146,6 @@ def test_the_json_document_follows_its_schema_and_holds_what_torch_gives(inside:
 
 def test_a_text_is_compared_on_the_encoding_s_rows(inside: Embcli) -> None:
     document = json.loads(inside.ok("compare", "-", "--dim", "3", "-f", "json", stdin="Every effort moves you").out)
-    jsonschema.validate(document, COMPARE)
     assert document["run"]["shapes"]["one_hot"] == [4, 50257]
     assert [(row["token"], row["id"]) for row in document["tokens"]] == [
         ("Every", 6109), (" effort", 3626), (" moves", 6100), (" you", 345)

@@ -166,6 +166,8 @@ def test_a_pipe_has_the_rows_and_not_the_text(inside: Embcli) -> None:
 
 
 def test_no_tokens_have_no_text() -> None:
-    printed = bare(on_screen("--ids", ""))
+    ran = Inside(terminal=True)("tokenize", "--ids", "", COLUMNS="80", **TRUECOLOR)
+    printed = bare(ran.text)
+    assert ran.status == 0
     assert "0 characters, 0 bytes, 0 tokens (gpt2)" in printed
     assert len(printed.split("\n\n")) == 2
