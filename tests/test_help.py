@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import shlex
 from pathlib import Path
@@ -65,6 +66,8 @@ def test_each_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / name).write_text("Every effort moves you, and so on.\n" * 400)
     tensors = {"wte.weight": np.eye(8, 4, dtype=np.float32), "wpe.weight": np.eye(4, dtype=np.float32)}
     safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
+    step = {"heading": "Tokens", "words": "A text becomes tokens.", "command": "embcli tokenize Hi"}
+    (tmp_path / "my-tour.json").write_text(json.dumps([step]))
     piped, written = b"", None
     for part in example.split(" | "):
         command, _, file = part.partition(" < ")

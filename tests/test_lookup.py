@@ -175,8 +175,14 @@ def test_rows_are_only_worked_out_for_the_matrices_that_are_wanted(monkeypatch: 
 
 
 def test_a_source_without_a_layer_says_so() -> None:
-    with pytest.raises(LayerError, match="there is no position layer here"):
-        look_up(of_ids([0]), StubSource({"token": Stub(np.eye(2))}))
+    with pytest.raises(LayerError, match="there is no token layer here"):
+        look_up(of_ids([0]), StubSource({"position": Stub(np.eye(2))}))
+
+
+def test_without_learned_positions_the_input_rows_are_the_token_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    found = everything(look_up(of_ids([1, 0]), StubSource({"token": Stub(np.eye(2))})))
+    assert found["input"].tolist() == [[0, 1], [1, 0]]
+    assert "no learned positions: the input rows are the token rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("trace", [-1, 2, 10**30])
