@@ -323,7 +323,10 @@ OutputPath = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+# Groups are never compared or printed, and every method that dataclass makes up costs time at each start.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Given:
     """What is given: a text or token IDs."""
 
@@ -364,7 +367,7 @@ class Given:
         return False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GivenLines(Given):
     """What is given, in one sequence or in one a line."""
 
@@ -378,7 +381,7 @@ class GivenLines(Given):
         return self.lines
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GivenWindows(GivenLines):
     """What is given, in sequences that a position layer has room for."""
 
@@ -401,7 +404,7 @@ class GivenWindows(GivenLines):
         return occurrences(tokens, self.only, self.only_ids, self.special)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GivenOrExample(Given):
     """What is given, or else the IDs of an example."""
 
@@ -419,7 +422,7 @@ class GivenOrExample(Given):
             object.__setattr__(self, "ids", names.COMPARED_IDS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GivenFile:
     """What is given: a file with a text, or token IDs."""
 
@@ -450,7 +453,7 @@ class GivenFile:
         return tokenize(given, encoding, self.special)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """Which model: a seeded pair of layers."""
 
@@ -477,7 +480,7 @@ class Model:
         return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Checkpointed:
     """Which model: a checkpoint's file, if one is named."""
 
@@ -535,7 +538,7 @@ class Checkpointed:
 _SEEDED = ("--vocab", "--dim", "--context-length", "--seed", "--no-cache")  # flags that say what to draw
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AnyModel(Checkpointed):
     """Which model: a checkpoint's file, or else a seeded pair of layers."""
 
@@ -599,7 +602,7 @@ class AnyModel(Checkpointed):
             note(f"{changed:,} values were rounded to float32, which does not hold them exactly")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelOfBatches:
     """Which model: a seeded pair of layers, with a position row for each token of a sample."""
 
@@ -625,7 +628,7 @@ class ModelOfBatches:
         return Model(self.vocab, self.dim, length, self.seed, self.no_cache)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batching:
     """How a text is cut into samples and batches, and which of them."""
 
@@ -671,7 +674,7 @@ class Batching:
         return Wanted(**vars(self))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Joining:
     """Which positions join the token rows."""
 
@@ -687,7 +690,7 @@ class Joining:
     theta: Theta = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SmallModel:
     """Which model: a seeded layer, as large as the IDs need it."""
 
@@ -719,7 +722,7 @@ def _format_option(able: tuple[names.Format, ...]) -> Any:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Place:
     """Where the result goes, and in what form, for a result that is a list."""
 
@@ -746,7 +749,7 @@ class Place:
         return names.DEFAULT_PRECISION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfTokens(Place):
     """Where tokens go."""
 
@@ -754,7 +757,7 @@ class PlaceOfTokens(Place):
     format: Annotated[names.Format | None, _format_option(names.TOKENIZED)] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfMatrices(Place):
     """Where a result with numbers goes."""
 
@@ -770,7 +773,7 @@ class PlaceOfMatrices(Place):
         return self.precision
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfEmbeddings(PlaceOfMatrices):
     """Where rows that are embeddings go."""
 
@@ -778,7 +781,7 @@ class PlaceOfEmbeddings(PlaceOfMatrices):
     format: Annotated[names.Format | None, _format_option(names.LOOKED_UP)] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfBatches(PlaceOfMatrices):
     """Where batches go."""
 
