@@ -124,7 +124,7 @@ def test_multiplications_by_zero_are_those_of_the_zeros_of_the_one_hot_matrix() 
     cost = compare(task([5, 5, 0, 2], 6, 9)).cost
     zeros = (one_hot(torch.tensor([5, 5, 0, 2]), 6) == 0).sum()
     assert cost.multiplications_by_zero == zeros * 9
-    assert "180 of 216 multiplications are by zero" in printed(compare(task([5, 5, 0, 2], 6, 9)))
+    assert "180 of 216 products are by zero" in printed(compare(task([5, 5, 0, 2], 6, 9)))
 
 
 def test_both_ways_are_timed_on_one_thread_that_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,7 @@ def in_halves(lines: list[str]) -> tuple[list[str], list[list[str]], list[list[s
 def test_both_ways_show_the_same_columns_whole_at_any_width(wide: Comparison, width: int) -> None:
     text = printed(wide, width)
     tables = [line for line in text.splitlines() if "│" in line or "─" in line or "█" in line]
-    cost = text[text.index("\nCost") : text.index("\nThe one-hot way")].splitlines()
+    cost = text[text.index("\nCost") : text.index("\nOne-hot takes")].splitlines()
     assert max(map(wcswidth, [*tables, *cost])) <= width
     lines = outputs_of(text)
     columns, left, right = in_halves(lines)
@@ -373,6 +373,19 @@ def test_both_ways_stand_under_each_other_only_where_side_by_side_columns_are_le
         assert beside(width) == (width >= first)
         assert ("one-hot" in "".join(outputs_of(printed(result, width)))) == (width < first)
         assert in_halves(outputs_of(printed(result, width)))[0] == [*"01234"]
+
+
+def test_four_tokens_of_a_text_are_on_one_screen_with_all_columns_the_verdict_and_the_cost() -> None:
+    encoding = encodings.get("gpt2")
+    tokens = tokenize(Given(("Every effort moves you",)), encoding)
+    result = compare(Task(tokens, Seeded(encoding.vocabulary_size, 5, 1), Wanted()))
+    result = replace(result, cost=replace(result.cost, lookup=Timing(1e-5, 1e-5, 9), product=Timing(6e-4, 6e-4, 9)))
+    text = printed(result, 80, 24)
+    assert text.count("\n") == 23  # one line is the prompt's
+    assert outputs_of(text)[0].partition("│")[2].split() == [*"01234", "diff"]
+    assert "1,005,120 of 1,005,140 products are by zero.\n" in text
+    assert "\n\nBit-identical" not in text
+    assert "\n\nBit-identical" in printed(result, 80, 25)
 
 
 def steps_of(text: str) -> set[str]:

@@ -79,7 +79,7 @@ weight read        60 bytes             80 bytes  T·D and V·D float32
 one-hot matrix            0  96 bytes + 48 bytes  T·V int64, as torch makes it, and float32
 time on 1 thread       TIME                 TIME  median of RUNS runs
   at least             TIME                 TIME  the fastest run
-The one-hot way takes RATIO times as long; 45 of 60 multiplications are by zero.
+One-hot takes RATIO times as long; 45 of 60 products are by zero.
 """
 
 
@@ -160,7 +160,7 @@ def test_what_the_book_s_sentence_costs(inside: Embcli) -> None:
     assert cost["multiply-adds"].split() == ["0", f"{4 * 50257 * 5:,}"]
     assert cost["weight read"] == "80 bytes             1.0 MB"
     assert cost["one-hot matrix"].split("  ", 1)[1].strip() == "1.6 MB + 804.1 kB"
-    assert "; 1,005,120 of 1,005,140 multiplications are by zero.\n" in printed
+    assert "; 1,005,120 of 1,005,140 products are by zero.\n" in printed
 
 
 # --- exit status ----------------------------------------------------------------------------------------------------

@@ -34,7 +34,9 @@ VERBS = ("tokenize", "decode", "weights", "lookup", "compare", "batch", "positio
 TOUR = read(None, VERBS, names.TOUR_TEXT)
 NUMBERS = range(1, len(TOUR.steps) + 1)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-MEASURED = re.compile(r"^(time .*|  at least .*|The one-hot way .*|multiplications are .*|The runs scatter.*)$", re.M)
+MEASURED = re.compile(
+    r"^(?:time .*|  at least .*|One-hot takes[\s\S]*?by\s+zero.*)$|^The runs scatter.*\n", re.MULTILINE
+)
 NEXT = "q ends: "
 STEP = {"heading": "Hi", "command": "embcli tokenize hi", "words": "There."}
 

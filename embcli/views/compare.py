@@ -47,9 +47,11 @@ def view(result: Comparison, page: Page) -> None:
         end.add(cost)
     chosen = wanted or _fitting(page, steps, end, result)
     _put_head(result, page)
+    lines = sum(steps[name].lines + 1 for name in chosen) + end.lines
     for name in chosen:
         page.add(steps[name])
-        page.line()
+        if name != chosen[-1] or not page.paper.screen or lines != _room(page) + 1:
+            page.line()  # the last one is left out where it alone is too many
     page.add(end)
     missing = [] if wanted else [name for name in STEPS if name not in chosen]
     words = ["the cost"] * (not costs) + [f"--show {','.join(missing)}"] * bool(missing)
@@ -74,7 +76,7 @@ def _part(page: Page, put: Callable[[Comparison, Page], None], result: Compariso
 
 def _fitting(page: Page, steps: dict[str, Page], end: Page, result: Comparison) -> tuple[str, ...]:
     """Return the steps that fit on the screen with all that comes behind them, those first that one needs first."""
-    room = _room(page) - end.lines
+    room = _room(page) - end.lines + bool(page.paper.screen)  # the last blank line can be left out there
     chosen = set() if _is_for(result.gradient, page) else {_NEEDED[0]}
     for name in _NEEDED:
         room -= steps[name].lines + 1
@@ -435,9 +437,7 @@ def _put_cost(cost: Cost, page: Page) -> None:
         rows[2:3] = [(f"one-hot {name}", "0", size, "") for name, size in one_hot.items()]
     page.table(_cost_columns(rows, wide), ruled=wide)  # where it is narrow, it is low too
     zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
-    page.line(
-        f"The one-hot way takes {_times(cost.ratio)} as long; {zeros} multiplications are by zero{_in_slices(cost)}."
-    )
+    page.line(f"One-hot takes {_times(cost.ratio)} as long; {zeros} products are by zero{_in_slices(cost)}.")
     if cost.scattered:
         page.line("The runs scatter, as on a busy machine: trust the least times more.")
 
