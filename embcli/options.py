@@ -1,15 +1,15 @@
 """The options that verbs share, each declared once, so that a flag means the same everywhere, and in groups.
 
 A group is one parameter of a command and one value: what is given, which model, where the result goes. `grouped`
-spreads it for Typer, to which each field is an option.
+spreads it for Typer, to which each field is an option. Annotations are values here, not strings, which would have to
+be read back at each start.
 """
 
-from __future__ import annotations
-
 import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from typer.completion import show_callback
@@ -17,8 +17,6 @@ from typer.completion import show_callback
 from embcli import completion, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import numpy as np
 
     from embcli.encodings import Encoding
@@ -52,9 +50,8 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _spread(group: Any) -> list[inspect.Parameter]:
     """Return the fields of a group as the parameters of a command."""
-    hints = get_type_hints(group, include_extras=True)
     return [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
         for each in fields(group)
     ]
 
@@ -347,7 +344,7 @@ class Given:
         """Whether it is a text, and not IDs."""
         return self.ids is None
 
-    def tokens(self, encoding: Encoding | None, example: str = 'embcli lookup "Every effort moves you"') -> Tokens:
+    def tokens(self, encoding: "Encoding | None", example: str = 'embcli lookup "Every effort moves you"') -> "Tokens":
         """Return the tokens of what is given; where there is nothing, the error tells the example."""
         from embcli.errors import InputError
         from embcli.safe import note
@@ -397,7 +394,7 @@ class GivenWindows(GivenLines):
         typer.Option("--only-ids", metavar="IDS", help="Just the tokens with these IDs.", rich_help_panel=VIEW),
     ] = None
 
-    def chosen(self, tokens: Tokens) -> np.ndarray | None:
+    def chosen(self, tokens: "Tokens") -> "np.ndarray | None":
         """Return which of the tokens the user chose, (n,) int64; None for all of them."""
         from embcli.verbs.lookup import occurrences
 
@@ -436,7 +433,7 @@ class GivenFile:
     errors: Errors = "strict"
     special: Special = False
 
-    def tokens(self, encoding: Encoding | None) -> Tokens:
+    def tokens(self, encoding: "Encoding | None") -> "Tokens":
         """Return the tokens of what is given; raises InputError, with a hint, for a text in place of a file."""
         import os
         import shlex
@@ -468,7 +465,7 @@ class Model:
     seed: Seed = names.DEFAULT_SEED
     no_cache: NoCache = False
 
-    def source(self, encoding: Encoding) -> SeededSource:
+    def source(self, encoding: "Encoding") -> "SeededSource":
         """Return where the layers come from; nothing is drawn yet."""
         from embcli.encodings import meant
         from embcli.weights.cache import Cache
@@ -508,7 +505,7 @@ class Checkpointed:
         bool, typer.Option("--transposed", help="Its matrices are stored as (D, V).", rich_help_panel=MODEL)
     ] = False
 
-    def opened(self, checkpoint: str, encoding: str | None) -> Checkpoint:
+    def opened(self, checkpoint: str, encoding: str | None) -> "Checkpoint":
         """Return what a file holds; raises InputError for what cannot be read."""
         from embcli import encodings
         from embcli.files.checkpoint import Checkpoint
@@ -578,7 +575,7 @@ class AnyModel(Checkpointed):
     ] = None
     no_cache: NoCache = False
 
-    def source(self, encoding: str | None) -> tuple[Source, Encoding | None]:
+    def source(self, encoding: str | None) -> "tuple[Source, Encoding | None]":
         """Return where the layers come from, and the encoding of texts; nothing is drawn or read whole yet."""
         if self.checkpoint is not None:
             self.refuse("is for seeded layers; --from takes what the file holds", *_SEEDED)
@@ -593,7 +590,7 @@ class AnyModel(Checkpointed):
         seed = names.DEFAULT_SEED if self.seed is None else self.seed
         return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
 
-    def tell_changes(self, source: Source) -> None:
+    def tell_changes(self, source: "Source") -> None:
         """Say how many of the values that were read float32 cannot hold."""
         changed = getattr(source, "changed", 0)
         if changed:
@@ -667,7 +664,7 @@ class Batching:
         ),
     ] = False
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> "Wanted":
         """Return the batches that are wanted; raises InputError for what makes none."""
         from embcli.verbs.batch import Wanted
 
@@ -735,7 +732,7 @@ class Place:
         self,
         show: tuple[str, ...] | None = None,
         needs: Mapping[str, tuple[names.Format, ...]] | None = None,
-    ) -> Output:
+    ) -> "Output":
         """Return the output; raises OutputError for what cannot be done.
 
         `show` are the matrices that the user named, and `needs` the options that only some formats have a place for.
