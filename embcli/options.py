@@ -132,7 +132,7 @@ EncodingName = Annotated[
     typer.Option(
         "--encoding",
         metavar="NAME",
-        help="tiktoken's name of an encoding or of a model (gpt-4o).",
+        help="tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
         autocompletion=_one_of(names.ENCODINGS),
         rich_help_panel=INPUT,
     ),
@@ -143,8 +143,8 @@ EncodingOfModel = Annotated[
     typer.Option(
         "--encoding",
         metavar="NAME",
-        help="tiktoken's name of an encoding or of a model (gpt-4o).",
-        show_default=f"{names.DEFAULT_ENCODING}; with --from, that with as many tokens as there are rows",
+        help="tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
+        show_default=f"{names.DEFAULT_ENCODING}; with --from, its tokenizer.json, or that with as many tokens as rows",
         autocompletion=_one_of(names.ENCODINGS),
         rich_help_panel=INPUT,
     ),
@@ -513,8 +513,9 @@ class Checkpointed:
 
         found = Checkpoint.of(checkpoint, self.tensor, self.position_tensor, self.transposed)
         size, _ = shape_of(found, "token")
-        found.encoding = encodings.guessed(size) if encoding is None else encodings.get(encoding)
-        if encoding is None and found.encoding is not None:
+        known = encodings.beside(found.tensors.path) if encoding is None else encodings.get(encoding)
+        found.encoding = known or encodings.guessed(size)
+        if known is None and found.encoding is not None:
             found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
         return found
 

@@ -32,6 +32,7 @@ class Tokens:
     encoding: Encoding | None  # what the IDs mean; None where they are just row numbers
     many: bool = False  # more than one sequence was asked for, so rows say which one they are of
     spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, where the text has others than the ID
+    spans: np.ndarray | None = None  # (T, 2) int64, from and to which character; None where the bytes tell it
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -105,24 +106,31 @@ def tokenize(given: Given, encoding: Encoding | None, special: bool = False) -> 
     """Return the tokens of what was given; texts are encoded (for which there must be an encoding), IDs are taken."""
     if given.texts is None or encoding is None:
         arrays = given.ids or ()
-        ids, lengths = np.concatenate([np.empty(0, np.int64), *arrays]), list(map(len, arrays))
+        ids, lengths, spans = np.concatenate([np.empty(0, np.int64), *arrays]), list(map(len, arrays)), None
     else:
-        ids, lengths = _encoded(given.texts, encoding, special)
-    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.lines)
+        ids, lengths, spans = _encoded(given.texts, encoding, special)
+    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.lines, spans=spans)
     return replace(tokens, spelled=_spelled(given.texts, tokens)) if special and given.texts else tokens
 
 
-def _encoded(texts: tuple[str, ...], encoding: Encoding, special: bool) -> tuple[np.ndarray, list[int]]:
-    """Return the IDs of all texts, (T,) uint32, and how many are of each."""
+def _encoded(
+    texts: tuple[str, ...], encoding: Encoding, special: bool
+) -> tuple[np.ndarray, list[int], np.ndarray | None]:
+    """Return the IDs of all texts, (T,) uint32, how many are of each, and their spans where their bytes are no help."""
     if len(texts) == 1:
         ids = encoding.encode(texts[0], special)
-        return ids, [len(ids)]
-    joined, lengths = bytearray(), []  # a million small arrays take many times as much
+        return ids, [len(ids)], encoding.spans(texts[0], special)
+    joined, spans, lengths, told = bytearray(), bytearray(), [], False  # a million small arrays take many times as much
     for text in texts:
         ids = encoding.encode(text, special)
         joined += ids.data
         lengths.append(len(ids))
-    return np.frombuffer(joined, np.uint32), lengths
+        found = encoding.spans(text, special)
+        if found is not None:
+            told = True
+            spans += found.tobytes()
+    ids = np.frombuffer(joined, np.uint32)
+    return ids, lengths, np.frombuffer(spans, np.int64).reshape(-1, 2) if told else None
 
 
 def _spelled(texts: tuple[str, ...], tokens: Tokens) -> dict[int, bytes]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError
+from embcli.safe import note
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
 
@@ -35,6 +39,12 @@ class Encoding(Protocol):
         `ids`, (T,), are those of the text with its special tokens: what all tokens stand for, joined, is the text.
         """
 
+    def spans(self, text: str, special: bool = False) -> np.ndarray | None:
+        """Return from and to which character each token of a text stands, (T, 2); None where their bytes tell it."""
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        """Return the bytes that IDs, (T,), stand for together; the encoding has all of them."""
+
 
 def meant(encoding: Encoding, size: int, text: bool = False) -> Encoding | None:
     """Return the encoding whose tokens the rows of a layer stand for, if they stand for any.
@@ -55,22 +65,48 @@ def guessed(size: int) -> Encoding | None:
     return None if name is None else get(name)
 
 
+def beside(weights: Path) -> Encoding | None:
+    """Return the encoding of the tokenizer.json beside a file of weights; None where there is none, or no package."""
+    from importlib.util import find_spec
+
+    path = weights.parent / "tokenizer.json"
+    if not path.is_file():
+        return None
+    if find_spec("tokenizers") is None:
+        note("the tokenizer.json beside the weights is not read: pip install 'embcli[models]'")
+        return None
+    return _of_file(path, str(path))
+
+
+def _of_file(path: Path, name: str) -> Encoding:
+    from embcli.encodings.huggingface import HuggingFaceEncoding
+
+    return HuggingFaceEncoding(path, name)
+
+
 @lru_cache
 def get(name: str) -> Encoding:
     """Return the encoding with this name, or the one that the model with this name uses.
 
-    Raises InputError with the nearest names when there is none.
+    That may also be a tokenizer.json: its path, its folder, or a model of the local Hugging Face cache. Raises
+    InputError with the nearest names when there is none.
 
     >>> get("gpt-4o").name
     'o200k_base'
     """
     if name in DEFINITIONS:
         return TiktokenEncoding(name)
+    from embcli.files.hub import tokenizer_file
+
+    if "/" in name or name.endswith(".json"):
+        return _of_file(tokenizer_file(name), name)
     from tiktoken import model
 
     try:
         return TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:
+        with suppress(InputError):
+            return _of_file(tokenizer_file(name), name)
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)

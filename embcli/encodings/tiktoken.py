@@ -175,6 +175,18 @@ class TiktokenEncoding:
                 found |= {place: name.encode() for place, name in pairs if name != names[0]}
         return found
 
+    def spans(self, text: str, special: bool = False) -> None:
+        """Return nothing: the bytes of the tokens are those of the text."""
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        """Return the bytes that IDs, (T,), stand for together; the encoding has all of them.
+
+        >>> import numpy as np
+        >>> TiktokenEncoding("gpt2").decode(np.array([6109, 3626]))
+        b'Every effort'
+        """
+        return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+
     def _looked_up(self, token_id: int) -> bytes | None:
         # The lines are sorted by rank and nearly always line i is rank i; p50k_base leaves out a rank in the middle.
         for guess in (token_id, token_id - 1):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import numpy as np
 
 from embcli.errors import InputError
 from embcli.files.numbers import NAMED, Numbers
+from embcli.files.spelling import from_characters, from_piece
 from embcli.files.stored import Binary, StoredLayer, stored_layer
 from embcli.files.tensors import Tensor, Tensors, Vocabulary, shortened
 
@@ -334,41 +335,9 @@ def _parts(binary: Binary, header: _Header) -> list[Path]:
     return paths
 
 
-@lru_cache
-def _byte_of() -> dict[str, int]:
-    """Return the bytes that the characters of a byte-level vocabulary stand for, as GPT-2's encoder has it.
-
-    Printable characters of Latin-1 stand for their own bytes, and those from U+0100 on for the others, in order.
-    """
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
-
-
-def _from_characters(word: bytes) -> bytes:
-    r"""Return what a byte-level word stands for.
-
-    >>> _from_characters("Ġmoves".encode())
-    b' moves'
-    """
-    byte_of = _byte_of()
-    text = word.decode("utf-8", "replace")
-    return bytes(byte_of[character] for character in text) if byte_of.keys() >= set(text) else word
-
-
-def _from_piece(word: bytes) -> bytes:
-    r"""Return what a piece of SentencePiece stands for.
-
-    >>> _from_piece("▁moves".encode()), _from_piece(b"<0x0A>")
-    (b' moves', b'\n')
-    """
-    byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
-    return bytes([int(byte[1], 16)]) if byte else word.replace("▁".encode(), b" ")
-
-
 _SPELLED: dict[Any, Callable[[bytes], bytes]] = {
-    "gpt2": _from_characters,
-    "llama": _from_piece,
-    "t5": _from_piece,
-    "bert": _from_piece,
+    "gpt2": from_characters,
+    "llama": from_piece,
+    "t5": from_piece,
+    "bert": from_piece,
 }

@@ -8,9 +8,13 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
 from embcli.files.tensors import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PART = r"\w[\w.-]{0,95}"  # of a name, as long as the hub allows
 _MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)
@@ -39,6 +43,18 @@ def located(name: str) -> Path:
 
     Raises InputError where there is none, or where several files of a folder could be meant.
     """
+    return _located(name, model_file)
+
+
+def tokenizer_file(name: str) -> Path:
+    """Return the tokenizer.json that a path, a folder or a model's name stands for; an existing path comes first.
+
+    Raises InputError where there is none.
+    """
+    return _located(name, _tokenizer_of)
+
+
+def _located(name: str, of_folder: Callable[[Path], Path]) -> Path:
     try:
         path = Path(name).expanduser()
         exists = name != "" and path.exists()
@@ -47,9 +63,16 @@ def located(name: str) -> Path:
     try:
         if not exists:
             path = _snapshot(name)
-        return model_file(path) if path.is_dir() else path
+        return of_folder(path) if path.is_dir() else path
     except OSError as error:
         raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
+
+
+def _tokenizer_of(folder: Path) -> Path:
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise InputError(f"{str(folder)!r} has no tokenizer.json")
+    return path
 
 
 def model_file(folder: Path) -> Path:

@@ -16,4 +16,4 @@ def decode(ids: np.ndarray, encoding: Encoding) -> bytes:
     """Return the bytes that token IDs, (T,), stand for; raises InputError for an ID that the encoding does not have."""
     tokens = Tokens(ids, np.array([0, len(ids)]), encoding)
     check_known(tokens)
-    return b"".join(token or b"" for token in tokens.bytes_of(tokens.ids))
+    return encoding.decode(ids)

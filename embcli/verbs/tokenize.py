@@ -50,6 +50,9 @@ class Tokenization:
 
     def spans(self) -> Iterator[Spans]:
         """Yield all tokens in consecutive pieces, with their spans."""
+        if self.tokens.spans is not None:
+            yield from self._told(self.tokens.spans)
+            return
         before = first = 0  # characters before this piece, and before the sequence that it begins in
         for index in self._indices():
             tokens = [token or b"" for token in self.tokens.bytes_at(index)]
@@ -61,6 +64,15 @@ class Tokenization:
             characters = int(begun.sum())
             yield Spans(index, tokens, begin - base, end - base, joined, characters)
             before, first = before + characters, int(base[-1])
+
+    def _told(self, spans: np.ndarray) -> Iterator[Spans]:
+        """Yield all tokens with the spans that the encoding tells, (T, 2)."""
+        for index in self._indices():
+            tokens = [token or b"" for token in self.tokens.bytes_at(index)]
+            start, end = spans[index].T
+            behind = np.where(self.tokens.places(index)[1] == 0, 0, spans[index - 1, 1])  # where the one before ends
+            characters = int(np.maximum(end - np.maximum(start, behind), 0).sum())
+            yield Spans(index, tokens, start, end, _characters(tokens)[1], characters)
 
     def pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
         """Yield all tokens in consecutive pieces, with the named fields."""

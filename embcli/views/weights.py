@@ -30,7 +30,15 @@ def view(result: Matrix, page: Page) -> None:
     page.line()
     _put_summary(result, page)
     _put_left_out(result, page, rows, columns)
+    _put_padding(result, page)
     put_guesses(page, result.run)
+
+
+def _put_padding(result: Matrix, page: Page) -> None:
+    """Say which rows of a real model come behind the last token."""
+    size, known = result.layer.shape[0], result.encoding
+    if "from" in result.run and known is not None and known.vocabulary_size < size:
+        page.line(f"Padding: rows {known.vocabulary_size} to {size - 1}, for which {known.name} has no tokens")
 
 
 def _shape(result: Matrix) -> str:

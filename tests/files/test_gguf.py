@@ -14,7 +14,7 @@ import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter, quants
 
 from embcli.errors import InputError
-from embcli.files import gguf, open_tensors
+from embcli.files import gguf, open_tensors, spelling
 from embcli.files.numbers import NAMED
 from tests.files.made import assert_rows, layer, matrix, refusal
 
@@ -148,7 +148,7 @@ def test_the_vocabulary_is_that_of_the_file(tmp_path: Path, model: str, spelled:
 
 
 def test_a_byte_level_vocabulary_spells_every_byte() -> None:
-    byte_of = gguf._byte_of()
+    byte_of = spelling.byte_of()
     assert sorted(byte_of.values()) == list(range(256))
     assert [byte_of[character] for character in "ĠĊĉ!~ÿĀ"] == [*b" \n\t!~\xff\x00"]
 

@@ -1,0 +1,399 @@
+"""A tokenizer.json as an encoding: what `tokenizers` makes of a text; for GPT-2's, what tiktoken makes of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from embcli import encodings, names
+from embcli.encodings import tiktoken as packaged
+from embcli.encodings.huggingface import HuggingFaceEncoding
+from embcli.errors import InputError
+from embcli.files.spelling import byte_of
+from embcli.text import Given
+from embcli.tokens import tokenize
+from embcli.verbs.tokenize import Tokenization
+from tests.conftest import Embcli
+from tests.test_encodings import TEXTS
+
+untimed = settings(deadline=None)
+SENTENCES = ["Every effort moves you", "The effort that moves every one of you", "É is a letter, 日本 a land"] * 3
+PLAIN = "Every effort, é🤖 日本語  moves\nyou"
+
+
+def byte_level() -> Tokenizer:
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(
+        SENTENCES, trainers.BpeTrainer(vocab_size=320, initial_alphabet=alphabet, special_tokens=["<|end|>"])
+    )
+    return made
+
+
+def pieces() -> Tokenizer:
+    """Return a tokenizer as Llama's: a space in front, spaces as U+2581, bytes for what it does not know."""
+    made = Tokenizer(models.Unigram())
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    every_byte = [f"<0x{byte:02X}>" for byte in range(256)]
+    special = ["<unk>", "<s>", *every_byte]
+    made.train_from_iterator(
+        ["effort moves you every"], trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
+    )
+    document = json.loads(made.to_str())
+    document["model"]["byte_fallback"] = True
+    document["added_tokens"] = document["added_tokens"][:2]
+    return Tokenizer.from_str(json.dumps(document))
+
+
+def metaspace() -> Tokenizer:
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    made.train_from_iterator(SENTENCES, trainers.BpeTrainer(vocab_size=90, special_tokens=["<unk>", "<s>"]))
+    return made
+
+
+def word_pieces() -> Tokenizer:
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    made.train_from_iterator(SENTENCES, trainers.WordPieceTrainer(vocab_size=60, special_tokens=["[UNK]", "[CLS]"]))
+    return made
+
+
+def gpt2() -> Tokenizer:
+    """Return GPT-2's vocabulary as a tokenizer.json has it: two parts that join into each token, lowest rank first."""
+    ours = packaged.TiktokenEncoding("gpt2")
+    character = {byte: shown for shown, byte in byte_of().items()}
+    ranks = {ours.token_bytes(rank) or b"": rank for rank in range(50256)}
+
+    def parts(token: bytes, below: int) -> tuple[bytes, bytes]:
+        """Join bytes by the ranks below that of the token, as long as it takes to leave two parts."""
+        found = [token[place : place + 1] for place in range(len(token))]
+        while len(found) > 2:
+            joined = [ranks.get(one + other, below) for one, other in pairwise(found)]
+            place = joined.index(min(joined))
+            found[place : place + 2] = [found[place] + found[place + 1]]
+        return found[0], found[1]
+
+    def spelled(token: bytes) -> str:
+        return "".join(character[byte] for byte in token)
+
+    merges = [tuple(map(spelled, parts(token, rank))) for token, rank in ranks.items() if len(token) > 1]
+    made = Tokenizer(models.BPE({spelled(token): rank for token, rank in ranks.items()}, merges))
+    pattern = Regex(r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(pattern, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken("<|endoftext|>", special=True)])
+    return made
+
+
+MADE: dict[str, Callable[[], Tokenizer]] = {
+    made.__name__: made for made in (byte_level, pieces, metaspace, word_pieces, gpt2)
+}
+LOSSLESS = ("byte_level", "pieces", "gpt2")
+WITHOUT_MARK = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="▁"), max_size=40
+)  # as pieces have it for a space
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    folder = tmp_path_factory.mktemp("tokenizers")
+
+    @cache
+    def save(name: str) -> Path:
+        path = folder / name / "tokenizer.json"
+        path.parent.mkdir()
+        MADE[name]().save(str(path))
+        return path
+
+    return save
+
+
+def opened(path: Path) -> HuggingFaceEncoding:
+    found = encodings.get(str(path))
+    assert isinstance(found, HuggingFaceEncoding)
+    return found
+
+
+def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> list[tuple[bytes, int, int, bool]]:
+    tokens = tokenize(Given(texts=(text,)), encoding, special)
+    return [
+        (token, int(start), int(end), bool(joined))
+        for each in Tokenization(tokens).spans()
+        for token, start, end, joined in zip(each.tokens, each.start, each.end, each.joined, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_ids_are_those_of_the_library(name: str, saved: Callable[[str], Path]) -> None:
+    theirs = Tokenizer.from_file(str(saved(name)))
+    ours = opened(saved(name))
+    for text in (*TEXTS, PLAIN, "<s>you <|end|>[CLS]"):
+        theirs.encode_special_tokens = True
+        assert ours.encode(text).tolist() == theirs.encode(text, add_special_tokens=False).ids
+        theirs.encode_special_tokens = False
+        assert ours.encode(text, special=True).tolist() == theirs.encode(text, add_special_tokens=False).ids
+    vocabulary = theirs.get_vocab()
+    assert ours.vocabulary_size == max(vocabulary.values()) + 1
+    known = {token_id for token_id in range(-2, ours.vocabulary_size + 3) if ours.token_bytes(token_id) is not None}
+    assert known == {*vocabulary.values()}
+    assert ours.token_bytes(2**32) is None
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+@untimed
+@given(text=WITHOUT_MARK)
+@example(text=PLAIN)
+@example(text=" two  spaces ")
+def test_a_text_comes_back_byte_for_byte(name: str, text: str, saved: Callable[[str], Path]) -> None:
+    ours = opened(saved(name))
+    assert ours.decode(ours.encode(text)) == text.encode()
+
+
+@untimed
+@given(text=st.one_of(st.text(max_size=60), st.text("aé🤖 日\n'", max_size=40)), special=st.booleans())
+@example(text="hi<|endoftext|>🤖", special=True)
+@example(text="hi<|endoftext|>🤖", special=False)
+def test_gpt2_as_a_file_is_gpt2(text: str, special: bool, saved: Callable[[str], Path]) -> None:
+    ours, theirs = opened(saved("gpt2")), encodings.get("gpt2")
+    assert ours.vocabulary_size == theirs.vocabulary_size
+    assert ours.encode(text, special).tolist() == theirs.encode(text, special).tolist()
+    assert spans(text, ours, special) == spans(text, theirs, special)
+
+
+def test_every_token_of_gpt2_has_the_same_bytes(saved: Callable[[str], Path]) -> None:
+    ours, theirs = opened(saved("gpt2")), encodings.get("gpt2")
+    assert all(ours.token_bytes(token_id) == theirs.token_bytes(token_id) for token_id in range(50260))
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+@untimed
+@given(text=WITHOUT_MARK)
+@example(text=PLAIN)
+def test_spans_cover_the_text_and_hold_what_tokens_stand_for(
+    name: str, text: str, saved: Callable[[str], Path]
+) -> None:
+    before = 0
+    for token, start, end, joined in spans(text, opened(saved(name))):
+        assert start in (before, before - 1)
+        assert token.removeprefix(b" ") in text[start:end].encode()
+        assert joined == (token[0] & 0xC0 == 0x80)
+        before = end
+    assert before == len(text)
+
+
+def test_spans_of_words_are_those_of_the_text_and_not_of_its_plain_letters(saved: Callable[[str], Path]) -> None:
+    found = spans("  Évery  éffort 🤖", opened(saved("word_pieces")))
+    assert found == [(b"every", 2, 7, False), (b"effort", 9, 15, False), (b"[UNK]", 16, 17, False)]
+    parts = spans("everyone", opened(saved("word_pieces")))
+    assert b"".join(token for token, *_ in parts) == b"everyone"
+    assert not any(token.startswith(b"##") for token, *_ in parts)
+
+
+def test_words_are_decoded_with_spaces_between_them(saved: Callable[[str], Path]) -> None:
+    ours = opened(saved("word_pieces"))
+    assert ours.decode(ours.encode("Every éffort moves YOU")) == b"every effort moves you"
+
+
+def test_lines_have_spans_of_their_own(inside: Embcli, saved: Callable[[str], Path]) -> None:
+    path = str(saved("metaspace"))
+    done = inside.ok("tokenize", "--lines", "--encoding", path, "-f", "json", stdin="you\n\nof you\n")
+    rows = json.loads(done.out)["tokens"]
+    assert {row["sequence"] for row in rows} == {0, 2}
+    assert [row["start"] for row in rows if row["position"] == 0] == [0, 0]
+    assert [row["end"] for row in rows][-1] == 6
+
+
+def test_a_tokenizer_is_taken_as_it_is_without_truncation_padding_and_chance(tmp_path: Path) -> None:
+    made = byte_level()
+    whole = made.encode(PLAIN * 9).ids
+    made.enable_truncation(3)
+    made.enable_padding(length=500)
+    document = json.loads(made.to_str())
+    document["model"]["dropout"] = 0.9
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(document))
+    assert opened(path).encode(PLAIN * 9).tolist() == whole
+
+
+def test_it_is_named_by_its_path_its_folder_or_its_model(
+    inside: Embcli, saved: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = saved("byte_level")
+    snapshot = tmp_path / "models--org--name" / "snapshots" / "0123456"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "models--org--name" / "refs").mkdir()
+    (tmp_path / "models--org--name" / "refs" / "main").write_text("0123456")
+    (snapshot / "tokenizer.json").symlink_to(path)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    outputs = {
+        inside.ok("tokenize", PLAIN, "--encoding", name, "-f", "ids").out
+        for name in (str(path), str(path.parent), "org/name", "name")
+    }
+    assert len(outputs) == 1
+    ids = outputs.pop().decode()
+    assert inside.ok("decode", ids, "--encoding", "org/name").out == PLAIN.encode()
+
+
+def test_names_of_tiktoken_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("gpt2", "gpt-4"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tokenizer.json").write_text("{}")
+        assert encodings.get(name).name in names.ENCODINGS
+
+
+WORDS_WITHOUT_UNKNOWN = (
+    b'{"version":"1.0","model":{"type":"WordPiece","unk_token":"?","continuing_subword_prefix":"##",'
+    b'"max_input_chars_per_word":9,"vocab":{"a":0}}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is no tokenizer.json"),
+        (b"{}", "it is no tokenizer.json"),
+        (b"[1]", "it is no tokenizer.json"),
+        (b"\xff\xfe", "it is no tokenizer.json"),
+        (b"[" * 10**6, "it is no tokenizer.json"),
+        (b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":-1},"merges":[]}}', "it is no tokenizer.json"),
+        (b'{"version":"9","model":{"type":"BPE","vocab":{},"merges":[]}}', "it is no tokenizer.json"),
+        (WORDS_WITHOUT_UNKNOWN, "it cannot split this text of 2 characters"),
+    ],
+)
+def test_what_is_no_tokenizer_is_named(inside: Embcli, tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    message = inside.refused("tokenize", "hi", "--encoding", str(path))
+    assert f"cannot read {str(path)!r}: {reason}" in message
+
+
+def test_a_file_longer_than_any_is_not_read(inside: Embcli, tmp_path: Path) -> None:
+    with open(tmp_path / "tokenizer.json", "wb") as file:
+        file.truncate(1 << 40)
+    assert "is longer than any" in inside.refused("tokenize", "hi", "--encoding", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nobody/nothing", "is no file and no folder, nor in the Hugging Face cache"),
+        ("none.json", "is no file and no folder"),
+        ("{}", "has no tokenizer.json"),
+    ],
+)
+def test_what_is_not_there_is_named(
+    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert reason in inside.refused("tokenize", "hi", "--encoding", name.format(tmp_path))
+
+
+WITHOUT = "import sys; sys.modules['tokenizers'] = None; from embcli.__main__ import main; sys.exit(main())"
+
+
+def without_the_package(*arguments: str) -> subprocess.CompletedProcess[str]:
+    run: list[Any] = [sys.executable, "-c", WITHOUT, *arguments]
+    return subprocess.run(run, input="", capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_without_the_package_the_cure_is_told(saved: Callable[[str], Path]) -> None:
+    done = without_the_package("tokenize", "hi", "--encoding", str(saved("byte_level")))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.endswith("pip install 'embcli[models]'\n")
+
+
+@pytest.fixture
+def model(tmp_path: Path, saved: Callable[[str], Path]) -> tuple[Path, np.ndarray, HuggingFaceEncoding]:
+    """Return a model with a tokenizer of its own, two rows of padding, and GPT-2's V as bait for a guess."""
+    ours = opened(saved("gpt2"))
+    token = np.random.default_rng(5).standard_normal((50259, 3), np.float32)
+    save_file({"wte.weight": token}, tmp_path / "model.safetensors")
+    (tmp_path / "tokenizer.json").symlink_to(saved("gpt2"))
+    return tmp_path, token, ours
+
+
+def test_the_tokenizer_beside_the_weights_is_theirs_and_no_guess(
+    inside: Embcli, model: tuple[Path, np.ndarray, HuggingFaceEncoding]
+) -> None:
+    folder, token, ours = model
+    done = inside("lookup", PLAIN, "--from", str(folder), "--show", "token", "-f", "json")
+    document = json.loads(done.out)
+    assert document["run"]["encoding"] == str(folder / "tokenizer.json")
+    assert "encoding" not in document["run"]["guesses"]
+    ids = [row["id"] for row in document["tokens"]]
+    assert ids == ours.encode(PLAIN).tolist()
+    assert np.array_equal(np.array(document["matrices"]["token"], np.float32), token[ids])
+    named = inside.ok("weights", "--from", str(folder), "--rows", "50256:", "--encoding", "gpt2", "-f", "json").out
+    rows = json.loads(inside.ok("weights", "--from", str(folder), "--rows", "50256:", "-f", "json").out)["rows"]
+    assert [row["token"] for row in rows] == ["<|endoftext|>", None, None]
+    assert json.loads(named)["run"]["encoding"] == "gpt2"
+
+
+def test_rows_behind_the_last_token_are_called_padding(
+    inside: Embcli, model: tuple[Path, np.ndarray, HuggingFaceEncoding]
+) -> None:
+    line = f"Padding: rows 50257 to 50258, for which {model[0] / 'tokenizer.json'} has no tokens\n"
+    assert line in inside.ok("weights", "--from", str(model[0]), "--rows", "0:2").text
+
+
+def test_only_the_ids_without_a_row_are_an_error(inside: Embcli, tmp_path: Path, saved: Callable[[str], Path]) -> None:
+    np.savez(tmp_path / "few.npz", token=np.ones((300, 2), np.float32))
+    (tmp_path / "tokenizer.json").symlink_to(saved("gpt2"))
+    path = str(tmp_path / "few.npz")
+    assert inside("lookup", "!", "--from", path).status == 0
+    assert "ID 6109 ('Every') at position 0 has no row" in inside.refused("lookup", "Every", "--from", path)
+
+
+def test_without_the_package_the_tokenizer_beside_is_left_and_said(
+    model: tuple[Path, np.ndarray, HuggingFaceEncoding],
+) -> None:
+    done = without_the_package("weights", "--from", str(model[0]), "--rows", "0:2", "-f", "csv")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 3)
+    assert "pip install 'embcli[models]'" in done.stderr
+
+
+def test_tokenizers_is_imported_for_such_an_encoding_alone(
+    saved: Callable[[str], Path], model: tuple[Path, np.ndarray, HuggingFaceEncoding]
+) -> None:
+    program = (
+        "import sys\nfrom embcli.__main__ import main\nstatus = main()\n"
+        "sys.exit(status or 10 * ('tokenizers' in sys.modules) + ('tiktoken' in sys.modules))"
+    )
+
+    def packages(*arguments: str) -> int:
+        run: list[Any] = [sys.executable, "-c", program, *arguments]
+        return subprocess.run(run, input=b"", capture_output=True, timeout=60, check=False).returncode
+
+    assert packages("tokenize", "hi") == 1
+    assert packages("tokenize", "hi", "--encoding", str(saved("byte_level"))) == 10
+    assert packages("info", "--from", str(model[0])) == 0
+
+
+def test_a_name_that_nobody_knows_is_refused_as_before() -> None:
+    with pytest.raises(InputError, match="no encoding or model is named 'gpt3'; did you mean gpt2"):
+        encodings.get("gpt3")
