@@ -132,6 +132,12 @@ def test_what_does_not_go_together_is_refused(inside: Embcli, own: Path, argumen
     assert message in inside.refused("lookup", "--ids", "0", *arguments.format(own).split())
 
 
+def test_an_id_without_a_row_is_not_told_to_make_more_rows_of_a_file(inside: Embcli, own: Path) -> None:
+    failed = inside("lookup", "--ids", "9", "--from", str(own))
+    told = "embcli: ID 9 at position 0 has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"
+    assert (failed.status, failed.err) == (2, told)
+
+
 def test_a_text_is_refused_where_no_encoding_is_known(inside: Embcli, own: Path) -> None:
     assert "give --ids, or --encoding" in inside.refused("lookup", "hi", "--from", str(own))
 

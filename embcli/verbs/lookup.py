@@ -174,7 +174,7 @@ def look_up(
     pairs; OutputError for more numbers than there is room for.
     """
     vocabulary_size, dim = shape_of(source, "token")
-    check_ids(tokens, vocabulary_size)
+    check_ids(tokens, vocabulary_size, grows="from" not in source.run)
     if wanted.position == "learned" and source.shape("position") is None:
         note("this model has no learned positions: the input rows are the token rows; --position rotary turns them")
         wanted = replace(wanted, position="none")
@@ -249,8 +249,8 @@ def occurrences(tokens: Tokens, text: str | None, ids: str | None, special: bool
     return np.flatnonzero(occur)
 
 
-def check_ids(tokens: Tokens, vocabulary_size: int) -> None:
-    """Raise InputError for the first ID that a layer of V rows has no row for."""
+def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
+    """Raise InputError for the first ID that a layer of V rows has no row for; it says how a seeded one grows."""
     wrong = np.flatnonzero((tokens.ids < 0) | (tokens.ids >= vocabulary_size))
     if not len(wrong):
         return
@@ -260,5 +260,5 @@ def check_ids(tokens: Tokens, vocabulary_size: int) -> None:
     what = f"ID {token_id}" if token is None else f"ID {token_id} ({token!r})"
     raise InputError(
         f"{what} at position {place:,} has no row: the token layer has V = {vocabulary_size:,} rows, "
-        f"for IDs from 0 to {vocabulary_size - 1}; pass --vocab {int(tokens.ids.max()) + 1} or more"
+        f"for IDs from 0 to {vocabulary_size - 1}" + f"; pass --vocab {int(tokens.ids.max()) + 1} or more" * grows
     )
