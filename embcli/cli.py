@@ -177,11 +177,12 @@ def lookup(
     "embcli compare",
     'embcli compare "Every effort moves you" --trace',
     "embcli compare --ids 2,3,1 --gradient --bench",
+    "embcli compare --from model.safetensors",
 )
 def compare(
     given: options.GivenOrExample,
     model: options.SmallModel,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    encoding: options.EncodingOfModel = None,
     show: options.ShowSteps = None,
     trace: options.TraceProducts = False,
     gradient: options.Gradients = False,
@@ -203,11 +204,16 @@ def compare(
     steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
     wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate, draw)
     output = place.to(wanted.outputs, wanted.needs())
-    known = encodings.get(encoding)
-    tokens, room = given.tokens(known), output.room(len(names.OUTPUTS))
-    task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted, room)
+    source, room = model.source(encoding), output.room(len(names.OUTPUTS))
+    if source is None:
+        known, dim = encodings.get(encoding or names.DEFAULT_ENCODING), model.dim
+        dim = names.COMPARED_DIM if dim is None else dim
+        task = verb.task(given.tokens(known), given.as_text, known, model.vocab, dim, model.seed, wanted, room)
+    else:
+        task = verb.task_of(source, given.tokens(source.encoding), model.seed, wanted, room)
     result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
     output.write(result, view)
+    model.tell_changes(source)
     return int(not result.verdict.identical)
 
 
