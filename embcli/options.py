@@ -598,6 +598,12 @@ class AnyModel(Checkpointed):
     ] = None
     no_cache: NoCache = False
 
+    @property
+    def position_shape(self) -> tuple[int, int]:
+        """C and D of the seeded position layer."""
+        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        return length, names.DEFAULT_DIM if self.dim is None else self.dim
+
     def source(self, encoding: str | None) -> "tuple[Source, Encoding | None]":
         """Return where the layers come from, and the encoding of texts; nothing is drawn or read whole yet."""
         if self.checkpoint is not None:
@@ -608,8 +614,7 @@ class AnyModel(Checkpointed):
 
         self.refuse_without()
         known = encodings.get(encoding or names.DEFAULT_ENCODING)
-        dim = names.DEFAULT_DIM if self.dim is None else self.dim
-        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        length, dim = self.position_shape
         seed = names.DEFAULT_SEED if self.seed is None else self.seed
         return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
 

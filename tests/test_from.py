@@ -235,6 +235,86 @@ def test_what_does_not_go_together_in_compare_is_refused(
     assert message in inside.refused("compare", *arguments.format(own).split())
 
 
+# --- positions --------------------------------------------------------------------------------------------------------
+
+
+def roberta(folder: Path) -> tuple[str, np.ndarray]:
+    """Make a model whose position 0 is row 2; return its path and all of its position rows."""
+    torch.manual_seed(5)
+    tensors = {
+        "roberta.embeddings.word_embeddings.weight": torch.randn(9, 6),
+        "roberta.embeddings.position_embeddings.weight": torch.randn(12, 6),
+        "roberta.embeddings.token_type_embeddings.weight": torch.randn(2, 6),
+    }
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "roberta"}')
+    return str(folder), tensors["roberta.embeddings.position_embeddings.weight"].numpy()
+
+
+def test_positions_are_the_rows_of_the_file_and_their_dot_products(
+    inside: Inside, gpt2: tuple[Path, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    path, tensors = gpt2
+    rows = tensors["transformer.wpe.weight"].numpy()
+    inside.ok("positions", "--from", str(path), "-o", str(tmp_path / "rows.npy"))
+    assert_same_bits(np.load(tmp_path / "rows.npy"), rows)
+    inside.ok("positions", "--from", str(path), "--similarity", "--rows", "3:9", "-o", str(tmp_path / "dots.npy"))
+    wide = rows.astype(np.float64)
+    np.testing.assert_allclose(np.load(tmp_path / "dots.npy"), wide[3:9] @ wide.T, rtol=1e-6, atol=1e-6)
+    document = json.loads(inside.ok("positions", "--from", str(path), "--rows", "0", "-f", "json").out)
+    assert document["run"]["tensors"] == {"position": "transformer.wpe.weight"}
+    assert (document["run"]["kind"], document["run"]["guesses"]) == ("learned", {})
+    page = inside.ok("positions", "--from", str(path)).text
+    assert "Learned positions, (T, D) = (64, 5)" in page
+    assert page.endswith("transformer.wpe.weight (float32)\n")
+
+
+def test_positions_that_begin_behind_padding_are_told(inside: Inside, tmp_path: Path) -> None:
+    folder, rows = roberta(tmp_path)
+    inside.ok("positions", "--from", folder, "-o", str(tmp_path / "rows.npy"))
+    assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:])
+    page = inside.ok("positions", "--from", folder).text
+    assert "(T, D) = (10, 6)" in page
+    assert "roberta.embeddings.position_embeddings.weight (float32); position 0 is its row 2\n" in page
+    document = json.loads(inside.ok("positions", "--from", folder, "-f", "json").out)
+    assert document["run"]["first_position"] == 2
+
+
+def test_dot_products_of_rows_that_are_not_finite_come_without_a_warning(inside: Inside, tmp_path: Path) -> None:
+    rows = np.array([[np.inf, 0], [0, 3e38], [1, 3e38]], np.float32)
+    np.savez(tmp_path / "odd.npz", token=np.eye(2, dtype=np.float32), position=rows)
+    words = ("positions", "--from", str(tmp_path / "odd.npz"), "--similarity", "-o", str(tmp_path / "dots.npy"))
+    inside.ok(*words)
+    wanted = [[np.inf, np.nan, np.inf], [np.nan, np.inf, np.inf], [np.inf, np.inf, np.inf]]
+    assert np.array_equal(np.load(tmp_path / "dots.npy"), np.array(wanted, np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *((f"--from {{}} --kind {kind}", f"--kind {kind} is worked out") for kind in ("sinusoidal", "relative")),
+        ("--from {} --kind rotary", "--kind rotary is worked out and not read; --from shows the learned positions"),
+        ("--from {} --context-length 9", "--context-length is for seeded layers"),
+        ("--from {} --dim 9", "--dim is for seeded layers"),
+        ("--from {} --seed 9", "--seed is for seeded layers"),
+        ("--from {} --no-cache", "--no-cache is for seeded layers"),
+        ("--from {} --ids 1", "--ids has no place in learned positions"),
+        ("--from {} --position-tensor token2", "it has no tensor 'token2' (--position-tensor)"),
+        ("--position-tensor x", "--position-tensor goes with --from"),
+    ],
+)
+def test_what_does_not_go_together_in_positions_is_refused(
+    inside: Inside, own: Path, arguments: str, message: str
+) -> None:
+    assert message in inside.refused("positions", *arguments.format(own).split())
+
+
+def test_positions_of_a_model_without_learned_ones_are_refused(inside: Inside, tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.eye(3, dtype=np.float32))
+    told = inside.refused("positions", "--from", str(tmp_path / "one.npy"))
+    assert "this model has no learned positions; --position-tensor names them" in told
+
+
 # --- tokens and info --------------------------------------------------------------------------------------------------
 
 

@@ -104,7 +104,8 @@ def _whole(layer: Layer) -> np.ndarray:
 
 
 def _with_weight(weight: np.ndarray) -> torch.nn.Embedding:
-    return torch.nn.Embedding(*weight.shape, _weight=torch.from_numpy(weight))
+    size, dim = weight.shape
+    return torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight))
 
 
 def _compare(
