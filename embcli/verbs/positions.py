@@ -135,6 +135,16 @@ class PositionTable:
         )
 
 
+def stored_shape(source: Source, kind: names.Positions) -> tuple[int, int]:
+    """Return C and D of the learned positions of a real model; raises InputError for other kinds, and for none."""
+    if kind != "learned":
+        raise InputError(f"--kind {kind} is worked out and not read; --from shows the learned positions of a file")
+    shape = source.shape("position")
+    if shape is None:
+        raise InputError("this model has no learned positions; --position-tensor names them under a name of their own")
+    return shape
+
+
 def positions(wanted: Wanted, source: Source, rows: str | None = None, columns: str | None = None) -> PositionTable:
     """Return what positions become; the source's position layer has `wanted.rows` rows.
 
@@ -203,7 +213,14 @@ def _similarity(kind: Kind, row: np.ndarray, rows: int, to: np.ndarray) -> Matri
         products = (kind.every().astype(np.float64) @ row[0].astype(np.float64)).astype(np.float32)  # (2k + 1,)
         return Matrix(array, lambda at: products[kind.distances(at, to) + kind.clip])
     others = _exact(kind, row, to).T
-    return Matrix(array, lambda at: (_exact(kind, row, at) @ others).astype(np.float32))
+    return Matrix(array, lambda at: _products(_exact(kind, row, at), others))
+
+
+def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the product of (n, D) and (D, m) float64, (n, m) float32."""
+    with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite, or its product too large for float32
+        found: np.ndarray = (left @ right).astype(np.float32)
+    return found
 
 
 def _exact(kind: Learned | Sinusoidal | Rotary, row: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.page import Block, Column, Excerpt
 from embcli.positions import Relative, Rotary
-from embcli.views.parts import left_out
+from embcli.views.parts import left_out, put_guesses
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _MOST_ROWS = 200  # of those that were chosen
 _FEW_ROWS, _FEWEST_ROWS = 10, 4  # of all positions: where there is one table, and where there are two
 
+_STORED = (  # of what a real model holds
+    "Row pos of the model's own layer, added to the token row, as training left it.",
+    "As training left the rows: those that it made alike have large products.",
+)
 _WORDS = {  # of what positions become, and of their dot products
     "learned": (
         "Row pos of a layer of its own, added to the token row; training moves it.",
@@ -40,7 +44,7 @@ _WORDS = {  # of what positions become, and of their dot products
 def view(result: PositionTable, page: Page) -> None:
     """Put positions on a page: their rows, angles or distances, or their dot products."""
     page.title(_title(result))
-    page.line(_WORDS[result.wanted.kind][result.wanted.similarity])
+    page.line((_STORED if "from" in result.run else _WORDS[result.wanted.kind])[result.wanted.similarity])
     if result.wanted.similarity:
         if result.wanted.meets_a_row:
             page.line(f"The row is that of token ID {result.wanted.token_id()}.")
@@ -51,6 +55,16 @@ def view(result: PositionTable, page: Page) -> None:
         _put_rotary(result, result.kind, page)
     else:
         _put(result, page, "position", _FEW_ROWS, result.columns)
+    if "from" in result.run:
+        page.line(_origin(result.run))
+    put_guesses(page, result.run)
+
+
+def _origin(run: dict[str, Any]) -> str:
+    """Return in words which rows of a file these are."""
+    first = run.get("first_position", 0)
+    rows = f"; position 0 is its row {first}" if first else ""
+    return f"{run['tensors']['position']} ({run['dtypes']['position']}){rows}"
 
 
 def _title(result: PositionTable) -> str:
