@@ -245,7 +245,7 @@ def batch(
     known = encodings.get(encoding)
     source = model.of(wanted.max_length).source(known)
     tokens = given.tokens(known if given.ids is None else source.encoding)
-    output.write(batch(tokens, source, wanted, columns), picture if draw else view)
+    output.write(batch(tokens, source, wanted, columns), picture if draw or place.heat else view)
 
 
 @verb(

@@ -802,6 +802,42 @@ class PlaceOfMatrices(Place):
         int,
         typer.Option("--precision", parser=whole, metavar="N", help="Decimals in a table.", rich_help_panel=VIEW),
     ] = names.DEFAULT_PRECISION
+    heat: Annotated[
+        bool, typer.Option("--heat", help="Show numbers as colours, those of all columns.", rich_help_panel=VIEW)
+    ] = False
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            "--scale",
+            metavar="R",
+            help="With --heat: the numbers from -R to R.",
+            show_default="the largest |number|",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+
+    def to(
+        self,
+        show: tuple[str, ...] | None = None,
+        needs: Mapping[str, tuple[names.Format, ...]] | None = None,
+        heat: str = "--heat",
+    ) -> "Output":
+        """Return the output; `heat` is the option that asks for colours, where another than --heat was given.
+
+        Raises OutputError for what cannot be done, and InputError for a scale that is none, or is of no use.
+        """
+        from dataclasses import replace
+        from math import inf
+
+        from embcli.errors import InputError
+
+        colored = self.heat or heat != "--heat"
+        if self.scale is not None and not colored:
+            raise InputError(f"--scale {self.scale:g} has nothing to scale; it goes with --heat")
+        if self.scale is not None and not 0 < self.scale < inf:
+            raise InputError(f"--scale {self.scale:g} is out of range; it is a finite number above 0")
+        asked = {**(needs or {}), heat: names.PAGES} if colored else needs
+        return replace(super().to(show, asked), heat=colored, scale=self.scale)
 
     @property
     def _precision(self) -> int:

@@ -65,6 +65,8 @@ class Output:
     color: Color = "auto"
     precision: int = DEFAULT_PRECISION
     show: tuple[str, ...] | None = None  # the matrices that the user named
+    heat: bool = False  # whether matrices are strips of colours on a page
+    scale: float | None = None  # the largest number of a strip; None for that of its matrix
 
     def write(self, result: AnyResult, view: Callable[[AnyResult, Page], None]) -> None:
         """Write a result: as `view` puts it on a page, or as data."""
@@ -105,7 +107,9 @@ class Output:
 
         terminal = self.format == "table" and self._on_a_terminal
         width, lines = _size(terminal)
-        paper = Paper(width, lines if terminal else None, _colored(self.color, terminal), self.precision)
+        paper = Paper(
+            width, lines if terminal else None, _colored(self.color, terminal), self.precision, self.heat, self.scale
+        )
         if self.format == "table":
             from embcli.page.terminal import Terminal
 

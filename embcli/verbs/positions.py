@@ -112,6 +112,19 @@ class PositionTable:
     run: dict[str, Any]
     picked: tuple[bool, bool] = (False, False)  # rows and columns, by the user
 
+    def means(self, per: int) -> np.ndarray:
+        """Return the means of the dot products of `per` positions with as many others, (bins, bins) float64.
+
+        The last bins of rows and of columns hold what is left.
+        """
+        rows, columns = np.arange(0, len(self.chosen), per), np.arange(0, len(self.columns), per)
+        counts = np.diff(np.append(columns, len(self.columns)))
+        found = np.empty((len(rows), len(columns)))
+        for place, start in enumerate(rows.tolist()):
+            values = self.matrices["similarity"].rows(self.chosen[start : start + per]).astype(np.float64)
+            found[place] = np.add.reduceat(values.mean(axis=0), columns) / counts
+        return found
+
     def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         """Yield the chosen positions in consecutive pieces, with the named matrices."""
         largest = max(int(np.prod(each.array.shape[1:])) for each in self.matrices.values())

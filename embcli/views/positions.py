@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200  # of those that were chosen
 _FEW_ROWS, _FEWEST_ROWS = 10, 4  # of all positions: where there is one table, and where there are two
+_PIPE_LINES, _FRAME = 40, 10  # of strips: lines where there is no screen, and lines around them
 
 _STORED = (  # of what a real model holds
     "Row pos of the model's own layer, added to the token row, as training left it.",
@@ -48,6 +49,9 @@ def view(result: PositionTable, page: Page) -> None:
     if result.wanted.similarity:
         if result.wanted.meets_a_row:
             page.line(f"The row is that of token ID {result.wanted.token_id()}.")
+        if page.paper.heat:
+            page.picture("pos", result.chosen, result.columns, result.means)
+            return
         _put(result, page, "similarity", _FEW_ROWS, result.columns)
     elif isinstance(result.kind, Relative):
         _put_relative(result, result.kind, page)
@@ -82,7 +86,11 @@ def _title(result: PositionTable) -> str:
 
 def _put(result: PositionTable, page: Page, name: str, few: int, numbers: np.ndarray) -> None:
     """Put one matrix on the page, a row a position, and say what is left out."""
-    rows = Excerpt.most(_MOST_ROWS if result.picked[0] else few, len(result.chosen))
+    total = len(result.chosen)
+    rows = Excerpt.most(_MOST_ROWS if result.picked[0] else few, total)
+    if page.paper.heat and not result.picked[0]:  # positions that follow each other: waves are seen in them
+        most = max(((page.paper.screen or _PIPE_LINES) - _FRAME) * few // _FEW_ROWS, few)
+        rows = Excerpt(min(most, total), 0, total)
     places = result.chosen[rows.places]
     block = Block("", result.matrices[name].rows(places))
     columns = page.grid(
