@@ -305,7 +305,8 @@ class Checkpoint:
         if len(matrices) != 1:
             raise self._undecided("no tensor has a name that a token matrix is known by" if matrices else "")
         self._found["token"] = matrices[0]
-        self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
+        if not self.tensors.words_are_whole:  # of which there is nothing to guess
+            self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
         return matrices[0]
 
     def _by_name(self, role: str) -> Tensor | None:
