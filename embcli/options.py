@@ -713,6 +713,16 @@ class Joining:
     ] = "learned"
     pairing: Pairing = None
     theta: Theta = None
+    token_type: Annotated[
+        int | None,
+        typer.Option(
+            "--token-type",
+            parser=whole,
+            metavar="N",
+            help="With --from: add row N of the model's token types (BERT).",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
