@@ -81,7 +81,7 @@ def tokenize(
     from embcli.views.tokenize import view
 
     output = place.to()
-    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"')
+    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"', spans=True)
     output.write(Tokenization(tokens), view)
 
 

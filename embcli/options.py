@@ -344,8 +344,16 @@ class Given:
         """Whether it is a text, and not IDs."""
         return self.ids is None
 
-    def tokens(self, encoding: "Encoding | None", example: str = 'embcli lookup "Every effort moves you"') -> "Tokens":
-        """Return the tokens of what is given; where there is nothing, the error tells the example."""
+    def tokens(
+        self,
+        encoding: "Encoding | None",
+        example: str = 'embcli lookup "Every effort moves you"',
+        spans: bool = False,
+    ) -> "Tokens":
+        """Return the tokens of what is given; where there is nothing, the error tells the example.
+
+        With `spans` it is worked out where they stand in the text.
+        """
         from embcli.errors import InputError
         from embcli.safe import note
         from embcli.text import read
@@ -354,7 +362,7 @@ class Given:
         if encoding is None and self.as_text:
             raise InputError("these rows stand for the tokens of no encoding that is known: give --ids, or --encoding")
         given = read(self.text, self.file, self.ids, self._lines, self.errors, example)
-        tokens = tokenize(given, encoding, self.special)
+        tokens = tokenize(given, encoding, self.special, spans)
         if not len(tokens):
             note("the input is empty: there are no tokens")
         return tokens
@@ -507,7 +515,7 @@ class OneMatrix:
 
         found = Checkpoint.of(checkpoint, self.tensor, self._named_positions, self.transposed)
         size, _ = shape_of(found, "token")
-        known = encodings.beside(found.tensors.path) if encoding is None else encodings.get(encoding)
+        known = encodings.of_rows(found.tensors) if encoding is None else encodings.get(encoding)
         found.encoding = known or encodings.guessed(size)
         if known is None and found.encoding is not None:
             found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
@@ -705,6 +713,16 @@ class Joining:
     ] = "learned"
     pairing: Pairing = None
     theta: Theta = None
+    token_type: Annotated[
+        int | None,
+        typer.Option(
+            "--token-type",
+            parser=whole,
+            metavar="N",
+            help="With --from: add row N of the model's token types (BERT).",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
