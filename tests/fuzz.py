@@ -77,7 +77,7 @@ def read_tokenizer(path: Path) -> None:
 def read_config(path: Path) -> None:
     """Ask a checkpoint for all that the config.json beside it tells."""
     source = Checkpoint(open_tensors(path.with_name("part.safetensors")))
-    source.first_position, source.positions, source.head
+    str((source.first_position, source.positions, source.head))
 
 
 @dataclass(frozen=True)
@@ -173,17 +173,14 @@ def gguf_bytes(arrays: dict[str, np.ndarray]) -> bytes:
 
 def tokenizer_files() -> dict[str, bytes]:
     """Return a small tokenizer.json of each kind."""
-    words = ["a", "b", "c", "é", "\u0120", "ab", "\u0120a", "abc"]
-    bytewise = Tokenizer(
-        models.BPE(dict(zip(words, range(8), strict=True)), [("a", "b"), ("\u0120", "a"), ("ab", "c")])
-    )
+    words = {word: number for number, word in enumerate(("a", "b", "c", "\u00c3", "\u0120", "ab", "\u0120a", "abc"))}
+    bytewise = Tokenizer(models.BPE(words, [("a", "b"), ("\u0120", "a"), ("ab", "c")]))
     bytewise.pre_tokenizer, bytewise.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
     bytewise.add_special_tokens([AddedToken("<|end|>", special=True)])
     bytewise.enable_truncation(5)
     bytewise.enable_padding(pad_id=1, pad_token="a", length=9)
-    pieces = Tokenizer(
-        models.Unigram([("<unk>", 0.0), ("<0xC3>", -1.0), ("\u2581", -2.0), ("\u2581ab", -3.5)], 0, True)
-    )
+    scores = [("<unk>", 0.0), ("<0xC3>", -1.0), ("\u2581", -2.0), ("\u2581ab", -3.5)]
+    pieces = Tokenizer(models.Unigram(scores, 0, byte_fallback=True))
     pieces.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     pieces.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
     parts = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "##c": 3}, unk_token="[UNK]"))
