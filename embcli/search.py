@@ -51,11 +51,11 @@ class Space:
             wide = rows.astype(np.float64)
             if self.mean is not None:
                 wide -= self.mean
+            terms = np.square(wide - query) if self.metric == "l2" else wide * query
+            found: np.ndarray = terms.sum(axis=1)
             if self.metric == "l2":
-                found = np.sqrt(np.square(wide - query).sum(axis=1))
-            else:
-                found = (wide * query).sum(axis=1)
-            if self.metric == "cosine":
+                found = np.sqrt(found)
+            elif self.metric == "cosine":
                 found = np.clip(found / np.sqrt(np.square(wide).sum(axis=1) * np.square(query).sum()), -1, 1)
         found[~np.isfinite(found)] = np.nan
         return found
@@ -219,7 +219,8 @@ class _Products:
         return np.sqrt(self._with_error(self.squares.astype(np.float64)))
 
     def _with_error(self, squares: np.ndarray) -> np.ndarray:
-        return squares * (1 + self._gamma) / (1 - self._gamma) + 4 * self.dim * _LEAST
+        found: np.ndarray = squares * (1 + self._gamma) / (1 - self._gamma) + 4 * self.dim * _LEAST
+        return found
 
     def _product(self, products: np.ndarray, vector: _Vector) -> tuple[np.ndarray, np.ndarray]:
         """Return the products of rows with a vector, and how much they can be off, both (n,) float64."""
@@ -317,7 +318,7 @@ def nearest(
     `among` are the rows to search, (n,) int64 ascending, or None for all. `excluded` are for each query the IDs that
     are no answer. `within` is the score that rows must have at least; under l2 at most.
     """
-    bar = -np.inf if within is None else float(space.closeness(np.float64(within)))
+    bar = -np.inf if within is None else float(space.closeness(np.array([within]))[0])
     bar -= abs(bar) * _EXACT
     races = [_Race(k, bar, each) for each in excluded or [np.empty(0, np.int64)] * len(queries)]
     kernel, unsure = Kernel(layer), []
@@ -380,9 +381,7 @@ def _without_score(layer: Layer, unsure: np.ndarray, space: Space) -> tuple[np.n
 def _finished(
     layer: Layer, space: Space, query: np.ndarray, race: _Race, within: float | None, everything: np.ndarray
 ) -> Found:
-    """Return the first k of the candidates by their scores in float64, or of all rows where a kernel did not keep to
-    its bounds.
-    """
+    """Return the first k of the candidates by their scores in float64; of all rows where a bound was not kept."""
     ids, closeness = race.candidates()
     scores = _scored(layer, space, query, ids)
     reached = space.closeness(scores)
