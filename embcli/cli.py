@@ -177,11 +177,12 @@ def lookup(
     "embcli compare",
     'embcli compare "Every effort moves you" --trace',
     "embcli compare --ids 2,3,1 --gradient --bench",
+    "embcli compare --from model.safetensors",
 )
 def compare(
     given: options.GivenOrExample,
     model: options.SmallModel,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    encoding: options.EncodingOfModel = None,
     show: options.ShowSteps = None,
     trace: options.TraceProducts = False,
     gradient: options.Gradients = False,
@@ -203,11 +204,16 @@ def compare(
     steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
     wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate, draw)
     output = place.to(wanted.outputs, wanted.needs())
-    known = encodings.get(encoding)
-    tokens, room = given.tokens(known), output.room(len(names.OUTPUTS))
-    task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted, room)
+    source, room = model.source(encoding), output.room(len(names.OUTPUTS))
+    if source is None:
+        known, dim = encodings.get(encoding or names.DEFAULT_ENCODING), model.dim
+        dim = names.COMPARED_DIM if dim is None else dim
+        task = verb.task(given.tokens(known), given.as_text, known, model.vocab, dim, model.seed, wanted, room)
+    else:
+        task = verb.task_of(source, given.tokens(source.encoding), model.seed, wanted, room)
     result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
     output.write(result, view)
+    model.tell_changes(source)
     return int(not result.verdict.identical)
 
 
@@ -239,16 +245,17 @@ def batch(
     known = encodings.get(encoding)
     source = model.of(wanted.max_length).source(known)
     tokens = given.tokens(known if given.ids is None else source.encoding)
-    output.write(batch(tokens, source, wanted, columns), picture if draw else view)
+    output.write(batch(tokens, source, wanted, columns), picture if draw or place.heat else view)
 
 
 @verb(
     "embcli positions --kind sinusoidal",
     "embcli positions --kind rotary --pairing halves --similarity",
     "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
+    "embcli positions --from model.safetensors --similarity",
 )
 def positions(
-    model: options.Model,
+    model: options.AnyModel,
     kind: options.PositionsKind = "learned",
     clip: options.Clip = None,
     pairing: options.Pairing = None,
@@ -257,24 +264,26 @@ def positions(
     similarity: options.Similarity = False,
     rows: options.Rows = None,
     columns: options.Columns = None,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    encoding: options.EncodingOfModel = None,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
     """Show how a position becomes a vector.
 
-    In four ways, for as many positions as --context-length says.
+    In four ways, for as many positions as --context-length says; or the learned ones of a real model.
     """
     from dataclasses import replace
 
-    from embcli import encodings
-    from embcli.verbs.positions import Wanted, positions
+    from embcli.verbs.positions import Wanted, positions, stored_shape
     from embcli.views.positions import view
 
-    wanted = Wanted(kind, model.context_length, model.dim, clip, pairing, theta, ids, similarity)
+    stored = model.source(encoding)[0] if model.checkpoint is not None else None
+    length, dim = model.position_shape if stored is None else stored_shape(stored, kind)
+    wanted = Wanted(kind, length, dim, clip, pairing, theta, ids, similarity)
     output = place.to(needs=wanted.needs())
-    source = replace(model, context_length=wanted.rows).source(encodings.get(encoding))
+    source = stored or replace(model, context_length=wanted.rows).source(encoding)[0]
     output.write(positions(wanted, source, rows, columns), view)
+    model.tell_changes(source)
 
 
 @verb(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Format = Literal["table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"]
+Format = Literal[
+    "table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"
+]
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input"]
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]
@@ -27,11 +29,12 @@ LISTED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "csv", "tsv")  # the for
 TOKENIZED: tuple[Format, ...] = (*LISTED, "npy", "safetensors", "ids")  # of one that has IDs
 COMPARED: tuple[Format, ...] = (*LISTED, "npy", "safetensors")  # of one that has matrices
 BATCHED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "npy", "safetensors")  # of one with matrices in each row
-LOOKED_UP: tuple[Format, ...] = (*COMPARED, "projector")  # of one whose rows are embeddings
+LOOKED_UP: tuple[Format, ...] = (*COMPARED, "parquet", "projector")  # of one whose rows are embeddings
 ALIASES: dict[str, Format] = {"jsonl": "ndjson"}
-BINARY: tuple[Format, ...] = ("npy", "safetensors")
+BINARY: tuple[Format, ...] = ("npy", "safetensors", "parquet")
 FOLDERS: dict[Format, tuple[str, ...]] = {"projector": ("vectors.tsv", "metadata.tsv")}  # formats of several files
-ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "projector")  # formats with room for just one
+EXTRAS: dict[Format, tuple[str, str]] = {"parquet": ("pyarrow", "arrow")}  # the package that one takes, and its extra
+ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "parquet", "projector")  # formats with room for just one
 SUFFIXES: dict[str, Format] = {
     **{f".{name}": name for name in FORMATS if name not in FOLDERS},
     ".txt": "table",

@@ -583,8 +583,8 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Checkpointed:
-    """Which model: a checkpoint's file, if one is named."""
+class OneMatrix:
+    """Which token matrix: that of a checkpoint's file, if one is named."""
 
     checkpoint: Annotated[
         str | None,
@@ -600,12 +600,6 @@ class Checkpointed:
         str | None,
         typer.Option("--tensor", metavar="NAME", help="The token matrix in that file.", rich_help_panel=MODEL),
     ] = None
-    position_tensor: Annotated[
-        str | None,
-        typer.Option(
-            "--position-tensor", metavar="NAME", help="The position matrix in that file.", rich_help_panel=MODEL
-        ),
-    ] = None
     transposed: Annotated[
         bool, typer.Option("--transposed", help="Its matrices are stored as (D, V).", rich_help_panel=MODEL)
     ] = False
@@ -616,7 +610,7 @@ class Checkpointed:
         from embcli.files.checkpoint import Checkpoint
         from embcli.weights import shape_of
 
-        found = Checkpoint.of(checkpoint, self.tensor, self.position_tensor, self.transposed)
+        found = Checkpoint.of(checkpoint, self.tensor, self._named_positions, self.transposed)
         size, _ = shape_of(found, "token")
         known = encodings.beside(found.tensors.path) if encoding is None else encodings.get(encoding)
         found.encoding = known or encodings.guessed(size)
@@ -633,9 +627,37 @@ class Checkpointed:
         from embcli.errors import InputError
 
         for flag in flags:
-            given = getattr(self, flag[2:].replace("-", "_"))
+            given = getattr(self, flag[2:].replace("-", "_"), None)
             if given is not None and given is not False:
                 raise InputError(f"{flag} {why}")
+
+    def tell_changes(self, source: "Source | None") -> None:
+        """Say how many of the values that were read float32 cannot hold."""
+        changed = getattr(source, "changed", 0)
+        if changed:
+            from embcli.safe import note
+
+            note(f"{changed:,} values were rounded to float32, which does not hold them exactly")
+
+    @property
+    def _named_positions(self) -> str | None:
+        return None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Checkpointed(OneMatrix):
+    """Which model: a checkpoint's file, if one is named."""
+
+    position_tensor: Annotated[
+        str | None,
+        typer.Option(
+            "--position-tensor", metavar="NAME", help="The position matrix in that file.", rich_help_panel=MODEL
+        ),
+    ] = None
+
+    @property
+    def _named_positions(self) -> str | None:
+        return self.position_tensor
 
 
 _SEEDED = ("--vocab", "--dim", "--context-length", "--seed", "--no-cache")  # flags that say what to draw
@@ -681,6 +703,12 @@ class AnyModel(Checkpointed):
     ] = None
     no_cache: NoCache = False
 
+    @property
+    def position_shape(self) -> tuple[int, int]:
+        """C and D of the seeded position layer."""
+        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        return length, names.DEFAULT_DIM if self.dim is None else self.dim
+
     def source(self, encoding: str | None) -> "tuple[Source, Encoding | None]":
         """Return where the layers come from, and the encoding of texts; nothing is drawn or read whole yet."""
         if self.checkpoint is not None:
@@ -691,18 +719,9 @@ class AnyModel(Checkpointed):
 
         self.refuse_without()
         known = encodings.get(encoding or names.DEFAULT_ENCODING)
-        dim = names.DEFAULT_DIM if self.dim is None else self.dim
-        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        length, dim = self.position_shape
         seed = names.DEFAULT_SEED if self.seed is None else self.seed
         return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
-
-    def tell_changes(self, source: "Source") -> None:
-        """Say how many of the values that were read float32 cannot hold."""
-        changed = getattr(source, "changed", 0)
-        if changed:
-            from embcli.safe import note
-
-            note(f"{changed:,} values were rounded to float32, which does not hold them exactly")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -794,8 +813,8 @@ class Joining:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SmallModel:
-    """Which model: a seeded layer, as large as the IDs need it."""
+class SmallModel(OneMatrix):
+    """Which model: the token matrix of a checkpoint's file, or else a seeded layer, as large as the IDs need it."""
 
     vocab: Annotated[
         int | None,
@@ -808,8 +827,26 @@ class SmallModel:
             rich_help_panel=MODEL,
         ),
     ] = None
-    dim: Dim = names.COMPARED_DIM
+    dim: Annotated[
+        int | None,
+        typer.Option(
+            "--dim",
+            parser=whole,
+            metavar="D",
+            help="Columns: the embedding dimension.",
+            show_default=str(names.COMPARED_DIM),
+            rich_help_panel=MODEL,
+        ),
+    ] = None
     seed: Seed = names.DEFAULT_SEED
+
+    def source(self, encoding: str | None) -> "Checkpoint | None":
+        """Return what a file holds, where one is named; its matrix has not been read."""
+        if self.checkpoint is None:
+            self.refuse_without()
+            return None
+        self.refuse("is for seeded layers; --from takes what the file holds", "--vocab", "--dim")
+        return self.opened(self.checkpoint, encoding)
 
 
 def _format_option(able: tuple[names.Format, ...]) -> Any:
@@ -870,6 +907,42 @@ class PlaceOfMatrices(Place):
         int,
         typer.Option("--precision", parser=whole, metavar="N", help="Decimals in a table.", rich_help_panel=VIEW),
     ] = names.DEFAULT_PRECISION
+    heat: Annotated[
+        bool, typer.Option("--heat", help="Show numbers as colours, those of all columns.", rich_help_panel=VIEW)
+    ] = False
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            "--scale",
+            metavar="R",
+            help="With --heat: the numbers from -R to R.",
+            show_default="the largest |number|",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+
+    def to(
+        self,
+        show: tuple[str, ...] | None = None,
+        needs: Mapping[str, tuple[names.Format, ...]] | None = None,
+        heat: str = "--heat",
+    ) -> "Output":
+        """Return the output; `heat` is the option that asks for colours, where another than --heat was given.
+
+        Raises OutputError for what cannot be done, and InputError for a scale that is none, or is of no use.
+        """
+        from dataclasses import replace
+        from math import inf
+
+        from embcli.errors import InputError
+
+        colored = self.heat or heat != "--heat"
+        if self.scale is not None and not colored:
+            raise InputError(f"--scale {self.scale:g} has nothing to scale; it goes with --heat")
+        if self.scale is not None and not 0 < self.scale < inf:
+            raise InputError(f"--scale {self.scale:g} is out of range; it is a finite number above 0")
+        asked = {**(needs or {}), heat: names.PAGES} if colored else needs
+        return replace(super().to(show, asked), heat=colored, scale=self.scale)
 
     @property
     def _precision(self) -> int:

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeVar, cast
 
-from embcli.errors import OutputError
+from embcli.errors import OutputError, lacks
 from embcli.names import (
     ALIASES,
     BINARY,
     DEFAULT_PRECISION,
+    EXTRAS,
     FOLDERS,
     FORMATS,
     ONE_MATRIX,
@@ -64,6 +65,8 @@ class Output:
     color: Color = "auto"
     precision: int = DEFAULT_PRECISION
     show: tuple[str, ...] | None = None  # the matrices that the user named
+    heat: bool = False  # whether matrices are strips of colours on a page
+    scale: float | None = None  # the largest number of a strip; None for that of its matrix
 
     def write(self, result: AnyResult, view: Callable[[AnyResult, Page], None]) -> None:
         """Write a result: as `view` puts it on a page, or as data."""
@@ -104,7 +107,9 @@ class Output:
 
         terminal = self.format == "table" and self._on_a_terminal
         width, lines = _size(terminal)
-        paper = Paper(width, lines if terminal else None, _colored(self.color, terminal), self.precision)
+        paper = Paper(
+            width, lines if terminal else None, _colored(self.color, terminal), self.precision, self.heat, self.scale
+        )
         if self.format == "table":
             from embcli.page.terminal import Terminal
 
@@ -171,6 +176,8 @@ def to(
             raise OutputError(f"{option} has no place in {chosen}; it is shown by --format {' or '.join(formats)}")
     if show is not None and len(show) > 1 and chosen in ONE_MATRIX:
         raise OutputError(f"this format holds one matrix, not {', '.join(show)}; choose one with --show")
+    if chosen in EXTRAS:
+        _refuse_without_package(chosen)
     if file is None and chosen in FOLDERS:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and chosen in BINARY and sys.stdout is not None and sys.stdout.isatty():
@@ -209,6 +216,15 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
     if chosen not in able:
         raise OutputError(f"this result has no form as {chosen}; it can be written as {', '.join(able)}")
     return chosen
+
+
+def _refuse_without_package(format: Format) -> None:
+    """Raise OutputError for a format whose package is missing."""
+    from importlib.util import find_spec
+
+    package, extra = EXTRAS[format]
+    if find_spec(package) is None:
+        raise OutputError(lacks(format, extra))
 
 
 def _refuse_unwritable(path: Path, format: Format) -> None:

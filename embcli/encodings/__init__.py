@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
-from embcli.errors import InputError
+from embcli.errors import InputError, lacks
 from embcli.safe import note
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def beside(weights: Path) -> Encoding | None:
     if not path.is_file():
         return None
     if find_spec("tokenizers") is None:
-        note("the tokenizer.json beside the weights is not read: pip install 'embcli[models]'")
+        note(lacks("the tokenizer.json beside the weights", "models"))
         return None
     return _of_file(path, str(path))
 

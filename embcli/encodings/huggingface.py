@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.errors import lacks
 from embcli.files.spelling import from_characters, from_piece
 from embcli.files.stored import Binary
 from embcli.files.tensors import refused, shortened
@@ -42,8 +43,7 @@ class HuggingFaceEncoding:
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            missing = "a tokenizer.json needs a package that is missing: pip install 'embcli[models]'"
-            raise refused(self.path, missing) from None
+            raise refused(self.path, lacks("a tokenizer.json", "models")) from None
         binary = Binary(self.path)
         if binary.size > _LONGEST:
             raise binary.refused(f"a tokenizer.json of {binary.size:,} bytes is longer than any")

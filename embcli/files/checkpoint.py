@@ -92,6 +92,8 @@ _SHIFTED_MODELS = {
 }
 _SHIFTED_NAMES = re.compile(r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.")
 
+_LAYER = {"encoding": "token", "first_position": "position"}  # which a guess about something else is of
+
 _MOST_NAMED = 8  # candidates in a message
 _COMPARED = 1 << 26  # bytes of two matrices that are compared at most
 _CONFIG_LONGEST = 1 << 24  # bytes
@@ -176,7 +178,7 @@ class Checkpoint:
             "dtypes": {name: tensor.dtype for name, tensor in opened.items()},
             "bytes": {name: tensor.size for name, tensor in opened.items()},
             "shapes": {name: list(layer.shape) for name, layer in self._open.items()},
-            "guesses": dict(self.reasons),
+            "guesses": {about: why for about, why in self.reasons.items() if _LAYER.get(about, about) in opened},
         }
         if "position" in opened and self.first_position:
             run["first_position"] = self.first_position

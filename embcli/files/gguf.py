@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.errors import InputError, lacks
 from embcli.files.numbers import NAMED, Numbers
 from embcli.files.spelling import from_characters, from_piece
 from embcli.files.stored import Binary, StoredLayer, stored_layer
@@ -303,7 +303,7 @@ def _quantised(binary: Binary, tensor: Tensor) -> Numbers:
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
     except ImportError:
-        raise binary.refused(f"{tensor} needs a package that is missing: pip install 'embcli[models]'") from None
+        raise binary.refused(lacks(str(tensor), "models")) from None
     number, values, size = _BLOCKS[tensor.dtype]
     try:
         widen = partial(_widened, dequantize, GGMLQuantizationType(number))

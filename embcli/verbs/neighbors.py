@@ -132,10 +132,8 @@ class Neighbors:
         return every
 
     def _shares(self, query: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> Shares:
-        rows = self.layer.rows(ids).astype(np.float64)
-        mean = np.zeros_like(query) if self.mean is None else self.mean
-        if self.wanted.center:
-            rows, mean = rows - mean, np.zeros_like(mean)
+        rows = self.rows(ids)
+        mean = np.zeros_like(query) if self.mean is None or self.wanted.center else self.mean
         if self.wanted.metric == "l2":
             scale = np.where(scores > 0, scores, 1)
             columns = np.square(query - rows)
@@ -150,6 +148,11 @@ class Neighbors:
         parts = np.take_along_axis(columns, told, axis=1)
         np.put_along_axis(columns, told, 0, axis=1)
         return Shares(of_mean, told, parts, columns.sum(axis=1))
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return rows in the space that was searched, (n, D) float64."""
+        rows = self.layer.rows(ids).astype(np.float64)
+        return rows - self.mean if self.wanted.center and self.mean is not None else rows
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""

@@ -96,13 +96,21 @@ def _put_bands(result: Lookup, page: Page, rows: Excerpt) -> Excerpt:
     index = result.index(rows.places)
     found = result.rows(index, bands)
     gaps = [band * len(index) + gap for band in range(len(bands)) for gap in rows.gaps]
-    block = Block("", np.concatenate([found[name] for name in bands]))
+    values = np.concatenate([found[name] for name in bands])
+    labels = _labels(result, index, bands, each=page.paper.heat)
     every = result.wanted.columns is not None
-    return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
+    if page.paper.heat:  # the rows of a token are under each other, so that the sum is seen
+        order = np.arange(len(values)).reshape(len(bands), -1).T.ravel()
+        labels, values = [label.ordered(order) for label in labels], values[order]
+        gaps = [len(bands) * gap for gap in rows.gaps]
+    return page.grid(labels, [Block("", values)], result.columns, gaps, every=every)
 
 
-def _labels(result: Lookup, index: np.ndarray, bands: tuple[str, ...]) -> list[Column]:
-    """Return what stands beside the rows of each band: its name, the number of the row in its layer, the token."""
+def _labels(result: Lookup, index: np.ndarray, bands: tuple[str, ...], each: bool = False) -> list[Column]:
+    """Return what stands beside the rows of each band: its name, the number of the row in its layer, the token.
+
+    The name stands at the first row of a band, or at `each`.
+    """
     tokens = result.tokens
     if bands == ("token",) and (result.wanted.draw or result.only is not None):
         return token_labels(tokens, index)
@@ -111,13 +119,13 @@ def _labels(result: Lookup, index: np.ndarray, bands: tuple[str, ...]) -> list[C
     labels: list[Column] = []
     if len(bands) > 1:
         names = [_SIGNS[name] if bands == result.wanted.matrices else name for name in bands]
-        firsts = [name if not place else "" for name in names for place in range(len(index))]
+        firsts = [name if each or not place else "" for name in names for place in range(len(index))]
         labels.append(Column("", firsts, "left"))
     if tokens.many:
-        labels.append(Column("seq", [str(each) for each in sequence] * len(bands)))
+        labels.append(Column("seq", [str(number) for number in sequence] * len(bands)))
     numbers = {"token": tokens.ids[index], "position": position, "input": position}
     header = "row" if len(bands) > 1 else "ID" if bands == ("token",) else "pos"
-    labels.append(Column(header, [str(each) for name in bands for each in numbers[name]]))
+    labels.append(Column(header, [str(number) for name in bands for number in numbers[name]]))
     if tokens.encoding is not None and bands != ("position",):  # whose row is the same whatever token stands there
         labels.append(token_column([word if name != "position" else None for name in bands for word in words]))
     return labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,8 +50,11 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     rows = Excerpt.most(_MOST_ROWS, len(found.ids))
     written = page.numbers([Block("", found.scores[:, None])])
     columns = _labels(result, found, rows, written)
+    if page.paper.heat:
+        _put_heat(result, number, rows, columns, page)
     if result.shares is None:
-        page.table([*columns, Column("", _bars(found, rows), "left")], rows.gaps)
+        if not page.paper.heat:
+            page.table([*columns, Column("", _bars(found, rows), "left")], rows.gaps)
     else:
         _put_shares(columns, result.shares[number], rows, page)
     if rows.left_out:
@@ -74,6 +78,14 @@ def _bars(found: Found, rows: Excerpt) -> list[str | Word]:
     largest = max(float(found.scores.max()), 0.0)
     scores = found.scores[rows.places].tolist()
     return [Word(bar(score / largest, _BAR) if score > 0 else "", "embedding") for score in scores]
+
+
+def _put_heat(result: Neighbors, number: int, rows: Excerpt, labels: list[Column], page: Page) -> None:
+    """Put the rows on the page as colours, that of the query above those that are near to it."""
+    labels = [replace(label, cells=["query" if label.header == "rank" else "", *label.cells]) for label in labels]
+    values = np.concatenate([result.vectors[number][None], result.rows(result.search.found[number].ids[rows.places])])
+    numbers = np.arange(values.shape[1])
+    page.grid(labels, [Block("", values.astype(np.float32))], numbers, [gap + 1 for gap in rows.gaps])
 
 
 def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page) -> None:
