@@ -287,6 +287,35 @@ def positions(
 
 
 @verb(
+    'embcli neighbors " Paris" --dim 16',
+    "embcli neighbors --ids 3 --from model.safetensors --metric l2 --why",
+    'embcli neighbors " king" --minus " man" --plus " woman" --dim 16',
+    'embcli lookup "Hi there" --dim 16 -f ndjson | embcli neighbors --vector - --dim 16',
+)
+def neighbors(
+    given: options.GivenQueries,
+    model: options.AnyModel,
+    near: options.Nearness,
+    encoding: options.EncodingOfModel = None,
+    *,
+    place: options.PlaceOfNumbers,
+) -> None:
+    """Show the rows nearest to a row.
+
+    Of all rows of the token layer, exactly: scores are float64, and proven to be the first.
+    """
+    from embcli.page.progress import watched
+    from embcli.verbs.neighbors import neighbors
+    from embcli.views.neighbors import view
+
+    wanted = near.wanted()
+    output = place.to(needs=wanted.needs())
+    source, known = model.source(encoding)
+    output.write(neighbors(source, wanted, given.queries(known if given.as_text else source.encoding), watched), view)
+    model.tell_changes(source)
+
+
+@verb(
     "embcli tour",
     'embcli tour --text "Hello, world" --step 3',
     "embcli tour my-tour.json",

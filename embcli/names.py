@@ -14,6 +14,7 @@ Output = Literal["embedding", "linear"]  # of the last step: data formats can na
 Positions = Literal["learned", "sinusoidal", "relative", "rotary"]
 Joined = Literal["learned", "sinusoidal", "rotary", "none"]  # the kinds of positions that a lookup joins to token rows
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions turn
+Metric = Literal["cosine", "dot", "l2"]  # by which rows are near
 Color = Literal["auto", "always", "never"]
 Errors = Literal["strict", "replace"]
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]

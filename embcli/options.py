@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
     from embcli.output import Output
     from embcli.tokens import Tokens
+    from embcli.verbs import neighbors
     from embcli.verbs.batch import Wanted
     from embcli.weights import Source
     from embcli.weights.source import SeededSource
@@ -384,6 +385,110 @@ class GivenLines(Given):
     @property
     def _lines(self) -> bool:
         return self.lines
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GivenQueries(GivenLines):
+    """What neighbours are asked of: a text or token IDs, perhaps with others added and taken away, or vectors."""
+
+    plus: Annotated[
+        list[str] | None,
+        typer.Option("--plus", metavar="TEXT", help="Add the row of this token, too.", rich_help_panel=INPUT),
+    ] = None
+    minus: Annotated[
+        list[str] | None,
+        typer.Option("--minus", metavar="TEXT", help="Take the row of this token away.", rich_help_panel=INPUT),
+    ] = None
+    vector: Annotated[
+        Path | None,
+        typer.Option(
+            "--vector",
+            metavar="PATH",
+            help="Vectors in place of the text, a JSON array or an object of lookup's ndjson a line; - reads standard "
+            "input.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    show: Annotated[
+        str | None,
+        typer.Option(
+            "--show",
+            metavar="NAME",
+            help="Which vectors of such objects.",
+            show_default="input",
+            autocompletion=_one_of(names.MATRICES),
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+
+    def queries(self, encoding: "Encoding | None") -> "Callable[[tuple[int, int]], list[neighbors.Query]]":
+        """Return what gives the queries for a layer of a shape; all input is read before that."""
+        from embcli.errors import InputError
+        from embcli.text import read
+        from embcli.verbs.neighbors import of_tokens, of_vectors
+
+        plus, minus = self.plus or [], self.minus or []
+        if self.vector is None:
+            if self.show is not None:
+                raise InputError("--show says which vectors, and goes with --vector")
+            tokens = self.tokens(encoding, 'embcli neighbors " Paris"')
+            return lambda shape: of_tokens(tokens, encoding if self.as_text else None, plus, minus, shape)
+        given = {"TEXT": self.text, "--file": self.file, "--ids": self.ids, "--plus": self.plus, "--minus": self.minus}
+        others = [name for name, value in given.items() if value]
+        if others:
+            raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
+        (text,) = read(None, self.vector, None, False, self.errors, "embcli neighbors --vector -").texts or ("",)
+        return lambda shape: of_vectors(text, self.show, shape)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Nearness:
+    """What near means, and which rows are answers."""
+
+    metric: Annotated[names.Metric, typer.Option("--metric", help="By which rows are near.", rich_help_panel=VIEW)] = (
+        "cosine"
+    )
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            "-k",
+            parser=whole,
+            metavar="K",
+            help="How many neighbours.",
+            show_default="10; with --within, all",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+    include_query: Annotated[
+        bool, typer.Option("--include-query", help="Answer with tokens of the query, too.", rich_help_panel=VIEW)
+    ] = False
+    center: Annotated[
+        bool, typer.Option("--center", help="Take the mean row away from all rows first.", rich_help_panel=VIEW)
+    ] = False
+    within: Annotated[
+        float | None,
+        typer.Option(
+            "--within",
+            metavar="R",
+            help="Just rows with a score of at least R; under l2, at a distance of at most R.",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+    match: Annotated[
+        str | None,
+        typer.Option(
+            "--match", metavar="REGEX", help="Just tokens that a regular expression finds.", rich_help_panel=VIEW
+        ),
+    ] = None
+    rows: Rows = None
+    why: Annotated[bool, typer.Option("--why", help="Tell what each score is made of.", rich_help_panel=VIEW)] = False
+
+    def wanted(self) -> "neighbors.Wanted":
+        """Return what is wanted; raises InputError for what cannot be."""
+        from embcli.verbs.neighbors import Wanted
+
+        return Wanted(**vars(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -860,6 +965,14 @@ class PlaceOfMatrices(Place):
     @property
     def _precision(self) -> int:
         return self.precision
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlaceOfNumbers(PlaceOfMatrices):
+    """Where a list with numbers goes."""
+
+    able = names.LISTED
+    format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

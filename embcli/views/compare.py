@@ -12,7 +12,7 @@ from embcli.names import STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, left_out, put_guesses, token_labels
+from embcli.views.parts import PickedRows, bar, left_out, put_guesses, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ _MOST_TRAINED = 4  # IDs whose rows are shown before and after a step of trainin
 _MOST_TERMS = 8  # of a product that is written out whole
 _MOST_DRAWN = 8  # tokens of a picture
 _WIDEST_BAR = 60
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def view(result: Comparison, page: Page) -> None:
@@ -496,7 +495,7 @@ def _put_chart(sweep: Sequence[Cost], page: Page) -> None:
         for name, timing in _ways(cost):
             share = (math.log10(timing.seconds) - low) / (high - low)
             size = f"{cost.vocabulary_size:,}" if name == "embedding" else ""
-            page.line(f"{size:>{label}}  {name:<9}  ", Word(_bar(share, room), name))
+            page.line(f"{size:>{label}}  {name:<9}  ", Word(bar(share, room), name))
 
 
 def _ways(cost: Cost) -> tuple[tuple[Tone, Timing], tuple[Tone, Timing]]:
@@ -507,9 +506,3 @@ def _power(exponent: int) -> str:
     """Return a power of ten in seconds: `10 µs`."""
     unit = max(min(exponent // 3, 0), -3)
     return f"{10 ** (exponent - 3 * unit)} {('s', 'ms', 'µs', 'ns')[-unit]}"
-
-
-def _bar(share: float, room: int) -> str:
-    """Return a bar of blocks that fills this share of the room, to an eighth of a cell, and at least one eighth."""
-    eighths = max(round(share * room * 8), 1)
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
