@@ -113,6 +113,7 @@ def decode(
 @verb(
     "embcli weights --vocab 6 --dim 3",
     "embcli weights --rows 0:5,100 --columns 0:8",
+    "embcli weights --map",
     "embcli weights --from model.safetensors",
 )
 def weights(
@@ -120,20 +121,30 @@ def weights(
     layer: options.LayerName = "token",
     rows: options.Rows = None,
     columns: options.Columns = None,
+    density: options.DensityMap = False,
     encoding: options.EncodingOfModel = None,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
     """Show the weight matrix of a layer.
 
-    All of it in short, or chosen rows and columns.
+    All of it in short, or as a map, or chosen rows and columns.
     """
-    from embcli.verbs.weights import matrix
-    from embcli.views.weights import view
+    from embcli.page.progress import steps
 
-    output = place.to()
+    output = place.to(heat="--map" if density else "--heat")
     source, _ = model.source(encoding)
-    output.write(matrix(source, layer, rows, columns, output.room(1)), view)
+    if density:
+        from embcli.verbs.map import density_map
+        from embcli.views import map as density_view
+
+        found = density_map(source, layer, rows, columns, steps)
+        output.put(lambda page: density_view.view(found, page))
+    else:
+        from embcli.verbs.weights import matrix
+        from embcli.views.weights import view
+
+        output.write(matrix(source, layer, rows, columns, output.room(1), steps), view)
     model.tell_changes(source)
 
 

@@ -199,6 +199,9 @@ Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).", rich_help_panel=VIEW),
 ]
+DensityMap = Annotated[
+    bool, typer.Option("--map", help="Show all of the matrix at once: how large its numbers are.", rich_help_panel=VIEW)
+]
 LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.", rich_help_panel=MODEL)]
 Draw = Annotated[bool, typer.Option("--draw", help="Draw it as a picture.", rich_help_panel=VIEW)]
 Trace = Annotated[

@@ -53,7 +53,7 @@ __all__ = [
 
 NARROWEST = 40
 _PIPE_LINES = 40  # of a picture, where there is no screen
-_FRAME = 8  # lines of a screen around a picture
+_FRAME = 9  # lines of a screen around a picture
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,13 @@ class Page(ABC):
         gaps: Sequence[int] = (),
         after: Sequence[Column] = (),
         signed: bool = True,
+        below: Sequence[str] = (),
     ) -> Excerpt:
         """Put matrices on the page as strips of colours, a row each, with labels before and after, and a colour bar.
 
         All their columns, which have these numbers, (columns,) int64, are there: in bins, where there is no room for
-        them otherwise. Numbers that are not `signed` are sizes, from 0 on.
+        them otherwise. Numbers that are not `signed` are sizes, from 0 on. `below` are marks of the columns, one
+        character or none each, that stand below them where all columns have room.
         """
         kept, room = layout.beside(self.width, labels, after, len(blocks), heat.LEAST)
         fit = Fit.of(len(numbers), room, self._halves)
@@ -157,8 +159,13 @@ class Page(ABC):
         scale = Scale.of(shown, self.paper.scale, signed)
         columns: Columns = [*kept]
         for block, values in zip(blocks, shown, strict=True):
-            columns += [Bar(block.title), Column(_axis(numbers, fit.width), fit.strips(values, scale), "left")]
-        self._parts.append(self._table([_safe_column(each) for each in [*columns, *after]], gaps, True))
+            cells: list[Cell] = [*fit.strips(values, scale), *[fit.marks(below)] * bool(below)]
+            columns += [Bar(block.title), Column(_axis(numbers, fit.width), cells, "left")]
+        columns += after
+        if below:
+            length = max(len(each.cells) for each in columns if isinstance(each, Column))
+            columns = [each.filled(length) if isinstance(each, Column) else each for each in columns]
+        self._parts.append(self._table([_safe_column(each) for each in columns], gaps, True))
         last = f", the last of {len(numbers) % fit.per}" if len(numbers) % fit.per else ""
         self._put_scale(scale, shown, f"the mean of {fit.per} columns{last}" if fit.per > 1 else "")
         return Excerpt(len(numbers), 0, len(numbers))
@@ -178,8 +185,11 @@ class Page(ABC):
         begin = ["" if row is None else str(rows[row]) for row in squares.rows(len(strips))]
         picture = Column(_axis(columns, max((strip.width for strip in strips), default=0)), strips, "left")
         self._parts.append(self._table([Column(label, begin), Bar(), picture], (), True))
-        per = squares.per
-        self._put_scale(scale, [values], f"the mean of {per} x {per} numbers, at the ends of fewer" if per > 1 else "")
+        per, fewer = (
+            squares.per,
+            ", at the ends of fewer" * any(count % squares.per for count in (len(rows), len(columns))),
+        )
+        self._put_scale(scale, [values], f"the mean of {per} x {per} numbers{fewer}" if per > 1 else "")
 
     def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
         """Put a colour bar on the page, and what there is to say of the colours above it."""

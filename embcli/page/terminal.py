@@ -57,7 +57,11 @@ _SCALES = {  # the colours of strips
     "256": [Color.from_ansi(each) for each in heat.COLORS_256],
     "standard": [Color.from_ansi(each) for each in heat.COLORS_16],
 }
-_MARK = Style(color=Color.from_ansi(11), bgcolor=Color.from_ansi(0), bold=True)
+_ON_BLACK = {  # how marks in them look
+    "truecolor": Style(color=Color.from_rgb(255, 215, 0), bgcolor=Color.from_rgb(0, 0, 0), bold=True),
+    "256": Style(color=Color.from_ansi(220), bgcolor=Color.from_ansi(16), bold=True),
+    "standard": Style(color=Color.from_ansi(11), bgcolor=Color.from_ansi(0), bold=True),
+}
 _MARKS = {heat.NAN: heat.NAN_MARK, heat.INFINITE: heat.INFINITE_MARK}
 _NEAR_ZERO, _LARGE = 1 / 8, 7 / 8  # shares of the largest number
 
@@ -164,7 +168,7 @@ class Terminal(Page):
         if key not in self._seen:
             mark = next((_MARKS[half] for half in (heat.NAN, heat.INFINITE) if half in (first, second)), None)
             if mark:
-                self._seen[key] = mark, _MARK
+                self._seen[key] = mark, _ON_BLACK[self._console.color_system or ""]
             elif first == second:
                 self._seen[key] = " ", Style(bgcolor=self._colors[first])
             else:
