@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Format = Literal["table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"]
+View = Literal["table", "markdown", "latex", "svg", "html", "png"]
+Data = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"]
+Format = Literal[View, Data]
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input"]
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]
@@ -13,6 +15,7 @@ Positions = Literal["learned", "sinusoidal", "relative", "rotary"]
 Joined = Literal["learned", "sinusoidal", "rotary", "none"]  # the kinds of positions that a lookup joins to token rows
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions turn
 Color = Literal["auto", "always", "never"]
+Theme = Literal["light", "dark"]  # the ground of a picture
 Errors = Literal["strict", "replace"]
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 
@@ -21,14 +24,15 @@ LAYERS: tuple[Layer, ...] = get_args(Layer)
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
-PAGES: tuple[Format, ...] = ("table", "markdown", "latex")  # views; all other formats are data
+PICTURES: tuple[Format, ...] = ("svg", "html", "png")  # views with colours, drawn for a file
+PAGES: tuple[Format, ...] = get_args(View)  # views; all other formats are data
 LISTED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "csv", "tsv")  # the formats of a result that has rows
 TOKENIZED: tuple[Format, ...] = (*LISTED, "npy", "safetensors", "ids")  # of one that has IDs
 COMPARED: tuple[Format, ...] = (*LISTED, "npy", "safetensors")  # of one that has matrices
 BATCHED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "npy", "safetensors")  # of one with matrices in each row
 LOOKED_UP: tuple[Format, ...] = (*COMPARED, "projector")  # of one whose rows are embeddings
 ALIASES: dict[str, Format] = {"jsonl": "ndjson"}
-BINARY: tuple[Format, ...] = ("npy", "safetensors")
+BINARY: tuple[Format, ...] = ("png", "npy", "safetensors")
 FOLDERS: dict[Format, tuple[str, ...]] = {"projector": ("vectors.tsv", "metadata.tsv")}  # formats of several files
 ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "projector")  # formats with room for just one
 SUFFIXES: dict[str, Format] = {

@@ -728,6 +728,21 @@ class Place:
     format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
     output: OutputPath = None
     color: Annotated[names.Color, typer.Option("--color", help="Colour in a table.", rich_help_panel=VIEW)] = "auto"
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "--width",
+            parser=whole,
+            metavar="N",
+            help="Columns of a table or a picture.",
+            show_default="the terminal's, in a pipe 120, in a picture 100",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+    theme: Annotated[
+        names.Theme | None,
+        typer.Option("--theme", help="Ground of a picture.", show_default="light", rich_help_panel=VIEW),
+    ] = None
 
     def to(
         self,
@@ -740,7 +755,8 @@ class Place:
         """
         from embcli import output
 
-        return output.to(self.able, self.format, self.output, self.color, self._precision, show, needs)
+        given = (self.format, self.output, self.color, self._precision)
+        return output.to(self.able, *given, show, needs, self.width, self.theme)
 
     @property
     def _precision(self) -> int:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from embcli.names import Theme
+
 __all__ = [
     "BYTE_IN_HEX",
     "LEAST_TOKEN",
@@ -59,6 +61,7 @@ class Paper:
     screen: int | None = None  # lines
     color: bool = False
     precision: int = 4  # decimals
+    theme: Theme = "light"  # of a picture
 
 
 class Page(ABC):
@@ -71,11 +74,11 @@ class Page(ABC):
 
     def title(self, text: str) -> None:
         """Put a heading on the page."""
-        self._parts.append(self._title(in_line(text)))
+        self._parts.append(self._title(self._safe(text)))
 
     def line(self, *words: str | Word) -> None:
         """Put a line on the page, made of words with a tone each; without words it is blank."""
-        self._parts.append(self._line([_safe(word) for word in words]))
+        self._parts.append(self._line([self._safe_word(word) for word in words]))
 
     def table(self, columns: Columns, gaps: Sequence[int] = (), ruled: bool = True) -> None:
         """Put a table on the page. Columns that may be shortened are, where it is too wide.
@@ -83,7 +86,7 @@ class Page(ABC):
         `gaps` are the rows in front of which others are left out, which a row of dots tells. Without a rule a table
         stands close, as terms of a sum do.
         """
-        safe = [_safe_column(each) for each in columns]
+        safe = [self._safe_column(each) for each in columns]
         self._parts.append(self._table(layout.fitted(safe, self.width), gaps, ruled))
 
     def grid(
@@ -124,7 +127,7 @@ class Page(ABC):
         tones: Sequence[Tone],
     ) -> Excerpt:
         columns, shown = layout.grid(self.width, written, labels, blocks, numbers, after, tones)
-        self._parts.append(self._table([_safe_column(each) for each in columns], gaps, True))
+        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
         return shown
 
     def holds(self, columns: Columns) -> bool:
@@ -148,6 +151,18 @@ class Page(ABC):
         """Put all of another page on this one."""
         self._parts += part._parts
 
+    def _safe(self, text: str) -> str:
+        """Return a text as it can stand on this page, in a line of it."""
+        return in_line(text)
+
+    def _safe_word(self, word: str | Word) -> Word:
+        return Word(self._safe(word)) if isinstance(word, str) else replace(word, text=self._safe(word.text))
+
+    def _safe_column(self, column: Column | Bar) -> Column | Bar:
+        if isinstance(column, Bar):
+            return replace(column, title=self._safe(column.title))
+        return replace(column, header=self._safe(column.header), cells=[*map(self._safe_word, column.cells)])
+
     @property
     def lines(self) -> int:
         """How many lines are on the page."""
@@ -165,13 +180,3 @@ class Page(ABC):
 
     @abstractmethod
     def _table(self, columns: Columns, gaps: Sequence[int], ruled: bool) -> str: ...
-
-
-def _safe(word: str | Word) -> Word:
-    return Word(in_line(word)) if isinstance(word, str) else replace(word, text=in_line(word.text))
-
-
-def _safe_column(column: Column | Bar) -> Column | Bar:
-    if isinstance(column, Bar):
-        return replace(column, title=in_line(column.title))
-    return replace(column, header=in_line(column.header), cells=[_safe(cell) for cell in column.cells])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -16,7 +16,7 @@ from embcli.page import Page
 from embcli.page.layout import GAP, Bar, Column, Word, width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -53,12 +53,15 @@ _NEAR_ZERO, _LARGE = 1 / 8, 7 / 8  # shares of the largest number
 class Terminal(Page):
     """A page that rich draws: as wide as the terminal, or as COLUMNS says, or 120 for a pipe."""
 
-    def __init__(self, paper: Paper) -> None:
+    def __init__(self, paper: Paper, colors: Mapping[str, str] | None = None) -> None:
+        """Make an empty page; `colors` are those of the tones where it is drawn for a file, in truecolour."""
         super().__init__(paper)
+        system: Literal["truecolor", "standard", "auto"]
+        system = "truecolor" if colors else "standard" if os.environ.get("TERM") == "dumb" else "auto"
         self._console = Console(
             file=io.StringIO(),
             force_terminal=paper.color,
-            color_system=("standard" if os.environ.get("TERM") == "dumb" else "auto") if paper.color else None,
+            color_system=system if paper.color else None,
             no_color=not paper.color,
             highlight=False,
             markup=False,
@@ -67,7 +70,7 @@ class Terminal(Page):
             height=25,  # of no use, but without it rich takes a dumb terminal to be 80 cells wide
         )
         few = self._console.color_system == "standard"
-        colors = {name: pair[few] for name, pair in _COLORS.items()}
+        colors = colors or {name: pair[few] for name, pair in _COLORS.items()}
         self._styles = {tone: style.format_map(colors) for tone, style in _STYLES.items()}
 
     def content(self) -> bytes:
