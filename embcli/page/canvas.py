@@ -1,6 +1,6 @@
 """What pictures are drawn on: rectangles, dots and lines of text, in two themes.
 
-Lengths are those of SVG's user units, y down; a cell of text takes 8.4 x 18 of them.
+Lengths are those of SVG's user units, y down; a cell of text takes 8.5 x 18 of them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from embcli.names import Theme
 
-CELL, LINE = 8.4, 18  # of a cell: 0.6 of the font's size, as nearly all monospaced fonts have it
-SIZE, BASELINE = 14, 13.5  # of the font, and from the top of a line
+CELL, LINE = 8.5, 18  # of a cell; a sum of powers of two, so that the edges of neighbours are the same number
+SIZE, BASELINE = 14, 13.5  # of the font, whose cells are 0.6 of it or so, and from the top of a line
 MARGIN = 12
 
 

@@ -28,24 +28,21 @@ if TYPE_CHECKING:
 
     Box = tuple[float, float, float, float]  # left, top, right, bottom, in cells
 
-_HALVES: dict[str, tuple[Box, Box]] = {  # what has the colour of the character, and what that of its ground
+_WHOLE: Box = (0, 0, 1, 1)
+_PARTS: dict[str, tuple[Box, Box]] = {  # of a cell: what has the colour of the character, and what that of its ground
     "▀": ((0, 0, 1, 0.5), (0, 0.5, 1, 1)),
     "▄": ((0, 0.5, 1, 1), (0, 0, 1, 0.5)),
-    "▌": ((0, 0, 0.5, 1), (0.5, 0, 1, 1)),
     "▐": ((0.5, 0, 1, 1), (0, 0, 0.5, 1)),
+    **{chr(0x2590 - each): ((0, 0, each / 8, 1), (each / 8, 0, 1, 1)) for each in range(1, 8)},  # ▏ to ▉
 }
-_ACROSS, _DOWN = (0.472, 0.528), (0.44, 0.56)  # where in a cell a stroke stands: one unit of it
-_STROKES = "─│╭╰"  # which never stand out
-_SHAPES: dict[str, list[Box]] = {
-    " ": [],
-    "█": [(0, 0, 1, 1)],
-    **{chr(0x2590 - eighths): [(0, 0, eighths / 8, 1)] for eighths in range(1, 8)},  # ▏ to ▉
+_ACROSS, _DOWN = (0.5, 0.555), (0.47, 0.585)  # where in a cell a stroke stands: one unit of it
+_STROKES: dict[str, list[Box]] = {
     "─": [(0, _ACROSS[0], 1, _ACROSS[1])],
     "│": [(_DOWN[0], 0, _DOWN[1], 1)],
     "╭": [(_DOWN[0], _ACROSS[0], 1, _ACROSS[1]), (_DOWN[0], _ACROSS[1], _DOWN[1], 1)],
     "╰": [(_DOWN[0], 0, _DOWN[1], _ACROSS[0]), (_DOWN[0], _ACROSS[0], 1, _ACROSS[1])],
-    **{half: [box] for half, (box, _) in _HALVES.items()},
 }
+_SHAPES = {" ", "█", *_PARTS, *_STROKES}
 
 
 @dataclass(frozen=True)
@@ -70,17 +67,24 @@ class Run:
         return self.text[0] in _SHAPES and not self.is_blank
 
     def boxes(self) -> Iterator[tuple[Box, str]]:
-        """Yield the rectangles it is made of, from its own left, and their colours, from back to front."""
-        ink, rest = _HALVES.get(self.text[0], (None, (0, 0, 1, 1)))
-        parts = [(rest, self.ground)] if self.ground else []
-        if self.is_shape:
-            parts += [(ink, self.ink)] if ink else [(box, self.ink) for box in _SHAPES[self.text[0]]]
-        for (left, top, right, bottom), color in parts:
+        """Yield the rectangles that it is made of, from its own left, and their colours; they do not overlap."""
+        for (left, top, right, bottom), color in self._cell():
             if (left, right) == (0, 1):
                 yield (0, top, self.cells, bottom), color
             else:
                 for cell in range(self.cells):
                     yield (cell + left, top, cell + right, bottom), color
+
+    def _cell(self) -> list[tuple[Box, str]]:
+        """Return the rectangles of each of its cells."""
+        sign = self.text[0]
+        if sign in _STROKES:
+            return [(box, self.ink) for box in _STROKES[sign]]
+        if sign == "█":
+            return [(_WHOLE, self.ink)]
+        part, rest = _PARTS.get(sign, (None, _WHOLE))
+        ground = [(rest, self.ground)] if self.ground else []
+        return [(part, self.ink), *ground] if part else ground
 
     def follows(self, other: Run) -> bool:
         """Return whether it goes on as the other one does."""
@@ -89,6 +93,11 @@ class Run:
             for run in (self, other)
         ]
         return kinds[0] == kinds[1] and (self.is_blank or self.looks == other.looks)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether any of it is drawn by rectangles."""
+        return self.is_shape or self.ground is not None
 
     @property
     def looks(self) -> tuple[str, str | None, bool]:
@@ -145,7 +154,7 @@ class OnCanvas(Drawn):
         canvas = self._canvas(2 * MARGIN + math.ceil(cells * CELL), 2 * MARGIN + len(lines) * LINE)
         for number, line in enumerate(lines):
             y = MARGIN + number * LINE
-            for (left, top, right, bottom), color in _merged(line):
+            for (left, top, right, bottom), color in merged(line):
                 size = (right - left) * CELL, (bottom - top) * LINE
                 canvas.rectangle(MARGIN + left * CELL, y + top * LINE, *size, color)
             canvas.line(y, [self._piece(run) for run in line])
@@ -173,7 +182,7 @@ def _sentences(runs: list[Run]) -> list[Run]:
     return joined
 
 
-def _merged(line: list[Run]) -> list[tuple[Box, str]]:
+def merged(line: list[Run]) -> list[tuple[Box, str]]:
     """Return the rectangles of a line, with those made one that are side by side and of one colour."""
     boxes: list[tuple[Box, str]] = []
     open_at: dict[tuple[float, float, float, str], int] = {}  # right, top, bottom, colour -> place

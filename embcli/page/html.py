@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from embcli.page.canvas import LINE, MARGIN, SIZE
-from embcli.page.drawn import Drawn
+from embcli.page.drawn import Drawn, merged
 from embcli.page.svg import FONTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from embcli.page.drawn import Run
 
 _PAGE = """\
@@ -21,7 +24,9 @@ _PAGE = """\
 <style>
 body {{ background: {ground}; color: {ink}; margin: {margin}px; }}
 pre {{ font: {size}px/{line}px {fonts}; margin: 0; }}
-i {{ display: inline-block; height: {line}px; overflow: hidden; vertical-align: top; font-style: normal; }}
+i {{ display: inline-block; height: {line}px; vertical-align: top; font-style: normal; overflow: hidden; }}
+i.drawn {{ color: transparent; position: relative; }}
+i.drawn span {{ position: absolute; }}
 </style>
 </head>
 <body>
@@ -40,41 +45,51 @@ class Html(Drawn):
     def content(self) -> bytes:
         """Return the document in UTF-8."""
         palette = self._palette
-        lines = "\n".join("".join(map(self._word, line)) for line in self.runs())
+        lines = "\n".join(map(self._written, self.runs()))
         return _PAGE.format(
             ground=palette.ground, ink=palette.ink, margin=MARGIN, size=SIZE, line=LINE, fonts=FONTS, lines=lines
         ).encode()
 
+    def _written(self, line: list[Run]) -> str:
+        """Return a line; what is drawn side by side is one box, in which no seams can be seen."""
+        groups = [(drawn, [*runs]) for drawn, runs in groupby(line, key=lambda run: run.is_drawn)]
+        return "".join(self._strip(runs) if drawn else "".join(map(self._word, runs)) for drawn, runs in groups)
+
     def _word(self, run: Run) -> str:
-        text = escape(run.text)
-        if run.is_blank:
-            return text
-        look = ""
-        if run.is_shape or run.ground or not run.text.isascii():
-            boxes = [*run.boxes()]
-            look = f"width:{run.cells}ch"
-            if boxes:
-                look += f";background:{','.join(_layer(box, run.cells, color) for box, color in reversed(boxes))}"
-        if run.is_shape:
-            look += ";color:transparent"
-        elif run.ink != self._palette.ink:
-            look += f";color:{run.ink}"
-        if run.bold:
-            look += ";font-weight:bold"
-        if not look:
-            return text
-        name = "i" if look.startswith("width") else "span"
-        return f'<{name} style="{look.lstrip(";")}">{text}</{name}>'
+        look = self._look(run)
+        if not run.text.isascii():
+            return f'<i style="width:{run.cells}ch{look}">{escape(run.text)}</i>'
+        return f'<span style="{look[1:]}">{escape(run.text)}</span>' if look else escape(run.text)
+
+    def _look(self, run: Run) -> str:
+        color = f";color:{run.ink}" if run.ink != self._palette.ink and not run.is_blank else ""
+        return f"{color};font-weight:bold" if run.bold and not run.is_blank else color
+
+    def _strip(self, runs: list[Run]) -> str:
+        start, cells = runs[0].at, sum(run.cells for run in runs)
+        bands: dict[tuple[float, float], list[tuple[float, float, str]]] = {}
+        for (left, top, right, bottom), color in merged(runs):
+            bands.setdefault((top, bottom), []).append(((left - start) / cells, (right - start) / cells, color))
+        layers = [_layer(*band, sorted(boxes)) for band, boxes in bands.items()]
+        words = (
+            escape(run.text)
+            if run.is_shape
+            else f'<span style="left:{run.at - start}ch;color:{run.ink}{self._look(run)}">{escape(run.text)}</span>'
+            for run in runs
+        )
+        return f'<i class="drawn" style="width:{cells}ch;background:{",".join(layers)}">{"".join(words)}</i>'
 
 
-def _layer(box: tuple[float, float, float, float], cells: int, color: str) -> str:
-    """Return a rectangle as a layer of CSS backgrounds."""
-    left, top, right, bottom = box[0] / cells, box[1], box[2] / cells, box[3]
-    place = " ".join(f"{_percent(start, stop)}" for start, stop in ((left, right), (top, bottom)))
-    return f"linear-gradient({color},{color}) {place}/{(right - left):.2%} {(bottom - top):.2%} no-repeat"
-
-
-def _percent(start: float, stop: float) -> str:
-    """Return where something from start to stop stands, as CSS has it: a share of the room that is left."""
-    room = 1 - (stop - start)
-    return f"{start / room if room else 0:.2%}"
+def _layer(top: float, bottom: float, boxes: Iterable[tuple[float, float, str]]) -> str:
+    """Return rectangles of one height, from left to right, as a layer of CSS backgrounds."""
+    stops, at = [], 0.0
+    for left, right, color in boxes:
+        if left > at:
+            stops.append(f"transparent {at:.4%} {left:.4%}")
+        stops.append(f"{color} {left:.4%} {right:.4%}")
+        at = right
+    if at < 1:
+        stops.append(f"transparent {at:.4%}")
+    height = bottom - top
+    place = top / (1 - height) if height < 1 else 0  # as CSS has it: a share of the room that is left
+    return f"linear-gradient(90deg,{','.join(stops)}) 0 {place:.2%}/100% {height:.2%} no-repeat"

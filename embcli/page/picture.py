@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SCALE = 2  # pixels for a unit
 _DPI = 72 * _SCALE  # a unit is a point
 _MOST = 2**16 - 1  # pixels, which is as far as matplotlib goes
+_JOINERS = "\u200d\ufe0e\ufe0f"  # which make one picture of several characters, where a font has it
 _FONT = "DejaVu Sans Mono"  # which matplotlib carries
 _SIZE = CELL / 0.602  # of that font, in points
 
@@ -96,7 +97,7 @@ class Picture(OnCanvas):
     """A page as a PNG picture; characters that no font here has are shown as their escapes."""
 
     def _safe(self, text: str) -> str:
-        return "".join(each if _font(each) else _escape(each) for each in super()._safe(text))
+        return "".join(each if _font(each) and each not in _JOINERS else _escape(each) for each in super()._safe(text))
 
     def _canvas(self, width: int, height: int) -> PngCanvas:
         return PngCanvas(width, height, self._palette)

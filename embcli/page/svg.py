@@ -78,4 +78,4 @@ class Svg(OnCanvas):
 
 def _short(length: float) -> str:
     """Return a length in as few digits as a screen can show."""
-    return f"{length:.2f}".rstrip("0").rstrip(".")
+    return f"{length:.3f}".rstrip("0").rstrip(".")
