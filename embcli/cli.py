@@ -114,6 +114,7 @@ def decode(
     "embcli weights --vocab 6 --dim 3",
     "embcli weights --rows 0:5,100 --columns 0:8",
     "embcli weights --from model.safetensors",
+    "embcli weights --scatter -o scatter.svg",
 )
 def weights(
     model: options.AnyModel,
@@ -121,6 +122,7 @@ def weights(
     rows: options.Rows = None,
     columns: options.Columns = None,
     encoding: options.EncodingOfModel = None,
+    scatter: options.Scatter = False,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
@@ -131,9 +133,16 @@ def weights(
     from embcli.verbs.weights import matrix
     from embcli.views.weights import view
 
-    output = place.to()
+    output = place.to(needs={"--scatter": names.DRAWINGS} if scatter else {})
     source, _ = model.source(encoding)
-    output.write(matrix(source, layer, rows, columns, output.room(1)), view)
+    if scatter:
+        from embcli.page.progress import watched
+        from embcli.verbs import scatter as verb
+        from embcli.views import scatter as view_of_scatter
+
+        output.draw(verb.scatter(source, layer, rows, columns, watched), view_of_scatter.view)
+    else:
+        output.write(matrix(source, layer, rows, columns, output.room(1)), view)
     model.tell_changes(source)
 
 

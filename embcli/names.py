@@ -25,6 +25,7 @@ MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 PICTURES: tuple[Format, ...] = ("svg", "html", "png")  # views with colours, drawn for a file
+DRAWINGS: tuple[Format, ...] = ("svg", "png")  # what more than lines can be drawn in
 PAGES: tuple[Format, ...] = get_args(View)  # views; all other formats are data
 LISTED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "csv", "tsv")  # the formats of a result that has rows
 TOKENIZED: tuple[Format, ...] = (*LISTED, "npy", "safetensors", "ids")  # of one that has IDs

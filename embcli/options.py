@@ -199,6 +199,10 @@ Columns = Annotated[
     typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).", rich_help_panel=VIEW),
 ]
 LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.", rich_help_panel=MODEL)]
+Scatter = Annotated[
+    bool,
+    typer.Option("--scatter", help="Draw the rows by their two principal components.", rich_help_panel=VIEW),
+]
 Draw = Annotated[bool, typer.Option("--draw", help="Draw it as a picture.", rich_help_panel=VIEW)]
 Trace = Annotated[
     int | None,

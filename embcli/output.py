@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.page import Page
+    from embcli.page.canvas import Canvas
     from embcli.records import Records
 
 LARGEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits to tell
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _PIPE_WIDTH, _PICTURE_WIDTH = 120, 100
 _WIDTHS = 40, 1000  # that a page can be made
+_LEAST_HEIGHT = 480  # of a drawing
 _WIDTH_UNKNOWN, _LINES_UNKNOWN = 80, 24  # of a terminal that does not say
 
 
@@ -57,6 +59,7 @@ class Result(Protocol):
 
 
 AnyResult = TypeVar("AnyResult", bound=Result)
+AnyDrawing = TypeVar("AnyDrawing")
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,16 @@ class Output:
         put(page)
         with self.open("page") as file:
             file.write(page.content())
+
+    def draw(self, result: AnyDrawing, view: Callable[[AnyDrawing, Canvas], None]) -> None:
+        """Write a result as `view` draws it on a canvas."""
+        from embcli.page.canvas import CELL, MARGIN, PALETTES
+
+        width = 2 * MARGIN + int((self.width or _PICTURE_WIDTH) * CELL)
+        canvas = _canvas(self.format)(width, max(width * 3 // 4, _LEAST_HEIGHT), PALETTES[self.theme or "light"])
+        view(result, canvas)
+        with self.open("page") as file:
+            file.write(canvas.content())
 
     @property
     def _on_a_terminal(self) -> bool:
@@ -171,6 +184,17 @@ def _kind(format: Format) -> type[Page]:
     from embcli.page import markup
 
     return {"markdown": markup.Markdown, "latex": markup.Latex}[format]
+
+
+def _canvas(format: Format) -> type[Canvas]:
+    """Return what a drawing in a format is made on."""
+    if format == "svg":
+        from embcli.page.svg import SvgCanvas
+
+        return SvgCanvas
+    from embcli.page.picture import PngCanvas
+
+    return PngCanvas
 
 
 def to(

@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from embcli.safe import in_line
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,11 +25,12 @@ MARGIN = 12
 
 @dataclass(frozen=True)
 class Palette:
-    """The colours of a theme, each at least 4.5:1 on its ground."""
+    """The colours of a theme; each that text has is at least 4.5:1 on its ground."""
 
     ground: str
     ink: str
     dim: str
+    faint: str  # of what is no text
     tones: dict[str, str]  # as the page of a terminal names them
 
 
@@ -36,6 +39,7 @@ PALETTES: dict[Theme, Palette] = {
         ground="#ffffff",
         ink="#24292f",
         dim="#656d76",
+        faint="#a9b3bd",
         tones={
             "cold": "#0066b8",
             "warm": "#b34700",
@@ -49,6 +53,7 @@ PALETTES: dict[Theme, Palette] = {
         ground="#11151c",
         ink="#e2e6ea",
         dim="#929aa5",
+        faint="#4f5966",
         tones={
             "cold": "#55b0ff",
             "warm": "#ff9040",
@@ -78,6 +83,10 @@ class Canvas(ABC):
 
     def __init__(self, width: int, height: int, palette: Palette) -> None:
         self.width, self.height, self.palette = width, height, palette
+
+    def safe(self, text: str) -> str:
+        """Return a text as it can stand in a line here."""
+        return in_line(text)
 
     @abstractmethod
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:

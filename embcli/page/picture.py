@@ -13,6 +13,7 @@ from embcli.errors import OutputError
 from embcli.page.canvas import BASELINE, CELL, Canvas
 from embcli.page.drawn import OnCanvas
 from embcli.page.layout import cell_len
+from embcli.safe import in_line
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of its font cache
 from matplotlib import font_manager  # noqa: E402
@@ -46,6 +47,10 @@ class PngCanvas(Canvas):
         self._pixels: np.ndarray = np.empty((height * _SCALE, width * _SCALE, 3), np.uint8)
         self._pixels[:] = _rgb(palette.ground)
         self._figure = Figure((width / 72, height / 72), _DPI)
+
+    def safe(self, text: str) -> str:
+        """Return a text with characters that no font here has as their escapes."""
+        return _safe(text)
 
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
         """Fill a rectangle, with sharp edges; all of them are behind dots and text."""
@@ -97,10 +102,14 @@ class Picture(OnCanvas):
     """A page as a PNG picture; characters that no font here has are shown as their escapes."""
 
     def _safe(self, text: str) -> str:
-        return "".join(each if _font(each) and each not in _JOINERS else _escape(each) for each in super()._safe(text))
+        return _safe(text)
 
     def _canvas(self, width: int, height: int) -> PngCanvas:
         return PngCanvas(width, height, self._palette)
+
+
+def _safe(text: str) -> str:
+    return "".join(each if _font(each) and each not in _JOINERS else _escape(each) for each in in_line(text))
 
 
 def _rgb(color: str) -> tuple[int, ...]:
