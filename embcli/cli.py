@@ -115,6 +115,7 @@ def decode(
     "embcli weights --rows 0:5,100 --columns 0:8",
     "embcli weights --map",
     "embcli weights --from model.safetensors",
+    "embcli weights --scatter -o scatter.svg",
 )
 def weights(
     model: options.AnyModel,
@@ -123,6 +124,7 @@ def weights(
     columns: options.Columns = None,
     density: options.DensityMap = False,
     encoding: options.EncodingOfModel = None,
+    scatter: options.Scatter = False,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
@@ -130,9 +132,12 @@ def weights(
 
     All of it in short, or as a map, or chosen rows and columns.
     """
+    from embcli.errors import InputError
     from embcli.page.progress import steps
 
-    output = place.to(heat="--map" if density else "--heat")
+    if density and scatter:
+        raise InputError("--map and --scatter are two pictures; give one of them")
+    output = place.to(needs={"--scatter": names.DRAWINGS} if scatter else {}, heat="--map" if density else "--heat")
     source, _ = model.source(encoding)
     if density:
         from embcli.verbs.map import density_map
@@ -140,6 +145,12 @@ def weights(
 
         found = density_map(source, layer, rows, columns, steps)
         output.put(lambda page: density_view.view(found, page))
+    elif scatter:
+        from embcli.page.progress import watched
+        from embcli.verbs import scatter as verb
+        from embcli.views import scatter as view_of_scatter
+
+        output.draw(verb.scatter(source, layer, rows, columns, watched), view_of_scatter.view)
     else:
         from embcli.verbs.weights import matrix
         from embcli.views.weights import view

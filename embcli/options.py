@@ -203,6 +203,10 @@ DensityMap = Annotated[
     bool, typer.Option("--map", help="Show all of the matrix at once: how large its numbers are.", rich_help_panel=VIEW)
 ]
 LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.", rich_help_panel=MODEL)]
+Scatter = Annotated[
+    bool,
+    typer.Option("--scatter", help="Draw the rows by their two principal components.", rich_help_panel=VIEW),
+]
 Draw = Annotated[bool, typer.Option("--draw", help="Draw it as a picture.", rich_help_panel=VIEW)]
 Trace = Annotated[
     int | None,
@@ -891,6 +895,21 @@ class Place:
     format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
     output: OutputPath = None
     color: Annotated[names.Color, typer.Option("--color", help="Colour in a table.", rich_help_panel=VIEW)] = "auto"
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "--width",
+            parser=whole,
+            metavar="N",
+            help="Columns of a table or a picture.",
+            show_default="the terminal's, in a pipe 120, in a picture 100",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+    theme: Annotated[
+        names.Theme | None,
+        typer.Option("--theme", help="Ground of a picture.", show_default="light", rich_help_panel=VIEW),
+    ] = None
 
     def to(
         self,
@@ -903,7 +922,8 @@ class Place:
         """
         from embcli import output
 
-        return output.to(self.able, self.format, self.output, self.color, self._precision, show, needs)
+        given = (self.format, self.output, self.color, self._precision)
+        return output.to(self.able, *given, show, needs, self.width, self.theme)
 
     @property
     def _precision(self) -> int:

@@ -35,6 +35,8 @@ from embcli.words import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from embcli.names import Theme
+
 __all__ = [
     "BYTE_IN_HEX",
     "LEAST_TOKEN",
@@ -66,6 +68,7 @@ class Paper:
     precision: int = 4  # decimals
     heat: bool = False  # whether matrices are strips of colours in place of numbers
     scale: float | None = None  # the largest number of a strip; None for that of its matrix
+    theme: Theme = "light"  # of a picture
 
 
 class Page(ABC):
@@ -78,11 +81,11 @@ class Page(ABC):
 
     def title(self, text: str) -> None:
         """Put a heading on the page."""
-        self._parts.append(self._title(in_line(text)))
+        self._parts.append(self._title(self._safe(text)))
 
     def line(self, *words: str | Word) -> None:
         """Put a line on the page, made of words with a tone each; without words it is blank."""
-        self._parts.append(self._line([_safe(word) for word in words]))
+        self._parts.append(self._line([self._safe_word(word) for word in words]))
 
     def table(self, columns: Columns, gaps: Sequence[int] = (), ruled: bool = True) -> None:
         """Put a table on the page. Columns that may be shortened are, where it is too wide.
@@ -90,7 +93,7 @@ class Page(ABC):
         `gaps` are the rows in front of which others are left out, which a row of dots tells. Without a rule a table
         stands close, as terms of a sum do.
         """
-        safe = [_safe_column(each) for each in columns]
+        safe = [self._safe_column(each) for each in columns]
         self._parts.append(self._table(layout.fitted(safe, self.width), gaps, ruled))
 
     def grid(
@@ -134,7 +137,7 @@ class Page(ABC):
         tones: Sequence[Tone],
     ) -> Excerpt:
         columns, shown = layout.grid(self.width, written, labels, blocks, numbers, after, tones)
-        self._parts.append(self._table([_safe_column(each) for each in columns], gaps, True))
+        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
         return shown
 
     def strips(
@@ -165,7 +168,7 @@ class Page(ABC):
         if below:
             length = max(len(each.cells) for each in columns if isinstance(each, Column))
             columns = [each.filled(length) if isinstance(each, Column) else each for each in columns]
-        self._parts.append(self._table([_safe_column(each) for each in columns], gaps, True))
+        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
         last = f", the last of {len(numbers) % fit.per}" if len(numbers) % fit.per else ""
         self._put_scale(scale, shown, f"the mean of {fit.per} columns{last}" if fit.per > 1 else "")
         return Excerpt(len(numbers), 0, len(numbers))
@@ -241,6 +244,21 @@ class Page(ABC):
         """Put all of another page on this one."""
         self._parts += part._parts
 
+    def _safe(self, text: str) -> str:
+        """Return a text as it can stand on this page, in a line of it."""
+        return in_line(text)
+
+    def _safe_word(self, word: str | Word) -> Word:
+        return Word(self._safe(word)) if isinstance(word, str) else replace(word, text=self._safe(word.text))
+
+    def _safe_cell(self, cell: Cell) -> Word | Strip:
+        return cell if isinstance(cell, Strip) else self._safe_word(cell)
+
+    def _safe_column(self, column: Column | Bar) -> Column | Bar:
+        if isinstance(column, Bar):
+            return replace(column, title=self._safe(column.title))
+        return replace(column, header=self._safe(column.header), cells=[*map(self._safe_cell, column.cells)])
+
     @property
     def lines(self) -> int:
         """How many lines are on the page."""
@@ -274,17 +292,3 @@ def _axis(numbers: np.ndarray, width: int) -> str:
         return ""
     first, last = (str(number) for number in numbers[[0, -1]])
     return f"{first}{last:>{max(width - len(first), len(last) + 1)}}" if len(numbers) > 1 else first
-
-
-def _safe_cell(cell: Cell) -> Word | Strip:
-    return cell if isinstance(cell, Strip) else _safe(cell)
-
-
-def _safe(word: str | Word) -> Word:
-    return Word(in_line(word)) if isinstance(word, str) else replace(word, text=in_line(word.text))
-
-
-def _safe_column(column: Column | Bar) -> Column | Bar:
-    if isinstance(column, Bar):
-        return replace(column, title=in_line(column.title))
-    return replace(column, header=in_line(column.header), cells=[_safe_cell(cell) for cell in column.cells])

@@ -98,7 +98,7 @@ class Strip:
     @property
     def width(self) -> int:
         """How many cells it takes."""
-        columns = self.values.shape[1]
+        columns: int = self.values.shape[1]
         return -(-columns // 2) if self.shared == "row" else columns * self.cells
 
 
