@@ -321,6 +321,29 @@ def without_the_package(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(run, input="", capture_output=True, text=True, timeout=60, check=False)
 
 
+def test_tokens_that_gemma_adds_are_spelled_as_pieces_and_special_ones_are_not(tmp_path: Path) -> None:
+    made = pieces()
+    made.add_tokens([AddedToken("▁▁▁", normalized=False)])
+    made.add_special_tokens([AddedToken("<▁>", normalized=False)])
+    made.save(str(tmp_path / "tokenizer.json"))
+    ours = opened(tmp_path / "tokenizer.json")
+    added, special = (made.token_to_id(token) for token in ("▁▁▁", "<▁>"))
+    assert (ours.token_bytes(added), ours.token_bytes(special)) == (b"   ", "<▁>".encode())
+
+
+def test_where_tokens_stand_is_worked_out_for_tokenize_alone(
+    inside: Embcli, saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    spans = HuggingFaceEncoding.spans
+    monkeypatch.setattr(HuggingFaceEncoding, "spans", lambda *given: asked.append(given[1]) or spans(*given))
+    words = (PLAIN, "--encoding", str(saved("byte_level")))
+    inside.ok("lookup", *words, "--dim", "2")
+    assert asked == []
+    inside.ok("tokenize", *words)
+    assert asked == [PLAIN]
+
+
 def test_without_the_package_the_cure_is_told(saved: Callable[[str], Path]) -> None:
     done = without_the_package("tokenize", "hi", "--encoding", str(saved("byte_level")))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
