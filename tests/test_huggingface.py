@@ -292,6 +292,16 @@ def test_what_is_no_tokenizer_is_named(inside: Embcli, tmp_path: Path, content: 
     assert f"cannot read {str(path)!r}: {reason}" in message
 
 
+def test_a_pattern_that_never_ends_is_an_error_of_one_line(embcli: Embcli, tmp_path: Path) -> None:
+    made = Tokenizer(models.WordLevel({"a": 0}, "a"))
+    made.pre_tokenizer = pre_tokenizers.Split(Regex("(a|aa|a)+$"), "isolated")
+    made.save(str(tmp_path / "tokenizer.json"))
+    words = ("tokenize", "a" * 36 + "!", "--encoding", str(tmp_path / "tokenizer.json"))
+    told = embcli.refused(*words, RUST_BACKTRACE="1")  # with which the package writes a trace of its own
+    assert told.count("\n") == 1
+    assert "it cannot split this text of 37 characters (Onig: Regex search error: retry-limit" in told
+
+
 def test_a_file_longer_than_any_is_not_read(inside: Embcli, tmp_path: Path) -> None:
     with open(tmp_path / "tokenizer.json", "wb") as file:
         file.truncate(1 << 40)
