@@ -114,6 +114,24 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
     return completed
 
 
+def _encodings(incomplete: str) -> list[str]:
+    """Complete the name of an encoding, and beside it folders and JSON files; shells offer files where there is none.
+
+    A name that a shell would have to quote is left out, as others have named these files.
+    """
+    import os
+    import re
+    from contextlib import suppress
+
+    found, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
+    if found and incomplete:
+        with suppress(OSError), os.scandir() as entries:  # the folder may be gone, or not to be read
+            here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+        plain = [name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.json)", name)]
+        found += sorted(plain)
+    return found
+
+
 # Typer's own two options of these names find out the shell that they run in; here it is named, so that a script can be
 # made anywhere.
 ShowCompletion = Annotated[
@@ -134,7 +152,7 @@ EncodingName = Annotated[
         "--encoding",
         metavar="NAME",
         help="tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
-        autocompletion=_one_of(names.ENCODINGS),
+        autocompletion=_encodings,
         rich_help_panel=INPUT,
     ),
 ]
@@ -146,7 +164,7 @@ EncodingOfModel = Annotated[
         metavar="NAME",
         help="tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
         show_default=f"{names.DEFAULT_ENCODING}; with --from, its tokenizer.json, or that with as many tokens as rows",
-        autocompletion=_one_of(names.ENCODINGS),
+        autocompletion=_encodings,
         rich_help_panel=INPUT,
     ),
 ]

@@ -67,6 +67,13 @@ def seeded(*layers: str, **more: Schema) -> Schema:
     return strict(embcli=VERSION, encoding=ENCODING, shapes=shapes, **DRAWN, **more)
 
 
+def stored(*layers: str) -> dict[str, Schema]:
+    """Return the schemas of what a run says of these layers of a file."""
+    told = {"tensors": STRING, "dtypes": STRING, "bytes": COUNT, "shapes": array(COUNT, 2)}
+    by_layer = {name: strict(**dict.fromkeys(layers, each)) for name, each in told.items()}
+    return {"from": STRING, **by_layer, "guesses": strict()}
+
+
 def named(schema: Schema, *names: str) -> Schema:
     return strict(**dict.fromkeys(names, schema))
 
@@ -126,11 +133,13 @@ TRAINING = strict(
 )
 
 
-def compared(token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, bench: Schema = NULL) -> Schema:
+def compared(
+    token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, bench: Schema = NULL, **run: Schema
+) -> Schema:
     shapes = {"ids": 1, "one_hot": 2, "first": 2, "shared": 2, "embedding": 2, "linear": 2}
     sizes = strict(**{name: array(COUNT, rank) for name, rank in shapes.items()})
     return strict(
-        run=strict(**READ, **DRAWN, shapes=sizes),
+        run=strict(**{**READ, **DRAWN, **run, "shapes": sizes}),
         columns=array(COUNT),
         tokens=array(strict(**token, difference=NUMBER)),
         matrices=both(MATRIX),
@@ -202,6 +211,19 @@ DOCUMENTS: dict[str, Schema] = {
     "compare --gradient": compared(PLACE, gradient=GRADIENT),
     "compare --learning-rate 0.1": compared(PLACE, gradient=strict(**GRADIENT["properties"] | {"training": TRAINING})),
     "compare --bench --vocab 64": compared(PLACE, bench=array(COST, 2)),
+    "lookup --from own.npz --ids 1 --token-type 0": strict(
+        run=strict(**READ, **stored("token", "position", "token_type"), token_type=COUNT, sum=STRING),
+        columns=array(COUNT),
+        tokens=array(strict(**PLACE)),
+        matrices=named(MATRIX, *MATRICES),
+    ),
+    "compare --from own.npz --ids 1": compared(PLACE, **stored("token")),
+    "positions --from own.npz": strict(
+        run=strict(embcli=VERSION, kind=STRING, **stored("position")),
+        columns=array(COUNT),
+        positions=array(strict(position=COUNT)),
+        matrices=strict(position=MATRIX),
+    ),
     BATCH: strict(
         run=seeded("token", "position", sequences=COUNT, **dict.fromkeys(CUT, COUNT), **dict.fromkeys(CHOSEN, TRUTH)),
         columns=array(COUNT),
@@ -249,8 +271,11 @@ LINES: dict[str, Schema] = {
 
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    """Return a runner in this process; for `cache` there are two layers in the cache."""
-    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
+    """Return a runner in this process; there are two layers in the cache, and there is a file for `--from`."""
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    layers = ("token", "position", "token_type_embeddings")
+    np.savez("own.npz", **dict.fromkeys(layers, np.ones((2, 3), np.float32)))
     Inside().ok("lookup", "--ids", "2", *TOY.split())
     return Inside()
 
