@@ -139,7 +139,7 @@ def opened(path: Path) -> HuggingFaceEncoding:
 
 
 def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> list[tuple[bytes, int, int, bool]]:
-    tokens = tokenize(Given(texts=(text,)), encoding, special)
+    tokens = tokenize(Given(texts=(text,)), encoding, special, spans=True)
     return [
         (token, int(start), int(end), bool(joined))
         for each in Tokenization(tokens).spans()
