@@ -20,9 +20,10 @@ import tempfile
 import time
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -193,8 +194,40 @@ def tokenizer_files() -> dict[str, bytes]:
     return {name: each.to_str().encode() for name, each in made.items()}
 
 
+def mutated_json(data: bytes, rng: random.Random) -> bytes:
+    """Return a JSON document with a few of its values changed, moved or left out."""
+    document = json.loads(data)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        places = list(places_in(document))
+        if not places:
+            break
+        holder, key = rng.choice(places)
+        kind = rng.randrange(4)
+        if kind == 0:
+            del holder[key]
+        elif kind == 1:
+            other, name = rng.choice(places)
+            holder[key] = json.loads(json.dumps(other[name]))  # a copy, as a value may go into itself
+        elif kind == 2 and isinstance(holder[key], int | float):
+            holder[key] += rng.choice((-1, 1, 8))
+        else:
+            odd = (None, True, -1, 0.5, 1e308, "", "a", "\udc00", [], {}, [[]], json.loads("[" * 300 + "]" * 300))
+            holder[key] = rng.choice((*EXTREMES, *odd))
+    return json.dumps(document).encode()
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each place of a document that holds a value: a list or an object, and where in it."""
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places_in(value[key])
+
+
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """Return some bytes with a few things changed."""
+    """Return some bytes with a few things changed; of JSON sometimes the values."""
+    if data[:2] == b'{"' and rng.random() < 0.5:
+        return mutated_json(data, rng)
     found = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         place = rng.randrange(len(found) + 1)
