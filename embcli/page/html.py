@@ -56,14 +56,14 @@ class Html(Drawn):
         return "".join(self._strip(runs) if drawn else "".join(map(self._word, runs)) for drawn, runs in groups)
 
     def _word(self, run: Run) -> str:
-        look = self._css(run)
-        if not run.text.isascii():
-            return f'<i style="width:{run.cells}ch{look}">{escape(run.text)}</i>'
-        return f'<span style="{look[1:]}">{escape(run.text)}</span>' if look else escape(run.text)
-
-    def _css(self, run: Run) -> str:
-        color = f";color:{run.ink}" if run.ink != self._palette.ink and not run.is_blank else ""
-        return f"{color};font-weight:bold" if run.bold and not run.is_blank else color
+        text = escape(run.text)
+        if run.is_blank:
+            return text
+        look = f";color:{run.ink}" if run.ink != self._palette.ink else ""
+        look += _bold(run)
+        if not text.isascii():
+            return f'<i style="width:{run.cells}ch{look}">{text}</i>'
+        return f'<span style="{look[1:]}">{text}</span>' if look else text
 
     def _strip(self, runs: list[Run]) -> str:
         start, cells = runs[0].at, sum(run.cells for run in runs)
@@ -74,10 +74,14 @@ class Html(Drawn):
         words = (
             escape(run.text)
             if run.is_shape
-            else f'<span style="left:{run.at - start}ch;color:{run.ink}{self._css(run)}">{escape(run.text)}</span>'
+            else f'<span style="left:{run.at - start}ch;color:{run.ink}{_bold(run)}">{escape(run.text)}</span>'
             for run in runs
         )
         return f'<i class="drawn" style="width:{cells}ch;background:{",".join(layers)}">{"".join(words)}</i>'
+
+
+def _bold(run: Run) -> str:
+    return ";font-weight:bold" if run.bold else ""
 
 
 def _layer(top: float, bottom: float, boxes: Iterable[tuple[float, float, str]]) -> str:

@@ -40,9 +40,8 @@ def view(result: Scatter, canvas: Canvas) -> None:
     canvas.dots(np.round(2 * finite) / 2, _radius(len(finite)), canvas.palette.faint)
     rows, places = _candidates(result, points)
     labels = [canvas.safe(_label(result, row)) for row in rows.tolist()]
-    most = _MOST_LABELS if result.chosen is None else len(labels)
-    boxes = _boxes(places, [cell_len(label) * CELL for label in labels], frame, most)
-    kept = [box is not None for box in boxes] if result.chosen is None else [True] * len(rows)
+    boxes = _boxes(places, [cell_len(label) * CELL for label in labels], frame, result.chosen is not None)
+    kept = [box is not None or result.chosen is not None for box in boxes]
     canvas.dots(places[kept], _MARK, canvas.palette.tones["warm"])
     for box, label in zip(boxes, labels, strict=True):
         if box is not None:
@@ -145,15 +144,16 @@ def _label(result: Scatter, row: int) -> str:
     return str(row) if token is None else shorten(shown(token), _MOST_CELLS)
 
 
-def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, most: int) -> list[Box | None]:
+def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, every: bool) -> list[Box | None]:
     """Return where labels stand beside their dots, in order, outwards if they can.
 
-    None stands for one that would meet others or the frame, and for those behind so many.
+    None stands for one that would meet others or the frame. `every` is whether dots without a label are drawn too;
+    where they are not, there are so many labels and no more.
     """
-    taken: list[Box] = []
+    dots = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in places.tolist()]
+    taken = [*dots] if every else []
     boxes: list[Box | None] = []
-    for (x, y), width in zip(places.tolist(), widths, strict=True):
-        dot = x - _MARK, y - _MARK, x + _MARK, y + _MARK
+    for (x, y), dot, width in zip(places.tolist(), dots, widths, strict=True):
         beside = [(x + _AWAY, y - LINE / 2), (x - _AWAY - width, y - LINE / 2)]
         lefts_and_tops = (
             *(beside if x > (frame.left + frame.right) / 2 else reversed(beside)),
@@ -162,8 +162,9 @@ def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, most: int) ->
         )
         tried = [(left, top, left + width, top + LINE) for left, top in lefts_and_tops]
         free = [box for box in tried if _within(box, frame) and not any(_meet(box, other) for other in taken)]
-        full = len(taken) == 2 * most
-        box = free[0] if free and not full and not any(_meet(dot, other) for other in taken) else None
+        if not every and (len(taken) == 2 * _MOST_LABELS or any(_meet(dot, other) for other in taken)):
+            free = []
+        box = free[0] if free else None
         if box is not None:
             taken += [box, dot]
         boxes.append(box)
