@@ -257,7 +257,7 @@ class _Products:
             slack = rounding * (lengths.high + norm * norm)
             least = 2 * least - lengths.high - norm * norm - slack
             most = 2 * most - lengths.low - norm * norm + slack
-        known = np.isfinite(least) & np.isfinite(most) & np.isfinite(self.squares)
+        known = np.isfinite(least) & np.isfinite(most)
         return Between(np.where(known, least, -np.inf), np.where(known, most, np.inf))
 
 
