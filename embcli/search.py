@@ -387,7 +387,7 @@ def _finished(
     reached = space.closeness(scores)
     kept = (closeness.low <= reached) & (reached <= closeness.high) | np.isnan(scores)
     if not kept.all():
-        ids = everything[~np.isin(everything, race.excluded)]
+        ids = _all_but(race.excluded, everything)
         scores = _scored(layer, space, query, ids)
     rescored = len(ids)
     good = ~np.isnan(scores)
@@ -396,6 +396,11 @@ def _finished(
     ids, scores = ids[good], scores[good]
     order = np.lexsort((ids, -space.closeness(scores)))[: race.k]
     return Found(ids[order], scores[order], rescored)
+
+
+def _all_but(excluded: np.ndarray, everything: np.ndarray) -> np.ndarray:
+    others: np.ndarray = everything[~np.isin(everything, excluded)]
+    return others
 
 
 def _scored(layer: Layer, space: Space, query: np.ndarray, ids: np.ndarray) -> np.ndarray:
