@@ -309,10 +309,10 @@ def positions(
 
 
 @verb(
-    'embcli neighbors " Paris" --dim 16',
+    'embcli neighbors " Paris"',
     "embcli neighbors --ids 3 --from model.safetensors --metric l2 --why",
-    'embcli neighbors " king" --minus " man" --plus " woman" --dim 16',
-    'embcli lookup "Hi there" --dim 16 -f ndjson | embcli neighbors --vector - --dim 16',
+    'embcli neighbors " king" --minus " man" --plus " woman"',
+    'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -',
 )
 def neighbors(
     given: options.GivenQueries,

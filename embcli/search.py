@@ -258,7 +258,7 @@ class _Products:
             slack = rounding * (lengths.high + norm * norm)
             least = 2 * least - lengths.high - norm * norm - slack
             most = 2 * most - lengths.low - norm * norm + slack
-        known = np.isfinite(least) & np.isfinite(most) & np.isfinite(self.squares)
+        known = np.isfinite(least) & np.isfinite(most)
         return Between(np.where(known, least, -np.inf), np.where(known, most, np.inf))
 
 
@@ -388,7 +388,7 @@ def _finished(
     reached = space.closeness(scores)
     kept = (closeness.low <= reached) & (reached <= closeness.high) | np.isnan(scores)
     if not kept.all():
-        ids = everything[~np.isin(everything, race.excluded)]
+        ids = _all_but(race.excluded, everything)
         scores = _scored(layer, space, query, ids)
     rescored = len(ids)
     good = ~np.isnan(scores)
@@ -397,6 +397,11 @@ def _finished(
     ids, scores = ids[good], scores[good]
     order = np.lexsort((ids, -space.closeness(scores)))[: race.k]
     return Found(ids[order], scores[order], rescored)
+
+
+def _all_but(excluded: np.ndarray, everything: np.ndarray) -> np.ndarray:
+    others: np.ndarray = everything[~np.isin(everything, excluded)]
+    return others
 
 
 def _scored(layer: Layer, space: Space, query: np.ndarray, ids: np.ndarray) -> np.ndarray:

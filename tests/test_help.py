@@ -30,6 +30,7 @@ ABLE = {
     "compare": names.COMPARED,
     "batch": names.BATCHED,
     "positions": names.LOOKED_UP,
+    "neighbors": names.LISTED,
     "info": names.LISTED,
     "cache": names.LISTED,
 }
@@ -93,13 +94,15 @@ def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_p
         "compare": options.PlaceOfMatrices,
         "batch": options.PlaceOfBatches,
         "positions": options.PlaceOfEmbeddings,
+        "neighbors": options.PlaceOfNumbers,
     }.get(name, options.Place)
     assert place.able == told
     file = tmp_path / "book.txt"
     file.write_text("Every effort moves you, and so on.\n" * 4)
-    arguments = {"tokenize": ["hi"], "compare": ["--ids", "1"], "lookup": ["--ids", "1"], "batch": [str(file)]}
+    arguments = {name: ["--ids", "1"] for name in ("compare", "lookup", "neighbors")}
+    arguments |= {"tokenize": ["hi"], "batch": [str(file)]}
     words = arguments.get(name, []) + ["--dim", "4"] * (name not in ("tokenize", "info", "cache"))
-    words += ["--vocab", "6"] * (name in ("weights", "lookup", "compare"))
+    words += ["--vocab", "6"] * (name in ("weights", "lookup", "compare", "neighbors"))
     for form in names.FORMATS:
         ran = Inside()(name, *words, "-f", form, "-o", str(tmp_path / form))
         assert (ran.status == 0) == (form in told), ran

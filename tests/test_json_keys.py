@@ -186,6 +186,18 @@ def positioned(*layers: str, **matrices: Schema) -> Schema:
     )
 
 
+NEAR: dict[str, Schema] = {"query": COUNT, "rank": COUNT, "id": COUNT}
+TERMS = strict(ids=array(COUNT), plus=array(array(COUNT)), minus=array(array(COUNT)))
+SEARCHED = {"metric": {"enum": ["cosine", "dot", "l2"]}, "center": TRUTH, "queries": array(TERMS)}
+SEARCHED |= dict.fromkeys(("searched", "not_finite", "zero"), COUNT)
+SHARES = {"column": array(COUNT), "share": array(NUMBER)}
+
+
+def near(fields: dict[str, Schema], **matrices: Schema) -> Schema:
+    more = {"matrices": strict(**matrices)} if matrices else {}
+    return strict(run=seeded("token", **SEARCHED), neighbors=array(strict(**fields)), **more)
+
+
 TOY = "--vocab 6 --dim 3"
 SMALL = "--vocab 6 --dim 4 --context-length 3"
 BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
@@ -239,6 +251,12 @@ DOCUMENTS: dict[str, Schema] = {
         "token", position=MATRIX, input=MATRIX, pairing=STRING, theta=NUMBER
     ),
     f"positions --similarity {SMALL}": positioned("position", similarity=MATRIX),
+    f"neighbors --ids 2 {TOY}": near({**NEAR, "score": NUMBER}),
+    "neighbors Hi --plus you --minus me": near({**NEAR, "token": STRING, "score": NUMBER}),
+    f"neighbors --ids 2 --why {TOY}": near(
+        {**NEAR, **dict.fromkeys(("score", "mean", "rest"), NUMBER)},
+        **{name: array(each) for name, each in SHARES.items()},
+    ),
     "info": strict(
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
@@ -263,6 +281,11 @@ LINES: dict[str, Schema] = {
         vectors=named(array(MATRIX), "input"),
     ),
     f"positions {SMALL}": strict(position=COUNT, vectors=named(VECTOR, "position")),
+    f"neighbors --ids 2,3 --lines {TOY}": strict(**NEAR, score=NUMBER),
+    "neighbors Hi --metric l2": strict(**NEAR, token=STRING, score=NUMBER),
+    "neighbors Hi --why": strict(
+        **NEAR, token=STRING, **dict.fromkeys(("score", "mean", "rest"), NUMBER), vectors=strict(**SHARES)
+    ),
     "info": strict(**ENCODED),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),

@@ -134,19 +134,15 @@ def _space(result: Neighbors) -> str:
 
 
 def _put_words(result: Neighbors, page: Page) -> None:
-    """Say how many rows were searched, how many of them were scored in float64, and which have no score."""
+    """Say how many rows were searched, how many scores that took in float64, and which rows have none."""
     search, size = result.search, result.layer.shape[0]
     page.line()
     of_all = f" of {size:,}" if search.searched < size else ""
     rescored = max((each.rescored for each in search.found), default=0)
     page.line(
-        f"{counted(search.searched, 'row')}{of_all} searched; scores are float64, and proven to be the first by "
-        f"scoring {counted(rescored, 'row')}"
+        f"Searched {counted(search.searched, 'row')}{of_all}; {counted(rescored, 'score')} in float64 prove the first."
     )
-    for ids, what in (
-        (search.not_finite, "NaN or infinity in them"),
-        (search.zero, "zeros alone, without a direction"),
-    ):
+    for ids, what in ((search.not_finite, "NaN or infinity"), (search.zero, "zeros alone, and so no direction")):
         if len(ids):
             few = ", ".join(map(str, ids[:_MOST_TERMS].tolist())) + (", …" if len(ids) > _MOST_TERMS else "")
             page.line(f"Left out: {counted(len(ids), 'row')} with {what}: {few}")
