@@ -14,6 +14,8 @@ Joined = Literal["learned", "sinusoidal", "rotary", "none"]  # the kinds of posi
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions turn
 Color = Literal["auto", "always", "never"]
 Errors = Literal["strict", "replace"]
+Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text makes a token
+Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]  # that an audit finds
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -21,6 +23,8 @@ LAYERS: tuple[Layer, ...] = get_args(Layer)
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # for which an audit's status is 1
 PAGES: tuple[Format, ...] = ("table", "markdown", "latex")  # views; all other formats are data
 LISTED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "csv", "tsv")  # the formats of a result that has rows
 TOKENIZED: tuple[Format, ...] = (*LISTED, "npy", "safetensors", "ids")  # of one that has IDs

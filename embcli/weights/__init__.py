@@ -44,6 +44,13 @@ class Layer(ABC):
         for start in range(0, self.shape[0], step):
             yield self.rows(np.arange(start, min(start + step, self.shape[0])))
 
+    def windows(self) -> Iterator[np.ndarray]:
+        """Yield all rows in order, (n, D) each, as they are stored where that is cheaper than float32.
+
+        That is the bits of a `dtype` of 16 bits, as uint16; otherwise float32. A window is valid until the next one.
+        """
+        return self.blocks()
+
     def summary(self) -> Summary:
         """Return what the whole matrix is like, from one pass over its blocks."""
         meter = Meter()
