@@ -279,7 +279,7 @@ def positions(
 
 @verb(
     "embcli audit --from model.safetensors",
-    "embcli audit --from model.safetensors --fail-on zero,equal",
+    "embcli audit --from model.safetensors --fail-on missing,padding",
     "embcli audit --dim 4 -f csv -o audit.csv",
 )
 def audit(

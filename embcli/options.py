@@ -7,7 +7,7 @@ be read back at each start.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
@@ -50,9 +50,12 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spread(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a group as the parameters of a command."""
+    """Return the fields of a group as the parameters of a command; a field without a default has to be given."""
+    kind, none = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
     return [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+        inspect.Parameter(
+            each.name, kind, default=none if each.default is MISSING else each.default, annotation=each.type
+        )
         for each in fields(group)
     ]
 

@@ -48,7 +48,7 @@ def model(folder: Path, matrix: np.ndarray, tied: bool = False, **more: np.ndarr
 
 
 def trained(tied: bool) -> np.ndarray:
-    """Return a matrix whose unused rows all lie as untrained ones do: short, or where they are tied in one direction."""
+    """Return a matrix whose unused rows lie as untrained ones do: short, or where tied in one direction."""
     matrix = vectors(TOKENS + PADDING)
     drift = 3 * vectors(1, seed=2) if tied else 0
     matrix[UNUSED] = drift + 0.01 * vectors(len(UNUSED), seed=3)
