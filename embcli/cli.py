@@ -338,6 +338,51 @@ def neighbors(
 
 
 @verb(
+    "embcli audit --from model.safetensors",
+    "embcli audit --from model.safetensors --fail-on missing,padding",
+    "embcli audit --dim 4 -f csv -o audit.csv",
+)
+def audit(
+    model: options.AnyModel,
+    fail_on: options.FailOn = None,
+    encoding: options.EncodingOfModel = None,
+    *,
+    place: options.Place,
+) -> int:
+    """Show what is odd about a token matrix.
+
+    Broken, unused, equal and hardly trained rows; the exit status is 1 where it is broken.
+    """
+    from embcli.page.progress import watched
+    from embcli.verbs.audit import audit
+    from embcli.views.audit import view
+
+    chosen = options.listed(fail_on, names.FAULTS, "--fail-on")
+    output = place.to()
+    source, _ = model.source(encoding)
+    result = audit(source, lambda blocks, rows: watched(blocks, rows, len), chosen, output.room(1))
+    output.write(result, view)
+    model.tell_changes(source)
+    return int(bool(result.broken))
+
+
+@verb("embcli diff model.safetensors tuned.safetensors", "embcli diff model.safetensors tuned.safetensors -f ndjson")
+def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *, place: options.Place) -> int:
+    """Show which rows of two checkpoints differ.
+
+    Matched by their tokens; the exit status is 1 where some do.
+    """
+    from embcli.page.progress import watched
+    from embcli.verbs.diff import diff
+    from embcli.views.diff import view
+
+    output = place.to()
+    result = diff(*models.opened(encoding), lambda pairs, rows: watched(pairs, rows, len), output.room(1))
+    output.write(result, view)
+    return int(result.different)
+
+
+@verb(
     "embcli tour",
     'embcli tour --text "Hello, world" --step 3',
     "embcli tour my-tour.json",

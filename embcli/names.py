@@ -18,6 +18,8 @@ Metric = Literal["cosine", "dot", "l2"]  # by which rows are near
 Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the ground of a picture
 Errors = Literal["strict", "replace"]
+Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text makes a token
+Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]  # that an audit finds
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -25,6 +27,8 @@ LAYERS: tuple[Layer, ...] = get_args(Layer)
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # for which an audit's status is 1
 PICTURES: tuple[Format, ...] = ("svg", "html", "png")  # views with colours, drawn for a file
 DRAWINGS: tuple[Format, ...] = ("svg", "png")  # what more than lines can be drawn in
 PAGES: tuple[Format, ...] = get_args(View)  # views; all other formats are data

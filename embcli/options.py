@@ -7,9 +7,9 @@ be read back at each start.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
 from typer.completion import show_callback
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from embcli.weights import Source
     from embcli.weights.source import SeededSource
 
+Name = TypeVar("Name", bound=str)
 INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
 
 
@@ -50,9 +51,12 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spread(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a group as the parameters of a command."""
+    """Return the fields of a group as the parameters of a command; a field without a default has to be given."""
+    kind, none = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
     return [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+        inspect.Parameter(
+            each.name, kind, default=none if each.default is MISSING else each.default, annotation=each.type
+        )
         for each in fields(group)
     ]
 
@@ -82,8 +86,8 @@ def _format(value: str) -> str:
     return name
 
 
-def listed(given: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the names in the list between commas that --show takes, in the known order; None where none was given.
+def listed(given: str | None, known: tuple[Name, ...], flag: str = "--show") -> tuple[Name, ...] | None:
+    """Return the names in the list between commas that a flag takes, in the known order; None where none was given.
 
     Raises InputError for a name that is not known.
     """
@@ -94,7 +98,7 @@ def listed(given: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
     chosen = [name.strip() for name in given.split(",")]
     for name in chosen:
         if name not in known:
-            raise InputError(f"--show {name[:40]!r} is not known; choose from {', '.join(known)}, with commas between")
+            raise InputError(f"{flag} {name[:40]!r} is not known; choose from {', '.join(known)}, with commas between")
     return tuple(name for name in known if name in chosen)
 
 
@@ -303,6 +307,17 @@ OneID = Annotated[
         help="The token whose row rotary and relative positions meet.",
         show_default="0",
         rich_help_panel=INPUT,
+    ),
+]
+FailOn = Annotated[
+    str | None,
+    typer.Option(
+        "--fail-on",
+        metavar="NAMES",
+        help=f"For which faults the exit status is 1: {', '.join(names.FAULTS)}.",
+        show_default=",".join(names.BROKEN),
+        autocompletion=_some_of(names.FAULTS),
+        rich_help_panel=VIEW,
     ),
 ]
 TourFile = Annotated[
@@ -755,6 +770,28 @@ class AnyModel(Checkpointed):
         length, dim = self.position_shape
         seed = names.DEFAULT_SEED if self.seed is None else self.seed
         return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TwoModels:
+    """Which two checkpoints are held against each other."""
+
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="A model's file or folder, or its name in the local cache.")
+    ]
+    tuned: Annotated[str, typer.Argument(metavar="TUNED", help="Another one, as a rule made from it.")]
+    tensor: Annotated[
+        str | None,
+        typer.Option("--tensor", metavar="NAME", help="The token matrix in both files.", rich_help_panel=MODEL),
+    ] = None
+    transposed: Annotated[
+        bool, typer.Option("--transposed", help="It is stored as (D, V) in both.", rich_help_panel=MODEL)
+    ] = False
+
+    def opened(self, encoding: str | None) -> "tuple[Checkpoint, Checkpoint]":
+        """Return what both files hold; raises InputError for what cannot be read."""
+        found = OneMatrix(tensor=self.tensor, transposed=self.transposed)
+        return found.opened(self.base, encoding), found.opened(self.tuned, encoding)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
