@@ -113,8 +113,7 @@ def decode(
 @verb(
     "embcli weights --vocab 6 --dim 3",
     "embcli weights --rows 0:5,100 --columns 0:8",
-    "embcli weights --map",
-    "embcli weights --from model.safetensors",
+    "embcli weights --from model.safetensors --map",
     "embcli weights --scatter -o scatter.svg",
 )
 def weights(
