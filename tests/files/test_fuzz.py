@@ -8,6 +8,7 @@ from tests.fuzz import fuzz, seeds
 
 
 def test_damaged_files_end_in_rows_or_in_a_sentence(tmp_path: Path) -> None:
-    done = fuzz(4000, 1, tmp_path)
+    done = fuzz(4200, 1, tmp_path)
     assert done.keys() == {seed.name for seed in seeds()}
-    assert all(accepted and refused for accepted, refused in done.values())
+    assert all(refused for _, refused in done.values())
+    assert sum(accepted for accepted, _ in done.values()) > 800
