@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from embcli.files.tensors import refused, shortened
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import tokenizers
@@ -148,11 +150,30 @@ class HuggingFaceEncoding:
     def _asked(self, ask: Callable[[], Any], failure: str) -> Any:
         """Return what the package answers; raises InputError for its errors, and its panics, which are no Exception."""
         try:
-            return ask()
+            with _silent():
+                return ask()
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
         except BaseException as error:
             raise refused(self.path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep from standard error what Rust itself writes there when it panics."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # it is closed
+        yield
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _kinds(part: Any) -> set[str]:
