@@ -323,6 +323,16 @@ def test_what_is_not_there_is_named(
     assert reason in inside.refused("tokenize", "hi", "--encoding", name.format(tmp_path))
 
 
+def test_a_panic_of_the_package_is_a_sentence_and_no_more(embcli: Embcli, saved: Callable[[str], Path]) -> None:
+    document = json.loads(saved("metaspace").read_text())
+    document["model"]["continuing_subword_prefix"] = "longer than any"
+    path = saved("metaspace").with_name("panics.json")
+    path.write_text(json.dumps(document))
+    told = embcli.refused("tokenize", "hi", "--encoding", str(path), RUST_BACKTRACE="1")
+    assert "it is no tokenizer.json (" in told
+    assert told.count("\n") == 1
+
+
 WITHOUT = "import sys; sys.modules['tokenizers'] = None; from embcli.__main__ import main; sys.exit(main())"
 
 

@@ -102,16 +102,17 @@ class Meter:
         """Take in some float32 values, in any shape."""
         if piece.size:
             wide = piece.ravel().astype(np.float64)
-            total = float(wide.sum())
-            self.take(piece, total, float(np.square(wide, out=wide).sum()))  # np.dot's threads wait for each other
+            with np.errstate(invalid="ignore"):  # of infinities of both signs, whose sum is NaN
+                total = float(wide.sum())
+                self.take(piece, total, float(np.square(wide, out=wide).sum()))  # np.dot's threads wait for each other
 
     def take(self, piece: np.ndarray, total: float, squares: float) -> None:
         """Take in some float32 values whose sum, and sum of squares, is known in float64."""
         self._count += piece.size
         self._sum += total
         self._squares += squares
-        self._minimum = min(self._minimum, float(piece.min()))
-        self._maximum = max(self._maximum, float(piece.max()))
+        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN where there is one, as in torch
+        self._maximum = float(np.maximum(self._maximum, piece.max()))
 
     def reading(self, pieces: Iterator[np.ndarray]) -> Iterator[int]:
         """Take in pieces, and yield the length of each."""
@@ -123,7 +124,8 @@ class Meter:
         both = Meter()
         both._count = self._count + other._count
         both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
-        both._minimum, both._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
+        both._minimum = float(np.minimum(self._minimum, other._minimum))
+        both._maximum = float(np.maximum(self._maximum, other._maximum))
         return both
 
     def summary(self) -> Summary:
