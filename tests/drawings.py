@@ -75,6 +75,8 @@ def _svg_lines(data: bytes) -> Iterator[str]:
 
 def _html_lines(data: bytes) -> list[str]:
     (pre,) = html(data).iter(f"{XHTML}pre")
+    for box in pre.iter(f"{XHTML}i"):
+        assert re.match(r"width:(\d+)ch", box.get("style", ""))[1] == str(cell_len("".join(box.itertext())))  # type: ignore[index]
     return "".join(pre.itertext()).split("\n")
 
 

@@ -194,8 +194,8 @@ def test_a_strip_in_svg_is_rectangles_that_meet() -> None:
     found: dict[str, list[str | None]] = {"top": [None] * 20, "bottom": [None] * 20}
     boxes = []
     root = drawings.svg(page(Svg, put_strip))
+    assert root.get("shape-rendering") == "crispEdges"
     for rect in [*root.iter(f"{drawings.SVG}rect")][1:]:
-        assert rect.get("shape-rendering") == "crispEdges"
         x, y, width, height = (float(rect.get(name, "")) for name in ("x", "y", "width", "height"))
         start, count = (x - MARGIN) / (CELL / 2) - 10, width / (CELL / 2)
         assert start == int(start)

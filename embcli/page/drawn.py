@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.ansi import AnsiDecoder
@@ -157,12 +158,8 @@ class OnCanvas(Drawn):
             for (left, top, right, bottom), color in merged(line):
                 size = (right - left) * CELL, (bottom - top) * LINE
                 canvas.rectangle(MARGIN + left * CELL, y + top * LINE, *size, color)
-            canvas.line(y, [self._piece(run) for run in line])
+            canvas.line(y, [*_pieces(line)])
         return canvas.content()
-
-    def _piece(self, run: Run) -> Piece:
-        color = None if run.is_shape else run.ink
-        return Piece(MARGIN + run.at * CELL, run.cells * CELL, run.text, color, run.bold)
 
     @abstractmethod
     def _canvas(self, width: int, height: int) -> Canvas: ...
@@ -180,6 +177,16 @@ def _sentences(runs: list[Run]) -> list[Run]:
                 continue
         joined.append(run)
     return joined
+
+
+def _pieces(line: list[Run]) -> Iterator[Piece]:
+    """Yield the text of a line; what is drawn side by side is one piece of it."""
+    for drawn, group in groupby(line, key=lambda run: run.is_shape):
+        runs = [*group]
+        for some in [runs] if drawn else [[run] for run in runs]:
+            text, cells = "".join(run.text for run in some), sum(run.cells for run in some)
+            first = some[0]
+            yield Piece(MARGIN + first.at * CELL, cells * CELL, text, None if drawn else first.ink, first.bold)
 
 
 def merged(line: list[Run]) -> list[tuple[Box, str]]:

@@ -29,8 +29,7 @@ class SvgCanvas(Canvas):
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
         """Fill a rectangle, with sharp edges."""
         self._elements.append(
-            f'<rect x="{_short(x)}" y="{_short(y)}" width="{_short(width)}" height="{_short(height)}" fill="{color}"'
-            ' shape-rendering="crispEdges"/>'
+            f'<rect x="{_short(x)}" y="{_short(y)}" width="{_short(width)}" height="{_short(height)}" fill="{color}"/>'
         )
 
     def dots(self, points: np.ndarray, radius: float, color: str) -> None:
@@ -39,7 +38,8 @@ class SvgCanvas(Canvas):
             f"M{_short(x)} {_short(y)}h0" for x, y in points.tolist()
         )  # one where many fall together
         self._elements.append(
-            f'<path d="{"".join(places)}" stroke="{color}" stroke-width="{_short(2 * radius)}" stroke-linecap="round"/>'
+            f'<path d="{"".join(places)}" stroke="{color}" stroke-width="{_short(2 * radius)}" stroke-linecap="round"'
+            ' shape-rendering="auto"/>'
         )
 
     def line(self, y: float, pieces: Sequence[Piece]) -> None:
@@ -64,7 +64,7 @@ class SvgCanvas(Canvas):
     def content(self) -> bytes:
         """Return the document in UTF-8."""
         size = f'width="{self.width}" height="{self.height}" viewBox="0 0 {self.width} {self.height}"'
-        text = f'font-family="{FONTS}" font-size="{SIZE}" xml:space="preserve"'
+        text = f'font-family="{FONTS}" font-size="{SIZE}" xml:space="preserve" shape-rendering="crispEdges"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {text}>'
         return "\n".join([head, *self._elements, "</svg>\n"]).encode()
 
