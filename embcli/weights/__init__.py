@@ -103,8 +103,8 @@ class Meter:
         self._count += piece.size
         self._sum += total
         self._squares += squares
-        self._minimum = min(self._minimum, float(piece.min()))
-        self._maximum = max(self._maximum, float(piece.max()))
+        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN, once there is one
+        self._maximum = float(np.maximum(self._maximum, piece.max()))
 
     def reading(self, pieces: Iterator[np.ndarray]) -> Iterator[int]:
         """Take in pieces, and yield the length of each."""
@@ -116,7 +116,8 @@ class Meter:
         both = Meter()
         both._count = self._count + other._count
         both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
-        both._minimum, both._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
+        both._minimum = float(np.minimum(self._minimum, other._minimum))
+        both._maximum = float(np.maximum(self._maximum, other._maximum))
         return both
 
     def summary(self) -> Summary:
