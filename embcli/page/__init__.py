@@ -30,7 +30,6 @@ from embcli.page.layout import (
     Word,
 )
 from embcli.safe import in_line
-from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -169,7 +168,7 @@ class Page(ABC):
             length = max(len(each.cells) for each in columns if isinstance(each, Column))
             columns = [each.filled(length) if isinstance(each, Column) else each for each in columns]
         self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
-        last = f", the last of {len(numbers) % fit.per}" if len(numbers) % fit.per else ""
+        last = f" (last: {len(numbers) % fit.per})" if len(numbers) % fit.per else ""
         self._put_scale(scale, shown, f"the mean of {fit.per} columns{last}" if fit.per > 1 else "")
         return Excerpt(len(numbers), 0, len(numbers))
 
@@ -190,7 +189,7 @@ class Page(ABC):
         self._parts.append(self._table([Column(label, begin), Bar(), picture], (), True))
         per, fewer = (
             squares.per,
-            ", at the ends of fewer" * any(count % squares.per for count in (len(rows), len(columns))),
+            " (fewer at the ends)" * any(count % squares.per for count in (len(rows), len(columns))),
         )
         self._put_scale(scale, [values], f"the mean of {per} x {per} numbers{fewer}" if per > 1 else "")
 
@@ -198,22 +197,24 @@ class Page(ABC):
         """Put a colour bar on the page, and what there is to say of the colours above it."""
         limit = f"{scale.limit:.{self.paper.precision}g}"
         low = f"-{limit}" if scale.signed else "0"
-        room = (self.width - len(f"{low}  {limit}")) * (1 + self._halves)
-        bar = Strip(scale.bar(room)[None], scale, 1, "row" if self._halves else "no")
+        room = self.width - len(f"{low}  {limit}")
+        bar = Strip(scale.bar(room * (1 + self._halves))[None], scale, 1, "row" if self._halves else "no")
+        words = self._said(scale, shown, mean, f"{'±' if scale.signed else ''}{limit}")
+        beside = bool(words) and bar.width + len(f"  {words}") <= room
         self.line()
-        self._parts.append(self._scale(low, bar, limit))
-        what = "colour" if self._halves else "character"
+        self._parts.append(self._scale(low, bar, f"{limit}  {words}" if beside else limit))
+        if words and not beside:
+            self.line(words)
+
+    def _said(self, scale: Scale, shown: Sequence[np.ndarray], mean: str, limit: str) -> str:
+        """Return in words what colours stand for, how many numbers are beyond the scale, and which are none."""
+        words = [f"each {'colour' if self._halves else 'character'}: {mean}"] * bool(mean)
         beyond = sum(map(scale.beyond, shown))
-        sign = "±" if scale.signed else ""
-        odd = {heat.NAN_MARK: ("NaN", np.isnan), heat.INFINITE_MARK: ("infinite", np.isinf)}
-        counts = {
-            f"{mark} is {name}": sum(int(which(each).sum()) for each in shown) for mark, (name, which) in odd.items()
-        }
-        words = [f"Each {what} is {mean}"] * bool(mean)
-        words += [f"{counted(beyond, 'number')} beyond {sign}{limit} as {sign}{limit}"] * (beyond > 0)
-        words += [f"{mark} ({count:,})" for mark, count in counts.items() if count]
-        if words:
-            self.line(f"{'; '.join(words)}.")
+        words += [f"{beyond:,} beyond {limit}, shown as that"] * (beyond > 0)
+        for mark, name, which in ((heat.NAN_MARK, "NaN", np.isnan), (heat.INFINITE_MARK, "infinite", np.isinf)):
+            count = sum(int(which(each).sum()) for each in shown)
+            words += [f"{mark}: {count:,} {name}"] * (count > 0)
+        return "; ".join(words)
 
     def room(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
         """Return how many numbers there is room for in a strip beside these columns."""

@@ -20,7 +20,7 @@ NAN_MARK, INFINITE_MARK = "?", "!"
 WIDEST = 4  # cells that a number takes at most
 LEAST = 16  # cells of a strip that tells something
 RAMP = ".:-=+*#%@"  # without colour: ever more ink
-_BAR = 49  # numbers of a colour bar, at most
+_BAR = 33  # numbers of a colour bar, at most
 
 _BLUE, _WARM = (0, 135, 215), (215, 95, 0)  # as the terminal's numbers have them
 _ANCHORS = np.array(
@@ -75,7 +75,7 @@ class Scale:
 
     def beyond(self, values: np.ndarray) -> int:
         """Return how many values are finite, and beyond the limit."""
-        return int((np.isfinite(values) & (np.abs(values) > self.limit)).sum())
+        return int((np.isfinite(values) & (np.abs(values.astype(np.float64)) > self.limit)).sum())
 
     def bar(self, room: int) -> np.ndarray:
         """Return the numbers of a colour bar, from one end to the other."""
