@@ -376,8 +376,10 @@ def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *,
     from embcli.views.diff import view
 
     output = place.to()
-    result = diff(*models.opened(encoding), lambda pairs, rows: watched(pairs, rows, len), output.room(1))
+    base, tuned = models.opened(encoding)
+    result = diff(base, tuned, lambda rows, count: watched(rows, count, len), output.room(1))
     output.write(result, view)
+    models.tell_changes(base, tuned)
     return int(result.different)
 
 

@@ -681,11 +681,7 @@ class OneMatrix:
 
     def tell_changes(self, source: "Source | None") -> None:
         """Say how many of the values that were read float32 cannot hold."""
-        changed = getattr(source, "changed", 0)
-        if changed:
-            from embcli.safe import note
-
-            note(f"{changed:,} values were rounded to float32, which does not hold them exactly")
+        _tell_changes(getattr(source, "changed", 0))
 
     @property
     def _named_positions(self) -> str | None:
@@ -792,6 +788,17 @@ class TwoModels:
         """Return what both files hold; raises InputError for what cannot be read."""
         found = OneMatrix(tensor=self.tensor, transposed=self.transposed)
         return found.opened(self.base, encoding), found.opened(self.tuned, encoding)
+
+    def tell_changes(self, *found: "Checkpoint") -> None:
+        """Say how many of the values that were read float32, as which they are compared, cannot hold."""
+        _tell_changes(sum(each.changed for each in found))
+
+
+def _tell_changes(count: int) -> None:
+    if count:
+        from embcli.safe import note
+
+        note(f"{count:,} values were rounded to float32, which does not hold them exactly")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -253,6 +253,13 @@ def test_all_formats_hold_the_rows(inside: Inside, tmp_path: Path) -> None:
     assert float(lines[10].split(",")[3]) == pytest.approx(cosine, rel=1e-12)
 
 
+def test_numbers_that_float32_does_not_hold_are_told(inside: Inside, tmp_path: Path) -> None:
+    np.save(tmp_path / "fine.npy", vectors(3, 2).astype(float) + 1e-12)
+    ran = inside("diff", str(tmp_path / "fine.npy"), str(tmp_path / "fine.npy"))
+    assert ran.status == 0
+    assert "12 values were rounded to float32" in ran.err
+
+
 def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
     base = str(saved(tmp_path / "base.safetensors", vectors()))
     narrow = str(saved(tmp_path / "narrow.safetensors", vectors(dim=3)))

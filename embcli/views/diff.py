@@ -35,9 +35,10 @@ def view(result: Diff, page: Page) -> None:
     page.table([Column("rows", [f"{count:,}" for count in counts.values()]), Column("", [*counts], "left")])
     if result.matching.by == "token":
         page.line("The vocabularies differ: rows are matched by the bytes of their tokens")
-    if len(result.moved):
+    if len(result.moved) > 2 * _FEW:  # which are not all shown
         page.line()
         _put_quantiles(result, page)
+    if len(result.moved):
         page.line()
         _put_tokens(result, page)
     for name in ("base", "tuned"):
