@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from embcli import __version__, names, options
-from embcli.options import grouped
+from embcli.groups import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -293,8 +293,6 @@ def positions(
 
     In four ways, for as many positions as --context-length says; or the learned ones of a real model.
     """
-    from dataclasses import replace
-
     from embcli.verbs.positions import Wanted, positions, stored_shape
     from embcli.views.positions import view
 
@@ -302,7 +300,7 @@ def positions(
     length, dim = model.position_shape if stored is None else stored_shape(stored, kind)
     wanted = Wanted(kind, length, dim, clip, pairing, theta, ids, similarity)
     output = place.to(needs=wanted.needs())
-    source = stored or replace(model, context_length=wanted.rows).source(encoding)[0]
+    source = stored or model.but(context_length=wanted.rows).source(encoding)[0]
     output.write(positions(wanted, source, rows, columns), view)
     model.tell_changes(source)
 

@@ -1,13 +1,10 @@
 """The options that verbs share, each declared once, so that a flag means the same everywhere, and in groups.
 
-A group is one parameter of a command and one value: what is given, which model, where the result goes. `grouped`
-spreads it for Typer, to which each field is an option. Annotations are values here, not strings, which would have to
-be read back at each start.
+A group is one parameter of a command: what is given, which model, where the result goes. Annotations are values here,
+not strings, which would have to be read back at each start.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
@@ -15,6 +12,7 @@ import typer
 from typer.completion import show_callback
 
 from embcli import completion, names
+from embcli.groups import INPUT, MODEL, OUTPUT, VIEW, Group
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,43 +27,6 @@ if TYPE_CHECKING:
     from embcli.weights.source import SeededSource
 
 Name = TypeVar("Name", bound=str)
-INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
-
-
-def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command as Typer is to see it: with the fields of its groups in place of the groups, panel by panel."""
-    declared = inspect.signature(command, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {each.name: each.annotation for each in declared if is_dataclass(each.annotation)}
-
-    def spread(**given: Any) -> Any:
-        for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
-        return command(**given)
-
-    parameters: list[inspect.Parameter] = []
-    for each in declared:
-        parameters += _spread(groups[each.name]) if each.name in groups else [each.replace(kind=each.KEYWORD_ONLY)]
-    spread.__name__, spread.__doc__ = command.__name__, command.__doc__
-    spread.__signature__ = inspect.Signature(sorted(parameters, key=_panel))  # type: ignore[attr-defined]
-    return spread
-
-
-def _spread(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a group as the parameters of a command; a field without a default has to be given."""
-    kind, none = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
-    return [
-        inspect.Parameter(
-            each.name, kind, default=none if each.default is MISSING else each.default, annotation=each.type
-        )
-        for each in fields(group)
-    ]
-
-
-def _panel(parameter: inspect.Parameter) -> int:
-    """Return the place of a parameter's panel; arguments, which have none, come first."""
-    declared = getattr(parameter.annotation, "__metadata__", ())
-    panel = next((each.rich_help_panel for each in declared), None)
-    return PANELS.index(panel) if panel else -1
 
 
 def whole(value: str | int) -> int:
@@ -361,11 +322,7 @@ OutputPath = Annotated[
 ]
 
 
-# Groups are never compared or printed, and every method that dataclass makes up costs time at each start.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Given:
+class Given(Group):
     """What is given: a text or token IDs."""
 
     text: Annotated[
@@ -413,7 +370,6 @@ class Given:
         return False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GivenLines(Given):
     """What is given, in one sequence or in one a line."""
 
@@ -427,7 +383,6 @@ class GivenLines(Given):
         return self.lines
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GivenQueries(GivenLines):
     """What neighbours are asked of: a text or token IDs, perhaps with others added and taken away, or vectors."""
 
@@ -481,8 +436,7 @@ class GivenQueries(GivenLines):
         return lambda shape: of_vectors(text, self.show, shape)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Nearness:
+class Nearness(Group):
     """What near means, and which rows are answers."""
 
     metric: Annotated[names.Metric, typer.Option("--metric", help="By which rows are near.", rich_help_panel=VIEW)] = (
@@ -531,7 +485,6 @@ class Nearness:
         return Wanted(**vars(self))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GivenWindows(GivenLines):
     """What is given, in sequences that a position layer has room for."""
 
@@ -554,7 +507,6 @@ class GivenWindows(GivenLines):
         return occurrences(tokens, self.only, self.only_ids, self.special)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GivenOrExample(Given):
     """What is given, or else the IDs of an example."""
 
@@ -567,13 +519,12 @@ class GivenOrExample(Given):
         ),
     ] = None
 
-    def __post_init__(self) -> None:
-        if self.text is None and self.file is None and self.ids is None:
-            object.__setattr__(self, "ids", names.COMPARED_IDS)
+    def __init__(self, **values: Any) -> None:
+        nothing = all(values.get(name) is None for name in ("text", "file", "ids"))
+        super().__init__(**values | {"ids": names.COMPARED_IDS} if nothing else values)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GivenFile:
+class GivenFile(Group):
     """What is given: a file with a text, or token IDs."""
 
     file: Annotated[
@@ -603,8 +554,7 @@ class GivenFile:
         return tokenize(given, encoding, self.special)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Model:
+class Model(Group):
     """Which model: a seeded pair of layers."""
 
     vocab: Vocab = None
@@ -630,8 +580,7 @@ class Model:
         return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OneMatrix:
+class OneMatrix(Group):
     """Which token matrix: that of a checkpoint's file, if one is named."""
 
     checkpoint: Annotated[
@@ -688,7 +637,6 @@ class OneMatrix:
         return None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Checkpointed(OneMatrix):
     """Which model: a checkpoint's file, if one is named."""
 
@@ -707,7 +655,6 @@ class Checkpointed(OneMatrix):
 _SEEDED = ("--vocab", "--dim", "--context-length", "--seed", "--no-cache")  # flags that say what to draw
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AnyModel(Checkpointed):
     """Which model: a checkpoint's file, or else a seeded pair of layers."""
 
@@ -765,11 +712,11 @@ class AnyModel(Checkpointed):
         known = encodings.get(encoding or names.DEFAULT_ENCODING)
         length, dim = self.position_shape
         seed = names.DEFAULT_SEED if self.seed is None else self.seed
-        return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
+        model = Model(vocab=self.vocab, dim=dim, context_length=length, seed=seed, no_cache=self.no_cache)
+        return model.source(known), known
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TwoModels:
+class TwoModels(Group):
     """Which two checkpoints are held against each other."""
 
     base: Annotated[
@@ -801,8 +748,7 @@ def _tell_changes(count: int) -> None:
         note(f"{count:,} values were rounded to float32, which does not hold them exactly")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelOfBatches:
+class ModelOfBatches(Group):
     """Which model: a seeded pair of layers, with a position row for each token of a sample."""
 
     vocab: Vocab = None
@@ -824,11 +770,10 @@ class ModelOfBatches:
     def of(self, max_length: int) -> Model:
         """Return the model for samples of so many tokens."""
         length = max_length if self.context_length is None else self.context_length
-        return Model(self.vocab, self.dim, length, self.seed, self.no_cache)
+        return Model(vocab=self.vocab, dim=self.dim, context_length=length, seed=self.seed, no_cache=self.no_cache)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Batching:
+class Batching(Group):
     """How a text is cut into samples and batches, and which of them."""
 
     batch_size: Annotated[
@@ -873,8 +818,7 @@ class Batching:
         return Wanted(**vars(self))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Joining:
+class Joining(Group):
     """Which positions join the token rows."""
 
     position: Annotated[
@@ -899,7 +843,6 @@ class Joining:
     ] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class SmallModel(OneMatrix):
     """Which model: the token matrix of a checkpoint's file, or else a seeded layer, as large as the IDs need it."""
 
@@ -949,8 +892,7 @@ def _format_option(able: tuple[names.Format, ...]) -> Any:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Place:
+class Place(Group):
     """Where the result goes, and in what form, for a result that is a list."""
 
     able: ClassVar[tuple[names.Format, ...]] = names.LISTED
@@ -992,7 +934,6 @@ class Place:
         return names.DEFAULT_PRECISION
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfTokens(Place):
     """Where tokens go."""
 
@@ -1000,7 +941,6 @@ class PlaceOfTokens(Place):
     format: Annotated[names.Format | None, _format_option(names.TOKENIZED)] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfMatrices(Place):
     """Where a result with numbers goes."""
 
@@ -1052,7 +992,6 @@ class PlaceOfMatrices(Place):
         return self.precision
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfNumbers(PlaceOfMatrices):
     """Where a list with numbers goes."""
 
@@ -1060,7 +999,6 @@ class PlaceOfNumbers(PlaceOfMatrices):
     format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfEmbeddings(PlaceOfMatrices):
     """Where rows that are embeddings go."""
 
@@ -1068,7 +1006,6 @@ class PlaceOfEmbeddings(PlaceOfMatrices):
     format: Annotated[names.Format | None, _format_option(names.LOOKED_UP)] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfBatches(PlaceOfMatrices):
     """Where batches go."""
 

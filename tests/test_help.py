@@ -14,6 +14,7 @@ import safetensors.numpy
 import typer
 
 from embcli import cli, names, options
+from embcli.groups import PANELS
 from embcli.output import to
 from tests.conftest import Embcli
 from tests.inside import Inside
@@ -125,7 +126,7 @@ def test_help_in_a_pipe_is_one_plain_list_in_the_order_of_the_groups(name: str) 
     assert max(map(len, text.splitlines())) <= 100
     if name in COMMANDS:
         declared = [option for option in COMMANDS[name].params if _is_option(option)]
-        groups = [options.PANELS.index(option.rich_help_panel) for option in declared]
+        groups = [PANELS.index(option.rich_help_panel) for option in declared]
         assert groups == sorted(groups)
         assert listed(text) == [_long(option) for option in declared]
 
@@ -142,7 +143,7 @@ def _long(option: object) -> str:
 def test_help_on_a_terminal_has_panels_and_is_as_wide_as_it_up_to_100(width: int) -> None:
     page = on_terminal(width, "lookup", "--help")
     found = panels(page)
-    assert [*found] == ["Arguments", "Options", *options.PANELS]
+    assert [*found] == ["Arguments", "Options", *PANELS]
     assert {len(line) for line in page.text.splitlines() if line[:1] in "╭│╰" and line} == {min(width, 100)}
     assert "[[" not in page.text
     for option in COMMANDS["lookup"].params:
