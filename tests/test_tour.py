@@ -389,3 +389,9 @@ def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: p
     monkeypatch.setitem(sys.modules, "termios", None)
     monkeypatch.setattr(sys, "stdin", Stream(io.BytesIO(b"\nback\n\xff\n")))
     assert [keys.pressed() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
+
+
+def test_steps_are_tables_whatever_format_is_set(inside: Inside, tmp_path: Path) -> None:
+    path, alone = a_tour(tmp_path, STEP), inside.ok("tokenize", "hi", COLUMNS="80").text
+    for form in ("ndjson", "projector", "npy"):
+        assert alone in inside.ok("tour", path, EMBCLI_FORMAT=form, COLUMNS="80").text
