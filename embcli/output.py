@@ -107,7 +107,12 @@ class Output:
         terminal = self.format == "table" and self._on_a_terminal
         width, lines = _size(terminal)
         paper = Paper(
-            width, lines if terminal else None, _colored(self.color, terminal), self.precision, self.heat, self.scale
+            width,
+            lines if terminal else None,
+            _colored(self.color, terminal),
+            self.precision,
+            heat=self.heat,
+            scale=self.scale,
         )
         if self.format == "table":
             from embcli.page.terminal import Terminal
