@@ -7,11 +7,11 @@ import math
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from rich.style import Style
@@ -98,7 +98,7 @@ def strips(printed: str) -> list[Cells]:
     return [found for line in lines if (found := cells(line)).characters]
 
 
-def numbers(strip: Cells, palette: tuple[object, ...], columns: int, limit: float) -> np.ndarray:
+def numbers(strip: Cells, palette: tuple[Any, ...], columns: int, limit: float) -> np.ndarray:
     """Return the numbers that a strip of so many columns shows."""
     width = len(strip.characters)
     if width < columns:
@@ -185,7 +185,7 @@ def test_the_scale_is_symmetric_about_0(values: np.ndarray, count: int) -> None:
 
 @depths
 def test_colours_grow_darker_from_0_on_and_blue_and_red_tell_the_sign(
-    environment: dict[str, str], palette: tuple[object, ...]
+    environment: dict[str, str], palette: tuple[Any, ...]
 ) -> None:
     assert len({*palette}) == len(palette)
     assert len(palette) % 2 == 1
@@ -203,6 +203,7 @@ def test_colours_grow_darker_from_0_on_and_blue_and_red_tell_the_sign(
 
 @untimed
 @given(matrices, st.integers(1, 12))
+@example(np.array([[np.inf, -np.inf, np.inf, np.nan]], np.float32), 2)
 def test_a_bin_is_the_mean_of_its_columns_and_shows_what_is_no_number(values: np.ndarray, size: int) -> None:
     found = means(values, size)
     for row, bins in zip(values, found, strict=True):
@@ -225,6 +226,8 @@ def test_columns_are_in_bins_only_where_they_have_no_room(columns: int, room: in
     fit = Fit.of(columns, room, halves)
     assert fit.width <= room
     assert fit.bins == -(-columns // fit.per)
+    assert fit.halves == (halves and columns > room)
+    assert fit.cells == max(min(room // columns, heat.WIDEST), 1)
     assert (fit.per == 1) == (columns <= room * (1 + halves))
     assert fit.per == 1 or -(-columns // (fit.per - 1)) > room * (1 + halves)  # and no more of them than need be
 
@@ -251,7 +254,7 @@ def test_a_picture_fits_and_its_numbers_are_square(
 @depths
 @pytest.mark.parametrize(("dim", "width"), [(3, 80), (60, 100), (97, 90), (256, 200), (256, 80), (1000, 90)])
 def test_the_colours_of_all_columns_are_their_numbers(
-    environment: dict[str, str], palette: tuple[object, ...], dim: int, width: int
+    environment: dict[str, str], palette: tuple[Any, ...], dim: int, width: int
 ) -> None:
     run = Inside(terminal=True)
     printed = run.ok("weights", "--vocab", "7", "--dim", str(dim), "--heat", COLUMNS=str(width), **environment).text
@@ -400,7 +403,7 @@ def test_positions_that_follow_each_other_are_strips() -> None:
 @depths
 @pytest.mark.parametrize("length", [5, 40, 301])
 def test_the_picture_of_dot_products_is_their_means(
-    environment: dict[str, str], palette: tuple[object, ...], length: int
+    environment: dict[str, str], palette: tuple[Any, ...], length: int
 ) -> None:
     arguments = ("--kind", "sinusoidal", "--similarity", "--context-length", str(length), "--dim", "16", "--heat")
     printed = Inside(terminal=True).ok("positions", *arguments, COLUMNS="90", LINES="40", **environment).text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pexpect
@@ -87,6 +87,7 @@ def test_parts_of_a_drawn_layer_are_torchs_rows(
 
 
 def test_a_map_of_parts_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_BUFFER", 64)  # so that there are many blocks
     source = SeededSource(Seeded(301, 33))
     whole = density_map(source, "token").bins(7, 2)
     monkeypatch.setattr(drawing, "_FAR", 64)
@@ -102,6 +103,22 @@ def test_a_map_of_parts_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(steps) == 301
     assert np.allclose(parts.sizes, whole.sizes, rtol=1e-12)
     assert np.allclose(parts.norms, whole.norms, rtol=1e-12)
+
+
+def test_what_is_odd_in_any_part_is_told_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.ones((6, 5), np.float32)
+    values[:3, 1] = values[:, 2] = values[4] = 0
+    values[5, 3] = np.nan
+    source = stub(values, values)
+    layer = source.open({"token": None})["token"]
+    parts = [(0, iter([values[:2], values[2:3]])), (3, iter([values[3:]]))]
+    monkeypatch.setattr(type(layer), "parts", lambda self: parts)
+    found = density_map(source, "token").bins(2, 1)
+    assert found.zero_rows.tolist() == [0, 0, 1]
+    assert found.odd_rows.tolist() == [0, 0, 1]
+    assert found.zero_columns.tolist() == [False, False, True, False, False]
+    assert found.odd_columns.tolist() == [False, False, False, True, False]
+    assert np.array_equal(found.sizes, expected(values, 2, 1), equal_nan=True)
 
 
 def planted(path: Path) -> tuple[Path, np.ndarray]:
@@ -127,7 +144,7 @@ def expected(values: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
 def bins(printed: str) -> tuple[int, int]:
     """Return how many rows and columns a page says that each bin has."""
-    said = re.search(r"root mean square of (\d+) rows? x (\d+) columns? each", printed)
+    said = re.search(r"root mean square of (\d+) rows? x (\d+) columns? each", " ".join(printed.split()))
     assert said
     return int(said[1]), int(said[2])
 
@@ -135,7 +152,7 @@ def bins(printed: str) -> tuple[int, int]:
 @depths
 @pytest.mark.parametrize(("width", "lines"), [(80, 24), (200, 50), (60, 24)])
 def test_the_colours_of_a_map_are_the_sizes_of_its_bins(
-    tmp_path: Path, environment: dict[str, str], palette: tuple[object, ...], width: int, lines: int
+    tmp_path: Path, environment: dict[str, str], palette: tuple[Any, ...], width: int, lines: int
 ) -> None:
     file, values = planted(tmp_path)
     run = Inside(terminal=True)

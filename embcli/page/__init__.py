@@ -187,16 +187,14 @@ class Page(ABC):
         begin = ["" if row is None else str(rows[row]) for row in squares.rows(len(strips))]
         picture = Column(_axis(columns, max((strip.width for strip in strips), default=0)), strips, "left")
         self._parts.append(self._table([Column(label, begin), Bar(), picture], (), True))
-        per, fewer = (
-            squares.per,
-            " (fewer at the ends)" * any(count % squares.per for count in (len(rows), len(columns))),
-        )
+        per = squares.per
+        fewer = " (fewer at the ends)" if len(rows) % per or len(columns) % per else ""
         self._put_scale(scale, [values], f"the mean of {per} x {per} numbers{fewer}" if per > 1 else "")
 
     def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
         """Put a colour bar on the page, and what there is to say of the colours above it."""
         limit = f"{scale.limit:.{self.paper.precision}g}"
-        low = f"-{limit}" if scale.signed else "0"
+        low = f"-{limit}" if scale.signed and scale.limit else "0"
         room = self.width - len(f"{low}  {limit}")
         bar = Strip(scale.bar(room * (1 + self._halves))[None], scale, 1, "row" if self._halves else "no")
         words = self._said(scale, shown, mean, f"{'±' if scale.signed else ''}{limit}")
