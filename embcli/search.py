@@ -218,7 +218,8 @@ class _Products:
     @cached_property
     def _norms(self) -> np.ndarray:
         """Return the most that the norm of each row can be, (n,) float64; not finite where that is not known."""
-        return np.sqrt(self._with_error(self.squares.astype(np.float64)))
+        norms: np.ndarray = np.sqrt(self._with_error(self.squares.astype(np.float64)))
+        return norms
 
     def _with_error(self, squares: np.ndarray) -> np.ndarray:
         found: np.ndarray = squares * (1 + self._gamma) / (1 - self._gamma) + 4 * self.dim * _LEAST
@@ -336,7 +337,7 @@ def nearest(
                 found = kernel.products(rows, [*vectors, *([] if mean is None else [mean])], pool)
                 products = _Products(space, found[-1], layer.shape[1])
                 lengths = products.lengths(found[-2], mean)
-                known = np.isfinite(found[-1]) & (lengths.low > 0)
+                known = lengths.low > 0  # which NaN is not
                 unsure.append(ids[~known])
                 for race, vector, query, row in zip(races, vectors, queries, found, strict=False):
                     race.take(ids, products.closeness(lengths, row, vector, query))
