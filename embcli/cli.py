@@ -81,7 +81,7 @@ def tokenize(
     from embcli.views.tokenize import view
 
     output = place.to()
-    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"')
+    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"', spans=True)
     output.write(Tokenization(tokens), view)
 
 
@@ -113,27 +113,48 @@ def decode(
 @verb(
     "embcli weights --vocab 6 --dim 3",
     "embcli weights --rows 0:5,100 --columns 0:8",
-    "embcli weights --from model.safetensors",
+    "embcli weights --from model.safetensors --map",
+    "embcli weights --scatter -o scatter.svg",
 )
 def weights(
     model: options.AnyModel,
     layer: options.LayerName = "token",
     rows: options.Rows = None,
     columns: options.Columns = None,
+    density: options.DensityMap = False,
     encoding: options.EncodingOfModel = None,
+    scatter: options.Scatter = False,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
     """Show the weight matrix of a layer.
 
-    All of it in short, or chosen rows and columns.
+    All of it in short, or as a map, or chosen rows and columns.
     """
-    from embcli.verbs.weights import matrix
-    from embcli.views.weights import view
+    from embcli.errors import InputError
+    from embcli.page.progress import steps
 
-    output = place.to()
+    if density and scatter:
+        raise InputError("--map and --scatter are two pictures; give one of them")
+    output = place.to(needs={"--scatter": names.DRAWINGS} if scatter else {}, heat="--map" if density else "--heat")
     source, _ = model.source(encoding)
-    output.write(matrix(source, layer, rows, columns, output.room(1)), view)
+    if density:
+        from embcli.verbs.map import density_map
+        from embcli.views import map as density_view
+
+        found = density_map(source, layer, rows, columns, steps)
+        output.put(lambda page: density_view.view(found, page))
+    elif scatter:
+        from embcli.page.progress import watched
+        from embcli.verbs import scatter as verb
+        from embcli.views import scatter as view_of_scatter
+
+        output.draw(verb.scatter(source, layer, rows, columns, watched), view_of_scatter.view)
+    else:
+        from embcli.verbs.weights import matrix
+        from embcli.views.weights import view
+
+        output.write(matrix(source, layer, rows, columns, output.room(1), steps), view)
     model.tell_changes(source)
 
 
@@ -313,6 +334,53 @@ def neighbors(
     source, known = model.source(encoding)
     output.write(neighbors(source, wanted, given.queries(known if given.as_text else source.encoding), watched), view)
     model.tell_changes(source)
+
+
+@verb(
+    "embcli audit --from model.safetensors",
+    "embcli audit --from model.safetensors --fail-on missing,padding",
+    "embcli audit --dim 4 -f csv -o audit.csv",
+)
+def audit(
+    model: options.AnyModel,
+    fail_on: options.FailOn = None,
+    encoding: options.EncodingOfModel = None,
+    *,
+    place: options.Place,
+) -> int:
+    """Show what is odd about a token matrix.
+
+    Broken, unused, equal and hardly trained rows; the exit status is 1 where it is broken.
+    """
+    from embcli.page.progress import watched
+    from embcli.verbs.audit import audit
+    from embcli.views.audit import view
+
+    chosen = options.listed(fail_on, names.FAULTS, "--fail-on")
+    output = place.to()
+    source, _ = model.source(encoding)
+    result = audit(source, lambda blocks, rows: watched(blocks, rows, len), chosen, output.room(1))
+    output.write(result, view)
+    model.tell_changes(source)
+    return int(bool(result.broken))
+
+
+@verb("embcli diff model.safetensors tuned.safetensors", "embcli diff model.safetensors tuned.safetensors -f ndjson")
+def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *, place: options.Place) -> int:
+    """Show which rows of two checkpoints differ.
+
+    Matched by their tokens; the exit status is 1 where some do.
+    """
+    from embcli.page.progress import watched
+    from embcli.verbs.diff import diff
+    from embcli.views.diff import view
+
+    output = place.to()
+    base, tuned = models.opened(encoding)
+    result = diff(base, tuned, lambda rows, count: watched(rows, count, len), output.room(1))
+    output.write(result, view)
+    models.tell_changes(base, tuned)
+    return int(result.different)
 
 
 @verb(

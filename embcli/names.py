@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Format = Literal[
-    "table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"
-]
+View = Literal["table", "markdown", "latex", "svg", "html", "png"]
+Data = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"]
+Format = Literal[View, Data]
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input"]
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]
@@ -16,7 +16,10 @@ Joined = Literal["learned", "sinusoidal", "rotary", "none"]  # the kinds of posi
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions turn
 Metric = Literal["cosine", "dot", "l2"]  # by which rows are near
 Color = Literal["auto", "always", "never"]
+Theme = Literal["light", "dark"]  # the ground of a picture
 Errors = Literal["strict", "replace"]
+Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text makes a token
+Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]  # that an audit finds
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -24,16 +27,23 @@ LAYERS: tuple[Layer, ...] = get_args(Layer)
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
-PAGES: tuple[Format, ...] = ("table", "markdown", "latex")  # views; all other formats are data
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # for which an audit's status is 1
+PICTURES: tuple[Format, ...] = ("svg", "html", "png")  # views with colours, drawn for a file
+DRAWINGS: tuple[Format, ...] = ("svg", "png")  # what more than lines can be drawn in
+PAGES: tuple[Format, ...] = get_args(View)  # views; all other formats are data
 LISTED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "csv", "tsv")  # the formats of a result that has rows
 TOKENIZED: tuple[Format, ...] = (*LISTED, "npy", "safetensors", "ids")  # of one that has IDs
 COMPARED: tuple[Format, ...] = (*LISTED, "npy", "safetensors")  # of one that has matrices
 BATCHED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "npy", "safetensors")  # of one with matrices in each row
 LOOKED_UP: tuple[Format, ...] = (*COMPARED, "parquet", "projector")  # of one whose rows are embeddings
 ALIASES: dict[str, Format] = {"jsonl": "ndjson"}
-BINARY: tuple[Format, ...] = ("npy", "safetensors", "parquet")
+BINARY: tuple[Format, ...] = ("png", "npy", "safetensors", "parquet")
 FOLDERS: dict[Format, tuple[str, ...]] = {"projector": ("vectors.tsv", "metadata.tsv")}  # formats of several files
-EXTRAS: dict[Format, tuple[str, str]] = {"parquet": ("pyarrow", "arrow")}  # the package that one takes, and its extra
+EXTRAS: dict[Format, tuple[str, str]] = {  # the package that a format takes, and its extra
+    "parquet": ("pyarrow", "arrow"),
+    "png": ("matplotlib", "pictures"),
+}
 ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "parquet", "projector")  # formats with room for just one
 SUFFIXES: dict[str, Format] = {
     **{f".{name}": name for name in FORMATS if name not in FOLDERS},

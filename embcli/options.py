@@ -7,9 +7,9 @@ be read back at each start.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
 from typer.completion import show_callback
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from embcli.weights import Source
     from embcli.weights.source import SeededSource
 
+Name = TypeVar("Name", bound=str)
 INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
 
 
@@ -50,9 +51,12 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spread(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a group as the parameters of a command."""
+    """Return the fields of a group as the parameters of a command; a field without a default has to be given."""
+    kind, none = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
     return [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+        inspect.Parameter(
+            each.name, kind, default=none if each.default is MISSING else each.default, annotation=each.type
+        )
         for each in fields(group)
     ]
 
@@ -82,8 +86,8 @@ def _format(value: str) -> str:
     return name
 
 
-def listed(given: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the names in the list between commas that --show takes, in the known order; None where none was given.
+def listed(given: str | None, known: tuple[Name, ...], flag: str = "--show") -> tuple[Name, ...] | None:
+    """Return the names in the list between commas that a flag takes, in the known order; None where none was given.
 
     Raises InputError for a name that is not known.
     """
@@ -94,7 +98,7 @@ def listed(given: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
     chosen = [name.strip() for name in given.split(",")]
     for name in chosen:
         if name not in known:
-            raise InputError(f"--show {name[:40]!r} is not known; choose from {', '.join(known)}, with commas between")
+            raise InputError(f"{flag} {name[:40]!r} is not known; choose from {', '.join(known)}, with commas between")
     return tuple(name for name in known if name in chosen)
 
 
@@ -112,6 +116,24 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
         return [",".join([*given, name]) for name in others] if {*given} <= {*known} else []
 
     return completed
+
+
+def _encodings(incomplete: str) -> list[str]:
+    """Complete the name of an encoding, and beside it folders and JSON files; shells offer files where there is none.
+
+    A name that a shell would have to quote is left out, as others have named these files.
+    """
+    import os
+    import re
+    from contextlib import suppress
+
+    found, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
+    if found and incomplete:
+        with suppress(OSError), os.scandir() as entries:  # the folder may be gone, or not to be read
+            here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+        plain = [name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.json)", name)]
+        found += sorted(plain)
+    return found
 
 
 # Typer's own two options of these names find out the shell that they run in; here it is named, so that a script can be
@@ -134,7 +156,7 @@ EncodingName = Annotated[
         "--encoding",
         metavar="NAME",
         help="tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
-        autocompletion=_one_of(names.ENCODINGS),
+        autocompletion=_encodings,
         rich_help_panel=INPUT,
     ),
 ]
@@ -146,7 +168,7 @@ EncodingOfModel = Annotated[
         metavar="NAME",
         help="tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
         show_default=f"{names.DEFAULT_ENCODING}; with --from, its tokenizer.json, or that with as many tokens as rows",
-        autocompletion=_one_of(names.ENCODINGS),
+        autocompletion=_encodings,
         rich_help_panel=INPUT,
     ),
 ]
@@ -199,7 +221,14 @@ Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).", rich_help_panel=VIEW),
 ]
+DensityMap = Annotated[
+    bool, typer.Option("--map", help="Show all of the matrix at once: how large its numbers are.", rich_help_panel=VIEW)
+]
 LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.", rich_help_panel=MODEL)]
+Scatter = Annotated[
+    bool,
+    typer.Option("--scatter", help="Draw the rows by their two principal components.", rich_help_panel=VIEW),
+]
 Draw = Annotated[bool, typer.Option("--draw", help="Draw it as a picture.", rich_help_panel=VIEW)]
 Trace = Annotated[
     int | None,
@@ -280,6 +309,17 @@ OneID = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+FailOn = Annotated[
+    str | None,
+    typer.Option(
+        "--fail-on",
+        metavar="NAMES",
+        help=f"For which faults the exit status is 1: {', '.join(names.FAULTS)}.",
+        show_default=",".join(names.BROKEN),
+        autocompletion=_some_of(names.FAULTS),
+        rich_help_panel=VIEW,
+    ),
+]
 TourFile = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="A tour of your own, in JSON.", show_default="embcli's")
 ]
@@ -345,8 +385,16 @@ class Given:
         """Whether it is a text, and not IDs."""
         return self.ids is None
 
-    def tokens(self, encoding: "Encoding | None", example: str = 'embcli lookup "Every effort moves you"') -> "Tokens":
-        """Return the tokens of what is given; where there is nothing, the error tells the example."""
+    def tokens(
+        self,
+        encoding: "Encoding | None",
+        example: str = 'embcli lookup "Every effort moves you"',
+        spans: bool = False,
+    ) -> "Tokens":
+        """Return the tokens of what is given; where there is nothing, the error tells the example.
+
+        With `spans` it is worked out where they stand in the text.
+        """
         from embcli.errors import InputError
         from embcli.safe import note
         from embcli.text import read
@@ -355,7 +403,7 @@ class Given:
         if encoding is None and self.as_text:
             raise InputError("these rows stand for the tokens of no encoding that is known: give --ids, or --encoding")
         given = read(self.text, self.file, self.ids, self._lines, self.errors, example)
-        tokens = tokenize(given, encoding, self.special)
+        tokens = tokenize(given, encoding, self.special, spans)
         if not len(tokens):
             note("the input is empty: there are no tokens")
         return tokens
@@ -612,7 +660,7 @@ class OneMatrix:
 
         found = Checkpoint.of(checkpoint, self.tensor, self._named_positions, self.transposed)
         size, _ = shape_of(found, "token")
-        known = encodings.beside(found.tensors.path) if encoding is None else encodings.get(encoding)
+        known = encodings.of_rows(found.tensors) if encoding is None else encodings.get(encoding)
         found.encoding = known or encodings.guessed(size)
         if known is None and found.encoding is not None:
             found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
@@ -633,11 +681,7 @@ class OneMatrix:
 
     def tell_changes(self, source: "Source | None") -> None:
         """Say how many of the values that were read float32 cannot hold."""
-        changed = getattr(source, "changed", 0)
-        if changed:
-            from embcli.safe import note
-
-            note(f"{changed:,} values were rounded to float32, which does not hold them exactly")
+        _tell_changes(getattr(source, "changed", 0))
 
     @property
     def _named_positions(self) -> str | None:
@@ -722,6 +766,39 @@ class AnyModel(Checkpointed):
         length, dim = self.position_shape
         seed = names.DEFAULT_SEED if self.seed is None else self.seed
         return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TwoModels:
+    """Which two checkpoints are held against each other."""
+
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="A model's file or folder, or its name in the local cache.")
+    ]
+    tuned: Annotated[str, typer.Argument(metavar="TUNED", help="Another one, as a rule made from it.")]
+    tensor: Annotated[
+        str | None,
+        typer.Option("--tensor", metavar="NAME", help="The token matrix in both files.", rich_help_panel=MODEL),
+    ] = None
+    transposed: Annotated[
+        bool, typer.Option("--transposed", help="It is stored as (D, V) in both.", rich_help_panel=MODEL)
+    ] = False
+
+    def opened(self, encoding: str | None) -> "tuple[Checkpoint, Checkpoint]":
+        """Return what both files hold; raises InputError for what cannot be read."""
+        found = OneMatrix(tensor=self.tensor, transposed=self.transposed)
+        return found.opened(self.base, encoding), found.opened(self.tuned, encoding)
+
+    def tell_changes(self, *found: "Checkpoint") -> None:
+        """Say how many of the values that were read float32, as which they are compared, cannot hold."""
+        _tell_changes(sum(each.changed for each in found))
+
+
+def _tell_changes(count: int) -> None:
+    if count:
+        from embcli.safe import note
+
+        note(f"{count:,} values were rounded to float32, which does not hold them exactly")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -810,6 +887,16 @@ class Joining:
     ] = "learned"
     pairing: Pairing = None
     theta: Theta = None
+    token_type: Annotated[
+        int | None,
+        typer.Option(
+            "--token-type",
+            parser=whole,
+            metavar="N",
+            help="With --from: add row N of the model's token types (BERT).",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -870,6 +957,21 @@ class Place:
     format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
     output: OutputPath = None
     color: Annotated[names.Color, typer.Option("--color", help="Colour in a table.", rich_help_panel=VIEW)] = "auto"
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "--width",
+            parser=whole,
+            metavar="N",
+            help="Columns of a table or a picture.",
+            show_default="the terminal's, in a pipe 120, in a picture 100",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+    theme: Annotated[
+        names.Theme | None,
+        typer.Option("--theme", help="Ground of a picture.", show_default="light", rich_help_panel=VIEW),
+    ] = None
 
     def to(
         self,
@@ -882,7 +984,8 @@ class Place:
         """
         from embcli import output
 
-        return output.to(self.able, self.format, self.output, self.color, self._precision, show, needs)
+        given = (self.format, self.output, self.color, self._precision)
+        return output.to(self.able, *given, show, needs, self.width, self.theme)
 
     @property
     def _precision(self) -> int:

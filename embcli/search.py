@@ -218,8 +218,8 @@ class _Products:
     @cached_property
     def _norms(self) -> np.ndarray:
         """Return the most that the norm of each row can be, (n,) float64; not finite where that is not known."""
-        norms: np.ndarray = np.sqrt(self._with_error(self.squares.astype(np.float64)))
-        return norms
+        most: np.ndarray = np.sqrt(self._with_error(self.squares.astype(np.float64)))
+        return most
 
     def _with_error(self, squares: np.ndarray) -> np.ndarray:
         found: np.ndarray = squares * (1 + self._gamma) / (1 - self._gamma) + 4 * self.dim * _LEAST

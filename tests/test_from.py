@@ -315,6 +315,98 @@ def test_positions_of_a_model_without_learned_ones_are_refused(inside: Inside, t
     assert "this model has no learned positions; --position-tensor names them" in told
 
 
+# --- token types, and positions behind padding ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, torch.Tensor]]:
+    """Return a file of BERT's kind, and its three matrices."""
+    torch.manual_seed(8)
+    sizes = {"word": 500, "position": 40, "token_type": 2}
+    tensors = {name: torch.randn(size, 64) for name, size in sizes.items()}
+    path = tmp_path_factory.mktemp("bert") / "model.safetensors"
+    save_file({f"bert.embeddings.{name}_embeddings.weight": tensor for name, tensor in tensors.items()}, path)
+    return str(path), tensors
+
+
+def test_the_row_of_a_token_type_is_added_first_as_bert_does(
+    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    path, tensors = bert
+    ids = torch.arange(0, 500, 13)
+    token, position, kind = tensors["word"][ids], tensors["position"][: len(ids)], tensors["token_type"][1]
+    written = ",".join(map(str, ids.tolist()))
+    words = ("lookup", "--ids", written, "--from", path, "--token-type", "1")
+    inside.ok(*words, "-o", str(tmp_path / "input.npy"))
+    wanted = (token + kind) + position
+    assert not torch.equal(wanted, (token + position) + kind)  # float32 tells the orders apart
+    assert_same_bits(np.load(tmp_path / "input.npy"), wanted.numpy())
+    run = json.loads(inside.ok(*words, "-f", "json").out)["run"]
+    assert (run["token_type"], run["sum"]) == (1, "(token + token_type) + position")
+    assert run["tensors"]["token_type"] == "bert.embeddings.token_type_embeddings.weight"
+    for show, rows in (("token", token), ("position", position)):
+        inside.ok(*words, "--show", show, "-o", str(tmp_path / "rows.npy"))
+        assert_same_bits(np.load(tmp_path / "rows.npy"), rows.numpy())
+    inside.ok(*words, "--position", "none", "-o", str(tmp_path / "none.npy"))
+    assert_same_bits(np.load(tmp_path / "none.npy"), (token + kind).numpy())
+
+
+def test_the_page_tells_of_a_token_type_and_of_its_part_in_a_sum(
+    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]]
+) -> None:
+    path, tensors = bert
+    words = ("lookup", "--ids", "7,9", "--from", path, "--columns", "63", "--precision", "6")
+    page = inside.ok(*words, "--token-type", "1", "--trace", "1").text
+    assert page.startswith("Input embeddings = token embeddings + token type 1 + position embeddings, (T, D) = (2, 64)")
+    line = "token type: row 1 of bert.embeddings.token_type_embeddings.weight, (2, 64); "
+    assert f"{line}input = (token + token_type) + position\n" in page
+    assert "Trace of token 1: token row 9 + type row 1 + position row 1 = input row 1\n" in page
+    token, kind, position = (
+        float(tensors[name][row, 63]) for name, row in (("word", 9), ("token_type", 1), ("position", 1))
+    )
+    total = float(np.float32(np.float32(token + kind) + position))
+    terms = [each.split() for each in page.splitlines() if each.strip().startswith("63 ")]
+    assert terms == [["63", f"{token:.6f}", "+", f"{kind:.6f}", "+", f"{position:.6f}", "=", f"{total:.6f}"]]
+    alone = inside(*words, "--token-type", "0", "--position", "none").text
+    assert "input = token + token_type\n" in alone
+    assert "as it is" not in alone
+
+
+def test_token_types_that_nobody_asks_for_are_named_where_input_rows_are_shown(
+    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]]
+) -> None:
+    words = ("lookup", "--ids", "7", "--from", bert[0])
+    told = "has 2 token types, and adds the row of one to each token row, too; --token-type 0 adds the first\n"
+    assert inside(*words).err == f"embcli: this model {told}"
+    inside.ok(*words, "--show", "token")
+
+
+@pytest.mark.parametrize(("number", "reason"), [("2", "there are 2 token types"), ("-1", "there are 2 token types")])
+def test_a_token_type_without_a_row_is_refused(
+    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]], own: Path, number: str, reason: str
+) -> None:
+    words = ("lookup", "--ids", "1", "--token-type", number)
+    assert f"--token-type {number} names no token type: {reason}" in inside.refused(*words, "--from", bert[0])
+    for more in (("--from", str(own)), ("--vocab", "6")):
+        assert f"--token-type {number} has no row to add" in inside.refused(*words, *more)
+
+
+def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: Path) -> None:
+    folder, rows = roberta(tmp_path)
+    words = ("lookup", "--ids", "3,4,3", "--from", folder, "--token-type", "0")
+    inside.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
+    assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:5])
+    page = inside.ok(*words, "--trace", "2").text
+    assert "position: row pos + 2 of the position weight matrix, (C, D) = (10, 6)\n" in page
+    assert "A guess: position 0 is row 2: config.json says that it is a 'roberta' model\n" in page
+    assert "token row 3 + type row 0 + position row 4 = input row 2\n" in page
+    long = inside.refused("lookup", "--ids", ",".join("1" * 11), "--from", folder)
+    info = json.loads(inside.ok("info", "--from", folder, "-f", "json").out)["run"]
+    assert (info["first_position"], [*info["guesses"]]) == (2, ["first_position"])
+    assert "A guess: position 0 is row 2: config.json" in inside.ok("info", "--from", folder).text
+    assert long.endswith("11 tokens are more than the context length of 10: pass --window for several of 10\n")
+
+
 # --- tokens and info --------------------------------------------------------------------------------------------------
 
 

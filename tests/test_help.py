@@ -31,6 +31,8 @@ ABLE = {
     "batch": names.BATCHED,
     "positions": names.LOOKED_UP,
     "neighbors": names.LISTED,
+    "audit": names.LISTED,
+    "diff": names.LISTED,
     "info": names.LISTED,
     "cache": names.LISTED,
 }
@@ -65,8 +67,9 @@ def test_each_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("book.txt", "the-verdict.txt"):
         (tmp_path / name).write_text("Every effort moves you, and so on.\n" * 400)
-    tensors = {"wte.weight": np.eye(8, 4, dtype=np.float32), "wpe.weight": np.eye(4, dtype=np.float32)}
-    safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
+    tensors = {"wte.weight": 1 + np.eye(8, 4, dtype=np.float32), "wpe.weight": np.eye(4, dtype=np.float32)}
+    for name in ("model.safetensors", "tuned.safetensors"):
+        safetensors.numpy.save_file(tensors, tmp_path / name)
     step = {"heading": "Tokens", "words": "A text becomes tokens.", "command": "embcli tokenize Hi"}
     (tmp_path / "my-tour.json").write_text(json.dumps([step]))
     piped, written = b"", None
@@ -99,10 +102,12 @@ def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_p
     assert place.able == told
     file = tmp_path / "book.txt"
     file.write_text("Every effort moves you, and so on.\n" * 4)
+    model = str(tmp_path / "model.safetensors")
+    safetensors.numpy.save_file({"wte.weight": np.eye(3, dtype=np.float32)}, model)
     arguments = {name: ["--ids", "1"] for name in ("compare", "lookup", "neighbors")}
-    arguments |= {"tokenize": ["hi"], "batch": [str(file)]}
-    words = arguments.get(name, []) + ["--dim", "4"] * (name not in ("tokenize", "info", "cache"))
-    words += ["--vocab", "6"] * (name in ("weights", "lookup", "compare", "neighbors"))
+    arguments |= {"diff": [model, model], "tokenize": ["hi"], "batch": [str(file)]}
+    words = arguments.get(name, []) + ["--dim", "4"] * (name not in ("diff", "tokenize", "info", "cache"))
+    words += ["--vocab", "6"] * (name in ("audit", "weights", "lookup", "compare", "neighbors"))
     for form in names.FORMATS:
         ran = Inside()(name, *words, "-f", form, "-o", str(tmp_path / form))
         assert (ran.status == 0) == (form in told), ran

@@ -98,6 +98,7 @@ def test_completion_imports_nothing_heavy(asked: dict[str, str]) -> None:
         ("tokenize --ids 31373,11", {"numpy", "tiktoken", "rich"}),
         ("decode 31373 11", {"numpy", "tiktoken"}),
         ("cache", {"numpy", "rich"}),
+        ("info", {"numpy", "tiktoken", "rich"}),
         *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("json", "csv", "npy", "ids")),
         *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("markdown", "latex")),
         ("cache -f json", {"numpy"}),

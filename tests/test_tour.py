@@ -170,6 +170,11 @@ def test_a_step_that_fails_is_told_and_the_tour_goes_on(inside: Inside, tmp_path
     assert " 5303 " in ran.text
 
 
+def test_steps_show_pages_whatever_format_is_set_for_other_commands(inside: Inside) -> None:
+    set_, unset = (MEASURED.sub("", inside.ok("tour", **each).text) for each in ({"EMBCLI_FORMAT": "ndjson"}, {}))
+    assert set_ == unset
+
+
 def test_steps_read_nothing_of_what_is_piped_in(inside: Inside, tmp_path: Path) -> None:
     ran = inside("tour", a_tour(tmp_path, {**STEP, "command": "embcli tokenize"}), stdin="Every effort")
     assert ran.status == 0

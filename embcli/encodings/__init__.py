@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from embcli.files.tensors import Tensors
+
 
 class Encoding(Protocol):
     """What embcli asks of an encoding, wherever it comes from."""
@@ -65,7 +67,18 @@ def guessed(size: int) -> Encoding | None:
     return None if name is None else get(name)
 
 
-def beside(weights: Path) -> Encoding | None:
+def of_rows(tensors: Tensors) -> Encoding | None:
+    """Return the encoding of the rows of a checkpoint's file; None where neither it nor a file beside it tells.
+
+    Word vectors stand for their own words; otherwise a tokenizer.json comes first, which can split a text, too.
+    """
+    from embcli.encodings.own import OwnWords
+
+    own = OwnWords(tensors) if tensors.has_words else None
+    return own if tensors.words_are_whole else _beside(tensors.path) or own
+
+
+def _beside(weights: Path) -> Encoding | None:
     """Return the encoding of the tokenizer.json beside a file of weights; None where there is none, or no package."""
     from importlib.util import find_spec
 

@@ -30,10 +30,11 @@ from embcli.page.layout import (
     Word,
 )
 from embcli.safe import in_line
-from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from embcli.names import Theme
 
 __all__ = [
     "BYTE_IN_HEX",
@@ -53,7 +54,7 @@ __all__ = [
 
 NARROWEST = 40
 _PIPE_LINES = 40  # of a picture, where there is no screen
-_FRAME = 8  # lines of a screen around a picture
+_FRAME = 9  # lines of a screen around a picture
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Paper:
     precision: int = 4  # decimals
     heat: bool = False  # whether matrices are strips of colours in place of numbers
     scale: float | None = None  # the largest number of a strip; None for that of its matrix
+    theme: Theme = "light"  # of a picture
 
 
 class Page(ABC):
@@ -78,11 +80,11 @@ class Page(ABC):
 
     def title(self, text: str) -> None:
         """Put a heading on the page."""
-        self._parts.append(self._title(in_line(text)))
+        self._parts.append(self._title(self._safe(text)))
 
     def line(self, *words: str | Word) -> None:
         """Put a line on the page, made of words with a tone each; without words it is blank."""
-        self._parts.append(self._line([_safe(word) for word in words]))
+        self._parts.append(self._line([self._safe_word(word) for word in words]))
 
     def table(self, columns: Columns, gaps: Sequence[int] = (), ruled: bool = True) -> None:
         """Put a table on the page. Columns that may be shortened are, where it is too wide.
@@ -90,7 +92,7 @@ class Page(ABC):
         `gaps` are the rows in front of which others are left out, which a row of dots tells. Without a rule a table
         stands close, as terms of a sum do.
         """
-        safe = [_safe_column(each) for each in columns]
+        safe = [self._safe_column(each) for each in columns]
         self._parts.append(self._table(layout.fitted(safe, self.width), gaps, ruled))
 
     def grid(
@@ -134,7 +136,7 @@ class Page(ABC):
         tones: Sequence[Tone],
     ) -> Excerpt:
         columns, shown = layout.grid(self.width, written, labels, blocks, numbers, after, tones)
-        self._parts.append(self._table([_safe_column(each) for each in columns], gaps, True))
+        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
         return shown
 
     def strips(
@@ -145,11 +147,13 @@ class Page(ABC):
         gaps: Sequence[int] = (),
         after: Sequence[Column] = (),
         signed: bool = True,
+        below: Sequence[str] = (),
     ) -> Excerpt:
         """Put matrices on the page as strips of colours, a row each, with labels before and after, and a colour bar.
 
         All their columns, which have these numbers, (columns,) int64, are there: in bins, where there is no room for
-        them otherwise. Numbers that are not `signed` are sizes, from 0 on.
+        them otherwise. Numbers that are not `signed` are sizes, from 0 on. `below` are marks of the columns, one
+        character or none each, that stand below them where all columns have room.
         """
         kept, room = layout.beside(self.width, labels, after, len(blocks), heat.LEAST)
         fit = Fit.of(len(numbers), room, self._halves)
@@ -157,9 +161,14 @@ class Page(ABC):
         scale = Scale.of(shown, self.paper.scale, signed)
         columns: Columns = [*kept]
         for block, values in zip(blocks, shown, strict=True):
-            columns += [Bar(block.title), Column(_axis(numbers, fit.width), fit.strips(values, scale), "left")]
-        self._parts.append(self._table([_safe_column(each) for each in [*columns, *after]], gaps, True))
-        last = f", the last of {len(numbers) % fit.per}" if len(numbers) % fit.per else ""
+            cells: list[Cell] = [*fit.strips(values, scale), *[fit.marks(below)] * bool(below)]
+            columns += [Bar(block.title), Column(_axis(numbers, fit.width), cells, "left")]
+        columns += after
+        if below:
+            length = max(len(each.cells) for each in columns if isinstance(each, Column))
+            columns = [each.filled(length) if isinstance(each, Column) else each for each in columns]
+        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
+        last = f" (last: {len(numbers) % fit.per})" if len(numbers) % fit.per else ""
         self._put_scale(scale, shown, f"the mean of {fit.per} columns{last}" if fit.per > 1 else "")
         return Excerpt(len(numbers), 0, len(numbers))
 
@@ -178,29 +187,34 @@ class Page(ABC):
         begin = ["" if row is None else str(rows[row]) for row in squares.rows(len(strips))]
         picture = Column(_axis(columns, max((strip.width for strip in strips), default=0)), strips, "left")
         self._parts.append(self._table([Column(label, begin), Bar(), picture], (), True))
-        per = squares.per
-        self._put_scale(scale, [values], f"the mean of {per} x {per} numbers, at the ends of fewer" if per > 1 else "")
+        per, fewer = (
+            squares.per,
+            " (fewer at the ends)" * any(count % squares.per for count in (len(rows), len(columns))),
+        )
+        self._put_scale(scale, [values], f"the mean of {per} x {per} numbers{fewer}" if per > 1 else "")
 
     def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
         """Put a colour bar on the page, and what there is to say of the colours above it."""
         limit = f"{scale.limit:.{self.paper.precision}g}"
         low = f"-{limit}" if scale.signed else "0"
-        room = (self.width - len(f"{low}  {limit}")) * (1 + self._halves)
-        bar = Strip(scale.bar(room)[None], scale, 1, "row" if self._halves else "no")
+        room = self.width - len(f"{low}  {limit}")
+        bar = Strip(scale.bar(room * (1 + self._halves))[None], scale, 1, "row" if self._halves else "no")
+        words = self._said(scale, shown, mean, f"{'±' if scale.signed else ''}{limit}")
+        beside = bool(words) and bar.width + len(f"  {words}") <= room
         self.line()
-        self._parts.append(self._scale(low, bar, limit))
-        what = "colour" if self._halves else "character"
+        self._parts.append(self._scale(low, bar, f"{limit}  {words}" if beside else limit))
+        if words and not beside:
+            self.line(words)
+
+    def _said(self, scale: Scale, shown: Sequence[np.ndarray], mean: str, limit: str) -> str:
+        """Return in words what colours stand for, how many numbers are beyond the scale, and which are none."""
+        words = [f"each {'colour' if self._halves else 'character'}: {mean}"] * bool(mean)
         beyond = sum(map(scale.beyond, shown))
-        sign = "±" if scale.signed else ""
-        odd = {heat.NAN_MARK: ("NaN", np.isnan), heat.INFINITE_MARK: ("infinite", np.isinf)}
-        counts = {
-            f"{mark} is {name}": sum(int(which(each).sum()) for each in shown) for mark, (name, which) in odd.items()
-        }
-        words = [f"Each {what} is {mean}"] * bool(mean)
-        words += [f"{counted(beyond, 'number')} beyond {sign}{limit} as {sign}{limit}"] * (beyond > 0)
-        words += [f"{mark} ({count:,})" for mark, count in counts.items() if count]
-        if words:
-            self.line(f"{'; '.join(words)}.")
+        words += [f"{beyond:,} beyond {limit}, shown as that"] * (beyond > 0)
+        for mark, name, which in ((heat.NAN_MARK, "NaN", np.isnan), (heat.INFINITE_MARK, "infinite", np.isinf)):
+            count = sum(int(which(each).sum()) for each in shown)
+            words += [f"{mark}: {count:,} {name}"] * (count > 0)
+        return "; ".join(words)
 
     def room(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
         """Return how many numbers there is room for in a strip beside these columns."""
@@ -230,6 +244,21 @@ class Page(ABC):
     def add(self, part: Page) -> None:
         """Put all of another page on this one."""
         self._parts += part._parts
+
+    def _safe(self, text: str) -> str:
+        """Return a text as it can stand on this page, in a line of it."""
+        return in_line(text)
+
+    def _safe_word(self, word: str | Word) -> Word:
+        return Word(self._safe(word)) if isinstance(word, str) else replace(word, text=self._safe(word.text))
+
+    def _safe_cell(self, cell: Cell) -> Word | Strip:
+        return cell if isinstance(cell, Strip) else self._safe_word(cell)
+
+    def _safe_column(self, column: Column | Bar) -> Column | Bar:
+        if isinstance(column, Bar):
+            return replace(column, title=self._safe(column.title))
+        return replace(column, header=self._safe(column.header), cells=[*map(self._safe_cell, column.cells)])
 
     @property
     def lines(self) -> int:
@@ -264,17 +293,3 @@ def _axis(numbers: np.ndarray, width: int) -> str:
         return ""
     first, last = (str(number) for number in numbers[[0, -1]])
     return f"{first}{last:>{max(width - len(first), len(last) + 1)}}" if len(numbers) > 1 else first
-
-
-def _safe_cell(cell: Cell) -> Word | Strip:
-    return cell if isinstance(cell, Strip) else _safe(cell)
-
-
-def _safe(word: str | Word) -> Word:
-    return Word(in_line(word)) if isinstance(word, str) else replace(word, text=in_line(word.text))
-
-
-def _safe_column(column: Column | Bar) -> Column | Bar:
-    if isinstance(column, Bar):
-        return replace(column, title=in_line(column.title))
-    return replace(column, header=in_line(column.header), cells=[_safe_cell(cell) for cell in column.cells])

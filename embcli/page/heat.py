@@ -7,6 +7,7 @@ confuses; the further from 0, the darker a colour. Sizes, which have no sign, ta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ NAN_MARK, INFINITE_MARK = "?", "!"
 WIDEST = 4  # cells that a number takes at most
 LEAST = 16  # cells of a strip that tells something
 RAMP = ".:-=+*#%@"  # without colour: ever more ink
-_BAR = 49  # numbers of a colour bar, at most
+_BAR = 33  # numbers of a colour bar, at most
 
 _BLUE, _WARM = (0, 135, 215), (215, 95, 0)  # as the terminal's numbers have them
 _ANCHORS = np.array(
@@ -34,10 +35,11 @@ def _blended() -> tuple[tuple[int, int, int], ...]:
     return tuple(zip(*parts, strict=True))
 
 
-# From the least to the largest number; those of 256 and of 16 by their numbers, whose 16 the terminal chooses.
+# From the least to the largest number. Those of 256 and of 16 by their numbers; the terminal chooses the shades of the
+# 16, and some make greys of the bright eight.
 TRUECOLOR = _blended()
 COLORS_256 = (18, 25, 32, 74, 117, 153, 254, 223, 216, 208, 166, 130, 88)
-COLORS_16 = (4, 12, 14, 15, 11, 9, 1)
+COLORS_16 = (4, 6, 7, 3, 1)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Scale:
 
     def beyond(self, values: np.ndarray) -> int:
         """Return how many values are finite, and beyond the limit."""
-        return int((np.isfinite(values) & (np.abs(values) > self.limit)).sum())
+        return int((np.isfinite(values) & (np.abs(values.astype(np.float64)) > self.limit)).sum())
 
     def bar(self, room: int) -> np.ndarray:
         """Return the numbers of a colour bar, from one end to the other."""
@@ -96,16 +98,19 @@ class Strip:
     @property
     def width(self) -> int:
         """How many cells it takes."""
-        columns = self.values.shape[1]
+        columns: int = self.values.shape[1]
         return -(-columns // 2) if self.shared == "row" else columns * self.cells
 
 
 def colored(strip: Strip, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the steps of both halves of each cell, (width,) int64 each; `count` behind the last, where there is none.
+    """Return the places of the colours of both halves of each cell, (width,) int64 each, of so many colours.
 
-    The halves are left and right where neighbours in a row share a cell, and upper and lower else.
+    The halves are left and right where neighbours in a row share a cell, and upper and lower else; `count` stands for
+    a half in which there is none. Sizes have the upper half of the colours.
     """
-    steps = strip.scale.steps(strip.values, count)
+    zero = 0 if strip.scale.signed else count // 2
+    steps = strip.scale.steps(strip.values, count - zero)
+    steps[steps >= 0] += zero
     if strip.shared == "row":
         first, second = steps[0, ::2], steps[0, 1::2]
         return first, np.append(second, count) if len(second) < len(first) else second
@@ -146,6 +151,12 @@ class Fit:
     def strips(self, values: np.ndarray, scale: Scale) -> list[Strip]:
         """Return rows whose columns are in bins, (n, bins), as strips."""
         return [Strip(row[None], scale, self.cells, "row" if self.halves else "no") for row in values]
+
+    def marks(self, marks: Sequence[str]) -> str:
+        """Return what stands in the cells below columns with these marks, or none; of two in a cell, the first."""
+        if self.halves:
+            marks = [left or right for left, right in zip_longest(marks[::2], marks[1::2], fillvalue="")]
+        return "".join((mark or "·") * self.cells for mark in marks)
 
 
 @dataclass(frozen=True)

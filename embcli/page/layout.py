@@ -82,6 +82,10 @@ class Column:
         """Return the column with its cells in another order, (n,) int64."""
         return replace(self, cells=[self.cells[place] for place in order.tolist()])
 
+    def filled(self, count: int) -> Column:
+        """Return the column with so many cells, the last of them empty."""
+        return replace(self, cells=[*self.cells, *[""] * (count - len(self.cells))])
+
     @property
     def shortest(self) -> Column:
         """The column with its cells as short as they may get."""

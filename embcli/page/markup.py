@@ -151,6 +151,7 @@ _COMMANDS = str.maketrans(
         "│": r"$\vert$",
         "╰": r"$\lfloor$",
         **{chr(0x2590 - eighths): rf"\rule{{{eighths / 8:g}ex}}{{1.5ex}}" for eighths in range(1, 9)},  # ▏ to █
+        **{chr(0x2580 + eighths): rf"\rule{{1ex}}{{{1.5 * eighths / 8:g}ex}}" for eighths in range(1, 8)},  # ▁ to ▇
     }
 )
 _LIGATURES = re.compile("-(?=-)|,(?=,)")  # the others begin with what is a command here; LuaTeX sees through {}

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.color import Color
@@ -21,7 +21,7 @@ from embcli.page.heat import Strip, colored, drawn
 from embcli.page.layout import GAP, Bar, Column, Word, width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -57,7 +57,11 @@ _SCALES = {  # the colours of strips
     "256": [Color.from_ansi(each) for each in heat.COLORS_256],
     "standard": [Color.from_ansi(each) for each in heat.COLORS_16],
 }
-_MARK = Style(color=Color.from_ansi(11), bgcolor=Color.from_ansi(0), bold=True)
+_ON_BLACK = {  # how marks in them look
+    "truecolor": Style(color=Color.from_rgb(255, 215, 0), bgcolor=Color.from_rgb(0, 0, 0), bold=True),
+    "256": Style(color=Color.from_ansi(220), bgcolor=Color.from_ansi(16), bold=True),
+    "standard": Style(color=Color.from_ansi(11), bgcolor=Color.from_ansi(0), bold=True),
+}
 _MARKS = {heat.NAN: heat.NAN_MARK, heat.INFINITE: heat.INFINITE_MARK}
 _NEAR_ZERO, _LARGE = 1 / 8, 7 / 8  # shares of the largest number
 
@@ -65,12 +69,15 @@ _NEAR_ZERO, _LARGE = 1 / 8, 7 / 8  # shares of the largest number
 class Terminal(Page):
     """A page that rich draws: as wide as the terminal, or as COLUMNS says, or 120 for a pipe."""
 
-    def __init__(self, paper: Paper) -> None:
+    def __init__(self, paper: Paper, colors: Mapping[str, str] | None = None) -> None:
+        """Make an empty page; `colors` are those of the tones where it is drawn for a file, in truecolour."""
         super().__init__(paper)
+        system: Literal["truecolor", "standard", "auto"]
+        system = "truecolor" if colors else "standard" if os.environ.get("TERM") == "dumb" else "auto"
         self._console = Console(
             file=io.StringIO(),
             force_terminal=paper.color,
-            color_system=("standard" if os.environ.get("TERM") == "dumb" else "auto") if paper.color else None,
+            color_system=system if paper.color else None,
             no_color=not paper.color,
             highlight=False,
             markup=False,
@@ -81,7 +88,7 @@ class Terminal(Page):
         self._colors = _SCALES.get(self._console.color_system or "", [])  # of strips; none where they are characters
         self._seen: dict[tuple[int, int, bool], tuple[str, Style]] = {}  # what cells of strips look like
         few = self._console.color_system == "standard"
-        colors = {name: pair[few] for name, pair in _COLORS.items()}
+        colors = colors or {name: pair[few] for name, pair in _COLORS.items()}
         self._styles = {tone: style.format_map(colors) for tone, style in _STYLES.items()}
 
     def content(self) -> bytes:
@@ -164,7 +171,7 @@ class Terminal(Page):
         if key not in self._seen:
             mark = next((_MARKS[half] for half in (heat.NAN, heat.INFINITE) if half in (first, second)), None)
             if mark:
-                self._seen[key] = mark, _MARK
+                self._seen[key] = mark, _ON_BLACK[self._console.color_system or ""]
             elif first == second:
                 self._seen[key] = " ", Style(bgcolor=self._colors[first])
             else:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200  # of those that were chosen
 _FEW_ROWS, _FEWEST_ROWS = 10, 4  # of all positions: where there is one table, and where there are two
-_PIPE_LINES, _FRAME = 40, 10  # of strips: lines where there is no screen, and lines around them
+_PIPE_LINES = 40  # of a page of strips, where there is no screen
 
 _STORED = (  # of what a real model holds
     "Row pos of the model's own layer, added to the token row, as training left it.",
@@ -89,14 +89,19 @@ def _put(result: PositionTable, page: Page, name: str, few: int, numbers: np.nda
     total = len(result.chosen)
     rows = Excerpt.most(_MOST_ROWS if result.picked[0] else few, total)
     if page.paper.heat and not result.picked[0]:  # positions that follow each other: waves are seen in them
-        most = max(((page.paper.screen or _PIPE_LINES) - _FRAME) * few // _FEW_ROWS, few)
-        rows = Excerpt(min(most, total), 0, total)
+        rows = Excerpt(min(_most_strips(page, few), total), 0, total)
     places = result.chosen[rows.places]
     block = Block("", result.matrices[name].rows(places))
     columns = page.grid(
         [Column("pos", [str(place) for place in places])], [block], numbers, rows.gaps, every=result.picked[1]
     )
     _put_left_out(page, rows.missing(result.chosen, "row"), columns.missing(numbers, "column"))
+
+
+def _most_strips(page: Page, few: int) -> int:
+    """Return how many strips there is room for with all that is around them, in one table or in two."""
+    lines = page.paper.screen or _PIPE_LINES
+    return max(lines - 10 if few == _FEW_ROWS else (lines - 17) // 2, 3)
 
 
 def _put_relative(result: PositionTable, kind: Relative, page: Page) -> None:
