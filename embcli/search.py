@@ -337,7 +337,7 @@ def nearest(
                 found = kernel.products(rows, [*vectors, *([] if mean is None else [mean])], pool)
                 products = _Products(space, found[-1], layer.shape[1])
                 lengths = products.lengths(found[-2], mean)
-                known = np.isfinite(found[-1]) & (lengths.low > 0)
+                known = lengths.low > 0  # which NaN is not
                 unsure.append(ids[~known])
                 for race, vector, query, row in zip(races, vectors, queries, found, strict=False):
                     race.take(ids, products.closeness(lengths, row, vector, query))

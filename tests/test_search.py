@@ -40,12 +40,23 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     else:
         pytest.importorskip("simsimd")
     monkeypatch.setattr(search, "_SHARED", 64)
+    monkeypatch.setattr(search, "_CANDIDATES", 16)
     monkeypatch.setattr(search, "_threads", lambda: 3)
     monkeypatch.setattr("embcli.files.stored._MAPPED", 1 << 12)
 
 
 def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
+
+
+def of_file(folder: Path, name: str, stored: np.ndarray) -> Layer:
+    """Return a layer in a file, where its numbers lie at a multiple of their size, or rows would not be mapped."""
+    made = safetensors_bytes({"wte": (name, stored.shape, stored.tobytes())})
+    length = int.from_bytes(made[:8], "little")
+    padded = made[8 : 8 + length].ljust(-(-length // 8) * 8)
+    file = folder / "made.safetensors"
+    file.write_bytes(len(padded).to_bytes(8, "little") + padded + made[8 + length :])
+    return open_tensors(file).layer("wte")
 
 
 def adversarial() -> Iterator[tuple[str, np.ndarray]]:
@@ -132,12 +143,19 @@ def test_all_dtypes_of_a_file_are_searched_as_they_are_stored(
     if name != "F8_E4M3":
         stored[100, 3] = np.inf
     stored[101, 3] = np.nan
-    file = tmp_path / "made.safetensors"
-    file.write_bytes(safetensors_bytes({"wte": (name, stored.shape, stored.tobytes())}))
-    layer, matrix = open_tensors(file).layer("wte"), stored.astype(np.float32)
+    layer, matrix = of_file(tmp_path, name, stored), stored.astype(np.float32)
     for k in (1, 10, 700):
         check(layer, matrix, matrix[5].astype(np.float64), metric, k, centered)
         check(layer, matrix, matrix[[1, 2, 3]].astype(np.float64).mean(axis=0), metric, k, centered)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
+def test_a_mean_row_that_is_longer_than_what_it_leaves(tmp_path: Path, name: str, metric: Metric) -> None:
+    stored = (normal(700, 24) + np.random.default_rng(2).uniform(5, 50, 24)).astype(DTYPES[name])
+    for row in (5, 300):
+        matrix = stored.astype(np.float32)
+        check(of_file(tmp_path, name, stored), matrix, matrix[row].astype(np.float64), metric, 10, centered=True)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -214,9 +232,7 @@ def test_few_rows_are_scored_in_float64_where_few_are_in_doubt(metric: Metric) -
 @pytest.mark.parametrize("size", [1e-30, 1, 1e30])
 def test_queries_that_16_bits_cannot_hold(tmp_path: Path, name: str, metric: Metric, size: float) -> None:
     stored = normal(3000, 24).astype(DTYPES[name])
-    file = tmp_path / "made.safetensors"
-    file.write_bytes(safetensors_bytes({"wte": (name, stored.shape, stored.tobytes())}))
-    layer, matrix = open_tensors(file).layer("wte"), stored.astype(np.float32)
+    layer, matrix = of_file(tmp_path, name, stored), stored.astype(np.float32)
     query = normal(1, 24, 8)[0].astype(np.float64) * size
     if metric != "l2" or size == 1:  # a distance to what is far away is the same for all rows
         check(layer, matrix, query, metric, 10)
@@ -240,9 +256,7 @@ def test_products_keep_the_bound_that_is_claimed_for_them(tmp_path: Path, name: 
     stored = np.abs(normal(64, 8192)).astype(DTYPES[name])
     stored[1::2] = 1
     stored[2::4] *= np.float32(-1)
-    file = tmp_path / "made.safetensors"
-    file.write_bytes(safetensors_bytes({"wte": (name, stored.shape, stored.tobytes())}))
-    layer, wide = open_tensors(file).layer("wte"), stored.astype(np.float64)
+    layer, wide = of_file(tmp_path, name, stored), stored.astype(np.float64)
     for row in range(0, 64, 7):
         found = nearest(layer, [wide[row]], Space("dot"), 5).found[0]
         assert found.rescored < 64

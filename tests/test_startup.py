@@ -113,5 +113,6 @@ def test_a_kept_layer_is_shown_without_torch() -> None:
     assert imported("lookup", "--ids", "1,6", *LAYER) <= {"numpy", "rich"}
     assert imported("weights", *LAYER) <= {"numpy", "rich"}
     assert imported("weights", *LAYER, "--format", "json") <= {"numpy"}
+    assert imported("neighbors", "--ids", "1", *LAYER, "--format", "json") <= {"numpy"}
     for form in ("ndjson", "npy", "safetensors", "parquet", "markdown"):
         assert imported("lookup", "--ids", "1,6", *LAYER, "--format", form) <= {"numpy"}
