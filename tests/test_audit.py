@@ -182,19 +182,18 @@ def written_out(covariance: np.ndarray) -> float:
 
 
 def test_norms_are_ranked_against_ids_of_merges(tmp_path: Path) -> None:
-    """By the definition, with the mean rank of equal values, over GPT-2's tokens that a text can have."""
+    """By the definition, with the mean rank of equal values, over GPT-2's 50,000 merges."""
     matrix = vectors(50257, 2)
     matrix[::3] = 1.5
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
     found = audited(tmp_path)
-    used = np.setdiff1d(np.arange(50257), [*found.unused])
-    norms = np.linalg.norm(matrix[used].astype(np.float64), axis=1)
+    norms = np.linalg.norm(matrix[256:50256].astype(np.float64), axis=1)
     values, places, counts = np.unique(norms, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
     assert len(values) < len(norms)
-    assert found.lying.norm_by_id == pytest.approx(np.corrcoef(ranks, np.arange(len(used)))[0, 1], abs=1e-12)
+    assert found.lying.norm_by_merge == pytest.approx(np.corrcoef(ranks, np.arange(50000))[0, 1], abs=1e-12)
     words = model(tmp_path / "words", trained(False))
-    assert audited(words).lying.norm_by_id is None, "whole words have no merges"
+    assert audited(words).lying.norm_by_merge is None, "whole words have no merges"
 
 
 @pytest.mark.parametrize("most", [1 << 37, 0])
@@ -241,6 +240,15 @@ def test_fewer_rows_than_tokens_are_broken(inside: Inside, tmp_path: Path) -> No
     assert ran.status == 1
     assert f"217, for 220 tokens of {folder / 'tokenizer.json'}: 3 have none" in ran.text
     assert ran.text.endswith("Broken: missing (3)\n")
+
+
+def test_rows_of_zeros_that_no_text_picks_break_nothing(inside: Inside, tmp_path: Path) -> None:
+    matrix = trained(False)
+    matrix[TOKENS:] = 0
+    folder = model(tmp_path / "model", matrix)
+    assert "equal         none" in inside.ok("audit", "--from", str(folder), "--fail-on", "zero,equal").text
+    matrix[3] = 0
+    assert inside("audit", "--from", str(model(tmp_path / "model", matrix))).status == 1
 
 
 def test_equal_rows_of_unused_tokens_break_nothing(inside: Inside, tmp_path: Path) -> None:

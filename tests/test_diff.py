@@ -71,16 +71,18 @@ def test_planted_edits_are_found_exactly(
 
 
 def test_small_moves_do_not_cancel_out(tmp_path: Path) -> None:
-    """1 - cos of rows that are nearly the same, against fractions."""
-    matrix, moved = vectors(2, 3), vectors(2, 3)
-    moved[0, 1] = np.nextafter(moved[0, 1], np.float32(9))
+    """Of one value by its last bit: 1 - cos against fractions, where 1 less a cosine in float64 has no digit right."""
+    matrix = vectors(20, 3)
+    moved = matrix.copy()
+    moved[:, 1] = np.nextafter(moved[:, 1], np.float32(9))
     found = compared(saved(tmp_path / "base.safetensors", matrix), saved(tmp_path / "t.safetensors", moved))
-    left, right = (list(map(Fraction, each[0].tolist())) for each in (matrix, moved))
-    ab, aa, bb = (sum(x * y for x, y in zip(*pair, strict=True)) for pair in ((left, right), (left,) * 2, (right,) * 2))
-    assert found.distances[0] == pytest.approx(float(aa - 2 * ab + bb) ** 0.5, rel=1e-12)
-    squared = ab * ab / (aa * bb)  # cos^2, and 1 - cos = (1 - cos^2) / (1 + cos)
-    assert found.turns[0] == pytest.approx(float((1 - squared) / 2), rel=1e-3)
-    assert found.turns[0] > 0
+    for row in range(20):
+        left, right = (list(map(Fraction, each[row].tolist())) for each in (matrix, moved))
+        pairs = ((left, right), (left, left), (right, right))
+        ab, aa, bb = (sum(x * y for x, y in zip(*pair, strict=True)) for pair in pairs)
+        assert found.distances[row] == pytest.approx(float(aa - 2 * ab + bb) ** 0.5, rel=1e-12)
+        squared = ab * ab / (aa * bb)  # 1 - cos is (1 - cos^2) / (1 + cos)
+        assert found.turns[row] == pytest.approx(float((1 - squared) / 2), rel=1e-2)
 
 
 def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ def _put_lying(result: Audit, page: Page) -> None:
     page.line()
     page.line(f"mean cosine of all pairs {_number(lying.mean_cosine)}, centred {_number(lying.centred_mean_cosine)}")
     page.line(f"IsoScore {_number(lying.iso_score)} (Rudman et al. 2022): 1 in all directions alike, 0 in one")
-    if lying.norm_by_id is not None:
-        page.line(f"norm against ID {lying.norm_by_id:.4f} (Spearman's rank correlation; IDs are in merge order)")
+    if lying.norm_by_merge is not None:
+        page.line(f"norm against order of merges {lying.norm_by_merge:.4f} (Spearman's rank correlation)")
 
 
 def _bars(counts: tuple[int, ...]) -> str:

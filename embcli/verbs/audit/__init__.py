@@ -51,7 +51,7 @@ class Lying:
     mean_cosine: float | None
     centred_mean_cosine: float | None
     iso_score: float | None
-    norm_by_id: float | None  # rank correlation of norms with the IDs of used tokens; None where IDs are in no order
+    norm_by_merge: float | None  # rank correlation of norms with the order of BPE's merges; None where there are none
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def audit(source: Source, watch: Watch, fail_on: tuple[Fault, ...] | None = None
         unused=idle,
         equal=equal_rows(first.digests, np.flatnonzero(first.norms > 0)),
         measured=first.measured,
-        lying=_lying(first, second, idle, known),
+        lying=_lying(first, second, known),
         indicators=second.indicators,
         untrained=_untrained(source, first, second.indicators),
         head=head,
@@ -231,9 +231,11 @@ def _used(rows: np.ndarray, idle: dict[int, Unused]) -> np.ndarray:
     return used
 
 
-def _lying(first: FirstPass, second: SecondPass, idle: dict[int, Unused], known: Encoding | None) -> Lying:
+def _lying(first: FirstPass, second: SecondPass, known: Encoding | None) -> Lying:
     rows = np.flatnonzero(first.measured)
-    norms, in_order = first.norms[rows], _used(rows, idle) if known and merged(known) else rows[:0]
+    norms = first.norms[rows]
+    merges = np.array([row for row in merged(known) if row < len(first.norms)] if known else [], np.int64)
+    in_order = merges[first.measured[merges]]
     return Lying(
         rows=len(rows),
         quantiles=quantiles(norms),
@@ -241,7 +243,7 @@ def _lying(first: FirstPass, second: SecondPass, idle: dict[int, Unused], known:
         mean_cosine=first.mean_cosine,
         centred_mean_cosine=second.mean_cosine,
         iso_score=second.iso_score,
-        norm_by_id=rank_correlation(first.norms[in_order], in_order),
+        norm_by_merge=rank_correlation(first.norms[in_order], np.arange(len(in_order))),
     )
 
 
