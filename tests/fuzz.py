@@ -161,6 +161,7 @@ def gguf_bytes(arrays: dict[str, np.ndarray]) -> bytes:
         writer.add_tokenizer_model("gpt2")
         writer.add_token_list([b"a", b"b", b"c"])
         writer.add_token_scores([1.0, 2.0, 3.0])
+        writer.add_token_types([1, 3, 4])
         for name, array in arrays.items():
             writer.add_tensor(name, array)
         kind = GGMLQuantizationType.Q8_0
