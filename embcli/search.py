@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _UNIT = 2.0**-23  # twice float32's unit roundoff: ARM's products of bfloat16 are rounded to odd
 _LEAST = 2.0**-126  # below which a float32 may be flushed to zero
 _EXACT = 2.0**-50  # a few roundings of float64
-_BLOCK = 1 << 20  # bytes whose two products are taken one after the other: they stay in the processor's cache
+_BLOCK = 1 << 21  # bytes whose two products are taken one after the other: they stay in the processor's cache
 _SCORES = 1 << 22  # products that are held at a time
 _WIDE = 1 << 18  # values that are scored in float64 at a time
 _CANDIDATES = 1 << 16  # that are held before those are dropped which others have left behind
@@ -214,6 +215,7 @@ class _Products:
         unit = (self.dim + 8) * _UNIT  # and some for sums of lanes
         return unit / (1 - unit) if unit < 0.5 else np.inf
 
+    @cached_property
     def _norms(self) -> np.ndarray:
         """Return the most that the norm of each row can be, (n,) float64; not finite where that is not known."""
         most: np.ndarray = np.sqrt(self._with_error(self.squares.astype(np.float64)))
@@ -225,7 +227,7 @@ class _Products:
 
     def _product(self, products: np.ndarray, vector: _Vector) -> tuple[np.ndarray, np.ndarray]:
         """Return the products of rows with a vector, and how much they can be off, both (n,) float64."""
-        norms = self._norms()
+        norms = self._norms
         flushed = _LEAST * (2 * self.dim + np.sqrt(self.dim) * (norms + vector.norm))
         error = (self._gamma * vector.norm + vector.error * (1 + _EXACT)) * norms + flushed
         return products * vector.scale, error * vector.scale
@@ -248,7 +250,7 @@ class _Products:
         rounding = self.dim * _EXACT
         if self.space.mean is not None:
             product = product - float(self.space.mean @ query)
-            error = error + rounding * norm * (self._norms() + np.linalg.norm(self.space.mean))
+            error = error + rounding * norm * (self._norms + np.linalg.norm(self.space.mean))
         least, most = product - error, product + error
         if self.space.metric == "cosine":
             near, far = np.sqrt(lengths.low) * norm, np.sqrt(lengths.high) * norm
@@ -320,7 +322,6 @@ def nearest(
     are no answer. `within` is the score that rows must have at least; under l2 at most.
     """
     bar = -np.inf if within is None else float(space.closeness(np.array([within]))[0])
-    bar -= abs(bar) * _EXACT
     races = [_Race(k, bar, each) for each in excluded or [np.empty(0, np.int64)] * len(queries)]
     kernel, unsure = Kernel(layer), []
     vectors: list[_Vector] = []

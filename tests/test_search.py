@@ -209,6 +209,20 @@ def test_few_rows_are_scored_in_float64_where_few_are_in_doubt(metric: Metric) -
     assert 10 <= found.found[0].rescored < 15
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", ["F16", "BF16"])
+@pytest.mark.parametrize("size", [1e-30, 1, 1e30])
+def test_queries_that_16_bits_cannot_hold(tmp_path: Path, name: str, metric: Metric, size: float) -> None:
+    stored = normal(3000, 24).astype(DTYPES[name])
+    file = tmp_path / "made.safetensors"
+    file.write_bytes(safetensors_bytes({"wte": (name, stored.shape, stored.tobytes())}))
+    layer, matrix = open_tensors(file).layer("wte"), stored.astype(np.float32)
+    query = normal(1, 24, 8)[0].astype(np.float64) * size
+    if metric != "l2" or size == 1:  # a distance to what is far away is the same for all rows
+        check(layer, matrix, query, metric, 10)
+        assert nearest(layer, [query], Space(metric), 10).found[0].rescored < 300
+
+
 def test_a_kernel_that_does_not_keep_its_bounds_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_all_but", ALL_BUT)
     matrix = normal(300, 16)
