@@ -74,10 +74,10 @@ def _read(path: Path, key: str) -> Index:
         binary.read(found.tensors[name].start, found.tensors[name].end - found.tensors[name].start)
         for name in ("starts", "lengths", "words")
     )
-    if found.metadata["key"] != key or found.metadata["crc32"] != _checksum(starts, lengths, words):
+    dim, end = found.metadata["dim"], found.metadata["end"]
+    if found.metadata["key"] != key or found.metadata["crc32"] != _checksum(dim, end, starts, lengths, words):
         raise ValueError("it is the index of another file, or damaged")
-    dim, end = int(found.metadata["dim"]), int(found.metadata["end"])
-    return Index(dim, np.frombuffer(starts, "<i8"), np.frombuffer(lengths, "<u4"), words, end)
+    return Index(int(dim), np.frombuffer(starts, "<i8"), np.frombuffer(lengths, "<u4"), words, int(end))
 
 
 def _write(path: Path, key: str, index: Index) -> None:
@@ -87,7 +87,8 @@ def _write(path: Path, key: str, index: Index) -> None:
         "words": ("uint8", (len(index.words),)),
     }
     parts = index.starts.astype("<i8").tobytes(), index.lengths.astype("<u4").tobytes(), index.words
-    metadata = {"key": key, "dim": str(index.dim), "end": str(index.end), "crc32": _checksum(*parts)}
+    dim, end = str(index.dim), str(index.end)
+    metadata = {"key": key, "dim": dim, "end": end, "crc32": _checksum(dim, end, *parts)}
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
@@ -99,8 +100,8 @@ def _write(path: Path, key: str, index: Index) -> None:
         raise
 
 
-def _checksum(*parts: bytes) -> str:
-    checksum = 0
+def _checksum(dim: str, end: str, *parts: bytes) -> str:
+    checksum = zlib.crc32(f"{dim} {end}".encode())
     for part in parts:
         checksum = zlib.crc32(part, checksum)
     return f"{checksum:08x}"

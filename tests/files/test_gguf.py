@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter,
 from embcli.errors import InputError
 from embcli.files import gguf, open_tensors, spelling
 from embcli.files.numbers import NAMED
-from tests.files.made import assert_rows, layer, matrix, refusal
+from tests.files.made import assert_equal, assert_rows, layer, matrix, refusal
 
 QUANTISED = [kind for kind in quants._type_traits if kind.value in gguf._QUANTISED]
 TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", b"", b"\xff\xfe"]
@@ -305,3 +306,20 @@ def test_without_the_package_the_command_to_install_it_is_named(
     for name in ("gguf", "gguf.constants", "gguf.quants"):
         monkeypatch.setitem(sys.modules, name, None)
     assert "pip install 'embcli[models]'" in refusal(path)
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
+    kind = GGMLQuantizationType.Q8_0
+    stored = {"a.weight": (blocks(kind), kind), "token_embd.weight": matrix(300, 64)}
+    path = written(tmp_path / "m.gguf", stored)
+    tensors = open_tensors(path)
+    layers = [tensors.layer(name) for name in stored]
+    os.truncate(path, tensors["token_embd.weight"].start + 256)
+    assert_equal(layers[1].rows(np.array([0])), matrix(300, 64)[:1])
+    for cut in (lambda: layers[1].rows(np.array([0, 299])), lambda: list(layers[1].blocks())):
+        with pytest.raises(InputError, match="cut off while it was read"):
+            cut()
+    os.truncate(path, 64)
+    for cut in (lambda: layers[0].rows(np.array([1])), tensors.vocabulary):
+        with pytest.raises(InputError, match="cut off while it was read"):
+            cut()

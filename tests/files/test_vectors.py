@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from embcli.errors import InputError
 from embcli.files import index, open_tensors
 from embcli.files.tensors import Tensors
 from embcli.weights import Layer
-from tests.files.made import assert_rows, matrix, refusal
+from tests.files.made import assert_equal, assert_rows, matrix, refusal
 
 WORDS = ["the", "</s>", "nan", "1", "Café", "\u00a0", "a\u0085b", "the", ". . .", "at name@example.com", "-0.5"]
 
@@ -155,7 +156,7 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, scans: list[str]) -> None:
     opened(path)
     (kept,) = (tmp_path / "cache").iterdir()
     whole = kept.read_bytes()
-    for place in range(0, len(whole), 7):
+    for place in range(len(whole)):
         kept.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         _, layer, words = opened(path)
         assert words == ["a", "b"]
@@ -261,3 +262,14 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for name, reason in (("pipe", "no file"), (".", "no file"), ("none", "No such file"), ("a\0b", "null")):
         with pytest.raises(InputError, match=reason):
             open_tensors(tmp_path / name)
+
+
+@pytest.mark.parametrize("form", [text_file, binary_file])
+def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path, form: Callable[..., Path]) -> None:
+    values = matrix(200, 64)
+    path = form(tmp_path / "m.bin", [f"w{row}" for row in range(200)], values)
+    layer = opened(path)[1]
+    os.truncate(path, path.stat().st_size // 2)
+    assert_equal(layer.rows(np.array([0, 9])), values[[0, 9]])
+    with pytest.raises(InputError, match="cut off while it was read"):
+        layer.rows(np.array([3, 199]))
