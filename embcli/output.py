@@ -18,11 +18,12 @@ from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeVar, cast
 
-from embcli.errors import OutputError
+from embcli.errors import OutputError, lacks
 from embcli.names import (
     ALIASES,
     BINARY,
     DEFAULT_PRECISION,
+    EXTRAS,
     FOLDERS,
     FORMATS,
     ONE_MATRIX,
@@ -71,6 +72,8 @@ class Output:
     color: Color = "auto"
     precision: int = DEFAULT_PRECISION
     show: tuple[str, ...] | None = None  # the matrices that the user named
+    heat: bool = False  # whether matrices are strips of colours on a page
+    scale: float | None = None  # the largest number of a strip; None for that of its matrix
     width: int | None = None  # cells of a page
     theme: Theme | None = None  # of a picture
 
@@ -124,8 +127,15 @@ class Output:
         terminal = self.format == "table" and self._on_a_terminal
         width, lines = (_PICTURE_WIDTH, 0) if self.format in PICTURES else _size(terminal)
         color = self.color != "never" if self.format in PICTURES else _colored(self.color, terminal)
-        screen = lines if terminal else None
-        paper = Paper(self.width or width, screen, color, self.precision, self.theme or "light")
+        paper = Paper(
+            width=self.width or width,
+            screen=lines if terminal else None,
+            color=color,
+            precision=self.precision,
+            heat=self.heat,
+            scale=self.scale,
+            theme=self.theme or "light",
+        )
         return _kind(self.format)(paper)
 
     def room(self, matrices: int) -> int | None:
@@ -226,15 +236,15 @@ def to(
             raise OutputError(f"{option} has no place in {chosen}; it is shown by --format {' or '.join(formats)}")
     if show is not None and len(show) > 1 and chosen in ONE_MATRIX:
         raise OutputError(f"this format holds one matrix, not {', '.join(show)}; choose one with --show")
+    if chosen in EXTRAS:
+        _refuse_without_package(chosen)
     if file is None and chosen in FOLDERS:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and chosen in BINARY and sys.stdout is not None and sys.stdout.isatty():
         raise OutputError(_NOT_FOR_A_TERMINAL)
-    if chosen == "png" and find_spec("matplotlib") is None:
-        raise OutputError("a png needs a package that is missing: pip install 'embcli[pictures]'")
     if file is not None:
         _refuse_unwritable(file, chosen)
-    return Output(chosen, file, color, precision, show, width, theme)
+    return Output(chosen, file, color, precision, show, width=width, theme=theme)
 
 
 _OPEN_ALREADY = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
@@ -266,6 +276,13 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
     if chosen not in able:
         raise OutputError(f"this result has no form as {chosen}; it can be written as {', '.join(able)}")
     return chosen
+
+
+def _refuse_without_package(format: Format) -> None:
+    """Raise OutputError for a format whose package is missing."""
+    package, extra = EXTRAS[format]
+    if find_spec(package) is None:
+        raise OutputError(lacks(format, extra))
 
 
 def _refuse_unwritable(path: Path, format: Format) -> None:

@@ -10,10 +10,11 @@ import jsonschema
 import numpy as np
 import pytest
 import typer
+from safetensors.numpy import save_file
 
 import embcli
 from embcli import cli
-from embcli.names import ENCODINGS, MATRICES
+from embcli.names import ENCODINGS, FAULTS, MATRICES
 from embcli.verdict import judge
 from tests.inside import Inside
 
@@ -65,6 +66,13 @@ def seeded(*layers: str, **more: Schema) -> Schema:
     """Return the schema of a run that took rows of these seeded layers."""
     shapes = strict(**dict.fromkeys(layers, array(COUNT, 2)))
     return strict(embcli=VERSION, encoding=ENCODING, shapes=shapes, **DRAWN, **more)
+
+
+def stored(*layers: str) -> dict[str, Schema]:
+    """Return the schemas of what a run says of these layers of a file."""
+    told = {"tensors": STRING, "dtypes": STRING, "bytes": COUNT, "shapes": array(COUNT, 2)}
+    by_layer = {name: strict(**dict.fromkeys(layers, each)) for name, each in told.items()}
+    return {"from": STRING, **by_layer, "guesses": strict()}
 
 
 def named(schema: Schema, *names: str) -> Schema:
@@ -126,11 +134,13 @@ TRAINING = strict(
 )
 
 
-def compared(token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, bench: Schema = NULL) -> Schema:
+def compared(
+    token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, bench: Schema = NULL, **run: Schema
+) -> Schema:
     shapes = {"ids": 1, "one_hot": 2, "first": 2, "shared": 2, "embedding": 2, "linear": 2}
     sizes = strict(**{name: array(COUNT, rank) for name, rank in shapes.items()})
     return strict(
-        run=strict(**READ, **DRAWN, shapes=sizes),
+        run=strict(**{**READ, **DRAWN, **run, "shapes": sizes}),
         columns=array(COUNT),
         tokens=array(strict(**token, difference=NUMBER)),
         matrices=both(MATRIX),
@@ -165,6 +175,59 @@ def rows_of(layer: str, **fields: Schema) -> Schema:
     return strict(run=seeded(layer), columns=array(COUNT), rows=array(strict(**fields)), matrices=named(MATRIX, layer))
 
 
+# What an audit says of each row, and of all of them; `cosine` and its kin where rows are known as unused.
+ROW: dict[str, Schema] = {
+    "norm": optional(NUMBER),
+    "unused": optional({"enum": ["padding", "gap", "byte", "reserved"]}),
+    "fault": optional({"enum": ["non-finite", "zero"]}),
+    "equal_to": optional(COUNT),
+    "candidate": TRUTH,
+}
+APART: dict[str, Schema] = dict.fromkeys(("cosine", "centred", "without_first"), optional(NUMBER))
+FOUND = strict(
+    tokens=optional(COUNT),
+    faults=named(COUNT, *FAULTS),
+    broken=array({"enum": [*FAULTS]}),
+    unused={"type": "object", "additionalProperties": COUNT},
+    equal=array(array(COUNT)),
+    rows=COUNT,
+    quantiles=array(NUMBER, 7),
+    histogram=array(COUNT, 24),
+    mean_cosine=optional(NUMBER),
+    centred_mean_cosine=optional(NUMBER),
+    iso_score=optional(NUMBER),
+    norm_by_merge=optional(NUMBER),
+    quantiles_at=array(NUMBER, 7),
+    indicator={"enum": ["norm", "cosine"]},
+    threshold=optional(NUMBER),
+    reason=optional(STRING),
+    candidates=array(COUNT),
+    head=optional(strict(tensor=STRING, rows=COUNT, used=COUNT, wins=COUNT)),
+)
+PAIR: dict[str, Schema] = {
+    "base_id": optional(COUNT),
+    "tuned_id": optional(COUNT),
+    "state": {"enum": ["equal", "rounded", "moved", "base only", "tuned only"]},
+    "cosine": optional(NUMBER),
+    "distance": optional(NUMBER),
+}
+MOVES = strict(
+    counts=named(COUNT, "equal", "rounded", "moved", "base only", "tuned only"),
+    different=TRUTH,
+    matched_by={"enum": ["id", "token"]},
+    quantiles_at=array(NUMBER, 7),
+    cosine=array(NUMBER),
+    distance=array(NUMBER),
+)
+
+
+def taken(*layers: str) -> dict[str, Schema]:
+    """Return what a run says of a file that these layers are taken from."""
+    by_layer = {name: named(STRING, *layers) for name in ("tensors", "dtypes")}
+    sizes = {"bytes": named(COUNT, *layers), "shapes": strict(**dict.fromkeys(layers, array(COUNT, 2)))}
+    return {"from": STRING, **by_layer, **sizes, "guesses": {"type": "object"}, "encoding": ENCODING}
+
+
 def positioned(*layers: str, **matrices: Schema) -> Schema:
     kind = {name: STRING if name == "pairing" else NUMBER for name in ("pairing", "theta", "clip") if name in matrices}
     matrices = {name: each for name, each in matrices.items() if name not in kind}
@@ -175,6 +238,18 @@ def positioned(*layers: str, **matrices: Schema) -> Schema:
         positions=array(strict(position=COUNT)),
         matrices=strict(**matrices),
     )
+
+
+NEAR: dict[str, Schema] = {"query": COUNT, "rank": COUNT, "id": COUNT}
+TERMS = strict(ids=array(COUNT), plus=array(array(COUNT)), minus=array(array(COUNT)))
+SEARCHED = {"metric": {"enum": ["cosine", "dot", "l2"]}, "center": TRUTH, "queries": array(TERMS)}
+SEARCHED |= dict.fromkeys(("searched", "not_finite", "zero"), COUNT)
+SHARES = {"column": array(COUNT), "share": array(NUMBER)}
+
+
+def near(fields: dict[str, Schema], **matrices: Schema) -> Schema:
+    more = {"matrices": strict(**matrices)} if matrices else {}
+    return strict(run=seeded("token", **SEARCHED), neighbors=array(strict(**fields)), **more)
 
 
 TOY = "--vocab 6 --dim 3"
@@ -202,6 +277,19 @@ DOCUMENTS: dict[str, Schema] = {
     "compare --gradient": compared(PLACE, gradient=GRADIENT),
     "compare --learning-rate 0.1": compared(PLACE, gradient=strict(**GRADIENT["properties"] | {"training": TRAINING})),
     "compare --bench --vocab 64": compared(PLACE, bench=array(COST, 2)),
+    "lookup --from own.npz --ids 1 --token-type 0": strict(
+        run=strict(**READ, **stored("token", "position", "token_type"), token_type=COUNT, sum=STRING),
+        columns=array(COUNT),
+        tokens=array(strict(**PLACE)),
+        matrices=named(MATRIX, *MATRICES),
+    ),
+    "compare --from own.npz --ids 1": compared(PLACE, **stored("token")),
+    "positions --from own.npz": strict(
+        run=strict(embcli=VERSION, kind=STRING, **stored("position")),
+        columns=array(COUNT),
+        positions=array(strict(position=COUNT)),
+        matrices=strict(position=MATRIX),
+    ),
     BATCH: strict(
         run=seeded("token", "position", sequences=COUNT, **dict.fromkeys(CUT, COUNT), **dict.fromkeys(CHOSEN, TRUTH)),
         columns=array(COUNT),
@@ -217,6 +305,23 @@ DOCUMENTS: dict[str, Schema] = {
         "token", position=MATRIX, input=MATRIX, pairing=STRING, theta=NUMBER
     ),
     f"positions --similarity {SMALL}": positioned("position", similarity=MATRIX),
+    f"neighbors --ids 2 {TOY}": near({**NEAR, "score": NUMBER}),
+    "neighbors Hi --plus you --minus me": near({**NEAR, "token": STRING, "score": NUMBER}),
+    f"neighbors --ids 2 --why {TOY}": near(
+        {**NEAR, **dict.fromkeys(("score", "mean", "rest"), NUMBER)},
+        **{name: array(each) for name, each in SHARES.items()},
+    ),
+    f"audit {TOY}": strict(run=seeded("token"), audit=FOUND, rows=array(strict(id=COUNT, **ROW), 6)),
+    "audit --from model.safetensors --encoding gpt2": strict(
+        run=strict(embcli=VERSION, **taken("token", "head")),
+        audit=FOUND,
+        rows=array(strict(id=COUNT, token=STRING, **ROW, **APART), 200),
+    ),
+    "diff model.safetensors tuned.safetensors": strict(
+        run=strict(embcli=VERSION, base=strict(**taken("token")), tuned=strict(**taken("token"))),
+        diff=MOVES,
+        rows=array(strict(**PAIR)),
+    ),
     "info": strict(
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
@@ -241,6 +346,13 @@ LINES: dict[str, Schema] = {
         vectors=named(array(MATRIX), "input"),
     ),
     f"positions {SMALL}": strict(position=COUNT, vectors=named(VECTOR, "position")),
+    f"neighbors --ids 2,3 --lines {TOY}": strict(**NEAR, score=NUMBER),
+    "neighbors Hi --metric l2": strict(**NEAR, token=STRING, score=NUMBER),
+    "neighbors Hi --why": strict(
+        **NEAR, token=STRING, **dict.fromkeys(("score", "mean", "rest"), NUMBER), vectors=strict(**SHARES)
+    ),
+    f"audit {TOY}": strict(id=COUNT, **ROW),
+    "diff model.safetensors tuned.safetensors": strict(**PAIR),
     "info": strict(**ENCODED),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),
@@ -249,21 +361,34 @@ LINES: dict[str, Schema] = {
 
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    """Return a runner in this process; for `cache` there are two layers in the cache."""
-    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
+    """Return a runner in this process, beside three models; for `cache` there are two layers in the cache."""
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    layers = ("token", "position", "token_type_embeddings")
+    np.savez("own.npz", **dict.fromkeys(layers, np.ones((2, 3), np.float32)))
+    rows = np.random.default_rng(1).standard_normal((200, 3), np.float32)
+    save_file({"wte.weight": rows, "lm_head.weight": -rows}, "model.safetensors")
+    save_file({"wte.weight": np.append(rows[:150] * np.float32(2), [[np.inf] * 3], 0)}, "tuned.safetensors")
     Inside().ok("lookup", "--ids", "2", *TOY.split())
     return Inside()
 
 
+def told(inside: Inside, command: str, form: str) -> bytes:
+    """Return what a command prints; its answer may be no."""
+    ran = inside(*command.split(), "-f", form)
+    assert ran.status in (0, 1), ran
+    return ran.out
+
+
 @pytest.mark.parametrize("command", DOCUMENTS)
 def test_a_json_document_has_these_keys_and_no_others(inside: Inside, command: str) -> None:
-    out = inside.ok(*command.split(), "-f", "json").out
+    out = told(inside, command, "json")
     jsonschema.validate(json.loads(out, parse_constant=pytest.fail), DOCUMENTS[command])
 
 
 @pytest.mark.parametrize("command", LINES)
 def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: str) -> None:
-    lines = inside.ok(*command.split(), "-f", "ndjson").out.splitlines()
+    lines = told(inside, command, "ndjson").splitlines()
     assert lines
     for line in lines:
         jsonschema.validate(json.loads(line, parse_constant=pytest.fail), LINES[command])

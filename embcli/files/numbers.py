@@ -108,3 +108,37 @@ NAMED = {numbers.name: numbers for numbers in (FLOAT32, FLOAT16, BFLOAT16, FLOAT
     for dtype in map(np.dtype, ("<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"))
     if (numbers := of(dtype))
 }
+
+
+def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
+    """Return float32 values as a dtype of fewer bits has them: the nearest of its numbers, of two the even one.
+
+    What is too large for 8 bits becomes their largest number. Other dtypes hold what they are given: quantised blocks
+    have no step of their own.
+
+    >>> rounded_to("bfloat16", np.array([1.00390625, 1.01171875], np.float32)).tolist()
+    [1.0, 1.015625]
+    """
+    if name == FLOAT16.name:
+        with np.errstate(over="ignore"):
+            return values.astype(np.float16).astype(np.float32)
+    if name == BFLOAT16.name:
+        bits = values.view(np.uint32)
+        nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+        return np.where(np.isnan(values), values, nearest.view(np.float32))
+    exponent_bits = {FLOAT8_E4M3.name: 4, FLOAT8_E5M2.name: 5}.get(name)
+    return values if exponent_bits is None else _nearest(values, _float8(exponent_bits)[:128])
+
+
+def _nearest(values: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return the nearest numbers of an ascending table of those that are not negative, of two the one at an even place.
+
+    NaN stays what it is.
+    """
+    known = table[np.isfinite(table)]
+    halves = (known[1:] + known[:-1]) / 2  # which float32 holds exactly
+    size = np.abs(values)
+    places = np.searchsorted(halves, size)
+    tie = halves[np.minimum(places, len(halves) - 1)] == size
+    found = np.copysign(known[places + (tie & (places % 2 == 1))], values)
+    return np.where(np.isnan(values), values, found)

@@ -65,4 +65,5 @@ def _parameter(parameter: inspect.Parameter) -> str:
     told = [repr(each) for each in (*first, *(declared.param_decls or ()))]
     told += [f"{name}={getattr(declared, name)!r}" for name in _TOLD if getattr(declared, name) is not None]
     written = kind.__name__ if isinstance(kind, type) and kind.__module__ == "builtins" else repr(kind)
-    return f"{parameter.name}: typing.Annotated[{written}, typer.{maker}({', '.join(told)})] = {parameter.default!r}"
+    default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
+    return f"{parameter.name}: typing.Annotated[{written}, typer.{maker}({', '.join(told)})]{default}"

@@ -1,0 +1,296 @@
+"""What is odd about a token matrix: rows that are broken, equal or of no token, and how all of them lie.
+
+Three passes at most: one over the matrix for norms and sums, one for what takes the mean row, and one over an output
+head of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+import embcli
+from embcli.encodings.unused import merged, unused
+from embcli.files.checkpoint import Checkpoint
+from embcli.names import BROKEN, FAULTS
+from embcli.records import Names, Piece, Records, refuse_too_many
+from embcli.tokens import token_text
+from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
+from embcli.weights import shape_of
+from embcli.weights.statistics import AT, equal_rows, histogram, quantiles, rank_correlation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embcli.encodings import Encoding
+    from embcli.names import Fault, Unused
+    from embcli.verbs.audit.passes import Watch
+    from embcli.weights import Layer, Source
+
+_PIECE = 4096  # rows that are written at a time
+_LEAST_UNUSED = 2  # rows by which others can be told
+_SCALE = 1.4826  # of the median absolute deviation, to be a standard deviation where numbers are normal
+_SPREAD = 3  # of these, within which a row is like the unused ones
+_ROUNDING = 1e-12  # of a cosine
+BINS = 24  # of the histogram of norms
+
+
+@dataclass(frozen=True)
+class Lying:
+    """How the finite rows of tokens lie, so many of them.
+
+    Cosines are the mean of all pairs of rows with a direction, before and after the mean row is taken away.
+    """
+
+    rows: int
+    quantiles: tuple[float, ...]  # of the norms, at AT; empty where there are no rows
+    histogram: tuple[int, ...]  # of the norms, in BINS from the least to the largest
+    mean_cosine: float | None
+    centred_mean_cosine: float | None
+    iso_score: float | None
+    norm_by_merge: float | None  # rank correlation of norms with the order of BPE's merges; None where there are none
+
+
+@dataclass(frozen=True)
+class Untrained:
+    """Tokens whose rows are like those of unused ones: candidates, since only prompting a model can prove one.
+
+    The indicator is `cosine`, see Indicators, where the output head is the token matrix, and else the `norm` of a row.
+    A candidate has one of at most `threshold`: the median of the unused rows' own (in a cosine, of each to the mean of
+    the others) and three times their scaled median absolute deviation. `reason` says why there is no threshold.
+    """
+
+    indicator: Literal["cosine", "norm"]
+    threshold: float | None
+    reason: str
+    candidates: np.ndarray  # (n,) int64, by indicator
+
+
+@dataclass(frozen=True)
+class OwnToken:
+    """How often the logits of a token's own row are the largest at that token, in an output head of its own."""
+
+    tensor: str
+    rows: int  # how many were tried
+    used: int  # of how many, among which they are evenly spread
+    wins: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What is odd about a token matrix, row by row and as a whole."""
+
+    shape: tuple[int, int]
+    dtype: str
+    encoding: Encoding | None
+    run: dict[str, Any]
+    norms: np.ndarray  # (V,) float64; NaN where a value is NaN or infinite
+    unused: dict[int, Unused]  # ID -> why no text makes it
+    equal: tuple[tuple[int, ...], ...]  # groups of rows, but those of zeros
+    measured: np.ndarray  # (V,) bool, whether it stands for a token and is finite
+    lying: Lying
+    indicators: Indicators | None  # None where no row is known as unused
+    untrained: Untrained
+    head: OwnToken | None
+    fail_on: tuple[Fault, ...]
+    room: int | None  # for numbers, where they go on a terminal
+
+    @cached_property
+    def non_finite(self) -> np.ndarray:
+        """The rows with NaN or infinity, (n,) int64."""
+        return np.flatnonzero(np.isnan(self.norms))
+
+    @cached_property
+    def zero(self) -> np.ndarray:
+        """The rows of used tokens that are zero, (n,) int64."""
+        return _used(np.flatnonzero(self.norms == 0), self.unused)
+
+    @cached_property
+    def by_use(self) -> dict[Unused, np.ndarray]:
+        """The unused rows by what tells them, (n,) int64 each."""
+        found: dict[Unused, list[int]] = {}
+        for row, why in self.unused.items():
+            found.setdefault(why, []).append(row)
+        return {why: np.array(rows, np.int64) for why, rows in found.items()}
+
+    @cached_property
+    def faults(self) -> dict[Fault, int]:
+        """How many rows each fault is of; of equal ones, those of used tokens but the first of each group."""
+        used = (sum(row not in self.unused for row in group) for group in self.equal)
+        counts: dict[Fault, int] = {
+            "non-finite": len(self.non_finite),
+            "zero": len(self.zero),
+            "missing": max(self.encoding.vocabulary_size - self.shape[0], 0) if self.encoding else 0,
+            "equal": sum(max(count - 1, 0) for count in used),
+            "padding": len(self.by_use.get("padding", ())),
+            "candidates": len(self.untrained.candidates),
+        }
+        return {name: counts[name] for name in FAULTS}
+
+    @property
+    def broken(self) -> tuple[Fault, ...]:
+        """The faults there are, of those that it fails on."""
+        return tuple(name for name in self.fail_on if self.faults[name])
+
+    @property
+    def indicator(self) -> np.ndarray:
+        """The indicator of each row by which tokens are candidates, (V,) float64."""
+        by_cosine = self.indicators is not None and self.untrained.indicator == "cosine"
+        return self.indicators.cosine if self.indicators and by_cosine else self.norms
+
+    def tokens(self, ids: np.ndarray) -> list[bytes | None]:
+        """Return the bytes of the token that each row stands for."""
+        return [self.encoding.token_bytes(row) if self.encoding else None for row in ids.tolist()]
+
+    def records(self) -> Records:
+        """Return the rows as data, and beside them what holds of all.
+
+        Raises OutputError where there are more of them than there is room for.
+        """
+        token, indicators = ("token",) if self.encoding else (), vars(self.indicators) if self.indicators else ()
+        fields = ("id", *token, "norm", *indicators, "unused", "fault", "equal_to", "candidate")
+        refuse_too_many(self.shape[0] * len(fields), self.room)
+        return Records(self.run, "rows", self.shape[0], fields, self._pieces, more={"audit": self._document()})
+
+    def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
+        fault = dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero")
+        first = {row: group[0] for group in self.equal for row in group[1:]}
+        candidates = {*self.untrained.candidates.tolist()}
+        for start in range(0, self.shape[0], _PIECE):
+            ids = np.arange(start, min(start + _PIECE, self.shape[0]))
+            rows = ids.tolist()
+            values: dict[str, Any] = {
+                "id": ids,
+                "token": list(map(token_text, self.tokens(ids))),
+                "norm": self.norms[ids],
+                "unused": list(map(self.unused.get, rows)),
+                "fault": list(map(fault.get, rows)),
+                "equal_to": list(map(first.get, rows)),
+                "candidate": [row in candidates for row in rows],
+            }
+            values |= {name: each[ids] for name, each in vars(self.indicators).items()} if self.indicators else {}
+            yield Piece(len(rows), {name: values[name] for name in fields})
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "tokens": self.encoding.vocabulary_size if self.encoding else None,
+            "faults": self.faults,
+            "broken": list(self.broken),
+            "unused": {why: len(rows) for why, rows in self.by_use.items()},
+            "equal": [list(group) for group in self.equal],
+            **vars(self.lying),
+            "quantiles_at": list(AT),
+            "indicator": self.untrained.indicator,
+            "threshold": self.untrained.threshold,
+            "reason": self.untrained.reason or None,
+            "candidates": self.untrained.candidates.tolist(),
+            "head": dict(vars(self.head)) if self.head else None,
+        }
+
+
+def audit(source: Source, watch: Watch, fail_on: tuple[Fault, ...] | None = None, room: int | None = None) -> Audit:
+    """Return what is odd about the token matrix of a source.
+
+    `watch` takes the blocks of a pass and how many rows they have, and yields them. `fail_on` are the faults for which
+    it is broken, by default those of a matrix that no model can use as it is.
+    """
+    size, dim = shape_of(source, "token")
+    known, layer = source.encoding, source.open({"token": None})["token"]
+    idle = unused(known, size) if known else {}
+    first = FirstPass(size, dim, idle)
+    for block in watch(layer.blocks(), size):
+        first.add(block)
+    second = SecondPass(first)
+    for block in watch(layer.blocks(), size):
+        second.add(block)
+    head = _own_token(source, layer, _used(np.flatnonzero(first.norms > 0), idle), watch)
+    return Audit(
+        shape=(size, dim),
+        dtype=layer.dtype,
+        encoding=known,
+        run={"embcli": embcli.__version__, "encoding": known.name if known else None, **source.run},
+        norms=first.norms,
+        unused=idle,
+        equal=equal_rows(first.digests, np.flatnonzero(first.norms > 0)),
+        measured=first.measured,
+        lying=_lying(first, second, known),
+        indicators=second.indicators,
+        untrained=_untrained(source, first, second.indicators),
+        head=head,
+        fail_on=BROKEN if fail_on is None else fail_on,
+        room=room,
+    )
+
+
+def _used(rows: np.ndarray, idle: dict[int, Unused]) -> np.ndarray:
+    """Return the rows that are of used tokens, (n,) int64."""
+    used: np.ndarray = rows[[row not in idle for row in rows.tolist()]] if idle else rows
+    return used
+
+
+def _lying(first: FirstPass, second: SecondPass, known: Encoding | None) -> Lying:
+    rows = np.flatnonzero(first.measured)
+    norms = first.norms[rows]
+    merges = np.array([row for row in merged(known) if row < len(first.norms)] if known else [], np.int64)
+    in_order = merges[first.measured[merges]]
+    return Lying(
+        rows=len(rows),
+        quantiles=quantiles(norms),
+        histogram=histogram(norms, BINS),
+        mean_cosine=first.mean_cosine,
+        centred_mean_cosine=second.mean_cosine,
+        iso_score=second.iso_score,
+        norm_by_merge=rank_correlation(first.norms[in_order], np.arange(len(in_order))),
+    )
+
+
+def _untrained(source: Source, first: FirstPass, indicators: Indicators | None) -> Untrained:
+    """Return the tokens by what tells those that were hardly trained."""
+    tied = isinstance(source, Checkpoint) and source.head.relation in ("same", "equal")
+    cosine = indicators.cosine if indicators and tied else None
+    values = first.norms if cosine is None else cosine
+    used = np.flatnonzero(first.measured & (first.norms > 0) & ~first.of_unused)
+    threshold, reason = _threshold(values[used], _of_unused(first, cosine))
+    candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
+    ordered = candidates[np.argsort(values[candidates], kind="stable")]
+    return Untrained("norm" if cosine is None else "cosine", threshold, reason, ordered)
+
+
+def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]:
+    """Return up to which indicator a row is like unused ones; None, and why, where that cannot be told."""
+    if len(unused) < _LEAST_UNUSED:
+        return None, f"there are {len(unused)} rows that are known as unused, too few to be held against"
+    middle = np.median(unused)
+    spread = _SCALE * np.median(np.abs(unused - middle))
+    threshold = float(middle + _SPREAD * spread + _ROUNDING)
+    if not len(used) or np.median(used) <= threshold:
+        return None, "the unused rows are like all others, as in a matrix that was never trained"
+    return threshold, ""
+
+
+def _of_unused(first: FirstPass, cosine: np.ndarray | None) -> np.ndarray:
+    """Return the indicators of the unused rows, (n,) float64: their norms, or 1 - cos to the mean of the others.
+
+    With S the sum of the unused rows, a row's cosine to S - row follows from its norm and its cosine to S.
+    """
+    rows = np.flatnonzero(first.of_unused & (first.norms > 0))
+    norms, total = first.norms[rows], float(np.sqrt(first.unused_sum @ first.unused_sum))
+    if cosine is None:
+        return norms
+    along = (1 - cosine[rows]) * norms * total
+    others = np.sqrt(np.maximum(total**2 - 2 * along + norms**2, 0))
+    apart: np.ndarray = 1 - ((along - norms**2) / (norms * others))[others > 0]
+    return apart
+
+
+def _own_token(source: Source, layer: Layer, used: np.ndarray, watch: Watch) -> OwnToken | None:
+    """Return how a head of its own answers to the rows of used tokens; None where the file has none."""
+    if not isinstance(source, Checkpoint) or source.head.relation != "other" or source.head.tensor is None:
+        return None
+    head = source.open({"head": None})["head"]
+    inside = used[used < head.shape[0]]
+    rows = sampled(inside, *head.shape)
+    return OwnToken(source.head.tensor.name, len(rows), len(inside), wins(layer, head, rows, watch))

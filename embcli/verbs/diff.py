@@ -1,0 +1,271 @@
+"""Which rows of two checkpoints' token matrices are equal, which moved and how far, matched by their tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+import embcli
+from embcli.errors import InputError
+from embcli.files.numbers import rounded_to
+from embcli.records import Names, Piece, Records, refuse_too_many
+from embcli.tokens import token_text
+from embcli.weights import shape_of
+from embcli.weights.statistics import AT, quantiles, squares
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from embcli.encodings import Encoding
+    from embcli.files.checkpoint import Checkpoint
+    from embcli.weights import Layer
+
+    Watch = Callable[[Iterable[np.ndarray], int], Iterable[np.ndarray]]
+
+State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
+STATES: tuple[State, ...] = ("equal", "rounded", "moved", "base only", "tuned only")
+_EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
+_BLOCK = 1 << 18  # values that are worked on at a time
+_PIECE = 4096  # rows that are written at a time
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Which rows stand for the same token: pairs of them, and those that stand alone; (n,) int64 each."""
+
+    base: np.ndarray
+    tuned: np.ndarray  # the partners of `base`, as many
+    base_only: np.ndarray
+    tuned_only: np.ndarray
+    by: Literal["id", "token"]
+
+    @classmethod
+    def by_id(cls, base: int, tuned: int) -> Matching:
+        """Match rows with the same number, of matrices with so many rows."""
+        both = np.arange(min(base, tuned))
+        return cls(both, both, np.arange(len(both), base), np.arange(len(both), tuned), "id")
+
+    @classmethod
+    def by_token(cls, base: list[bytes | None], tuned: list[bytes | None]) -> Matching:
+        """Match rows by their tokens' bytes, the first of several with the first; rows without a token stand alone.
+
+        >>> found = Matching.by_token([b"a", None, b"b"], [b"b", b"a", b"a"])
+        >>> found.base.tolist(), found.tuned.tolist(), found.base_only.tolist(), found.tuned_only.tolist()
+        ([0, 2], [1, 0], [1], [2])
+        """
+        places: dict[bytes, list[int]] = {}
+        for row in reversed(range(len(tuned))):
+            places.setdefault(tuned[row] or b"", []).append(row)
+        partners = [places[token].pop() if token and places.get(token) else None for token in base]
+        left = np.array([row for row, partner in enumerate(partners) if partner is not None], np.int64)
+        right = np.array([partner for partner in partners if partner is not None], np.int64)
+        return cls(left, right, _others(left, len(base)), _others(right, len(tuned)), "token")
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two token matrices held against each other, pair by pair of rows that stand for the same token.
+
+    A pair is `equal` where all bits are; `rounded` where each value is that of the other row, one of the two being
+    rounded to the other's dtype, and but for the sign of zeros and the bits of NaN; or else `moved`.
+    """
+
+    shapes: tuple[tuple[int, int], tuple[int, int]]
+    dtypes: tuple[str, str]
+    encodings: tuple[Encoding | None, Encoding | None]
+    run: dict[str, Any]
+    matching: Matching
+    states: np.ndarray  # (pairs,) int8, places in STATES
+    turns: np.ndarray  # (pairs,) float64, 1 - cos: 0 for equal rows, NaN where a row has no direction
+    distances: np.ndarray  # (pairs,) float64, L2: 0 for equal rows, NaN where a value is not finite
+    room: int | None  # for numbers, where they go on a terminal
+
+    @cached_property
+    def counts(self) -> dict[State, int]:
+        """How many pairs, or rows of one matrix alone, there are of each state."""
+        pairs = np.bincount(self.states, minlength=3).tolist()
+        alone = len(self.matching.base_only), len(self.matching.tuned_only)
+        return dict(zip(STATES, (*pairs, *alone), strict=True))
+
+    @property
+    def different(self) -> bool:
+        """Whether a row moved, or is in one of the matrices alone."""
+        return any(self.counts[state] for state in STATES[_MOVED:])
+
+    @cached_property
+    def moved(self) -> np.ndarray:
+        """The pairs that moved, (n,) int64, the farthest first; those with a value that is not finite before them."""
+        places = np.flatnonzero(self.states == _MOVED)
+        far = np.nan_to_num(self.distances[places], nan=np.inf)
+        return places[np.argsort(-far, kind="stable")]
+
+    def quantiles(self, values: np.ndarray) -> tuple[float, ...]:
+        """Return the quantiles at AT of a number of the pairs that moved; none where it is finite for none."""
+        return quantiles(values[self.moved])
+
+    def tokens(self, places: np.ndarray) -> list[bytes | None]:
+        """Return the bytes of the tokens of pairs, (n,) int64."""
+        ids = (self.matching.base, self.matching.tuned)
+        known = next((place for place in (0, 1) if self.encodings[place]), 0)
+        return _tokens(self.encodings[known], ids[known][places])
+
+    def records(self) -> Records:
+        """Return the pairs as data, behind them the rows of one matrix alone, and beside them what holds of all.
+
+        Raises OutputError where there are more of them than there is room for.
+        """
+        known = any(each is not None for each in self.encodings)
+        fields = ("base_id", "tuned_id", *(("token",) if known else ()), "state", "cosine", "distance")
+        rows = sum(self.counts.values())
+        refuse_too_many(rows * len(fields), self.room)
+        return Records(self.run, "rows", rows, fields, self._pieces, more={"diff": self._document()})
+
+    def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
+        for start in range(0, len(self.states), _PIECE):
+            places = np.arange(start, min(start + _PIECE, len(self.states)))
+            values: dict[str, Any] = {
+                "base_id": self.matching.base[places],
+                "tuned_id": self.matching.tuned[places],
+                "token": list(map(token_text, self.tokens(places))) if "token" in fields else [],
+                "state": [STATES[state] for state in self.states[places].tolist()],
+                "cosine": 1 - self.turns[places],
+                "distance": self.distances[places],
+            }
+            yield Piece(len(places), {name: values[name] for name in fields})
+        alone = ("base_id", self.matching.base_only), ("tuned_id", self.matching.tuned_only)
+        for (name, ids), encoding, state in zip(alone, self.encodings, STATES[-2:], strict=True):
+            for start in range(0, len(ids), _PIECE):
+                part = ids[start : start + _PIECE]
+                empty: dict[str, Any] = dict.fromkeys(fields, [None] * len(part))
+                tokens = list(map(token_text, _tokens(encoding, part)))
+                told = {name: part, "token": tokens, "state": [state] * len(part)}
+                yield Piece(len(part), {field: told.get(field, empty[field]) for field in fields})
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "counts": self.counts,
+            "different": self.different,
+            "matched_by": self.matching.by,
+            "quantiles_at": list(AT),
+            "cosine": self.quantiles(1 - self.turns),
+            "distance": self.quantiles(self.distances),
+        }
+
+
+def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch, room: int | None = None) -> Diff:
+    """Return how the token matrices of two checkpoints differ.
+
+    `watch` takes the blocks of a pass and how many rows they have, and yields them. Raises InputError for rows of
+    different lengths.
+    """
+    shapes = shape_of(base, "token"), shape_of(tuned, "token")
+    if shapes[0][1] != shapes[1][1]:
+        raise InputError(
+            f"the rows have different lengths: {shapes[0][1]:,} in {base.given!r}, {shapes[1][1]:,} in {tuned.given!r}"
+        )
+    layers = base.open({"token": None})["token"], tuned.open({"token": None})["token"]
+    matching = _matching(base, tuned)
+    states = np.zeros(len(matching.base), np.int8)
+    turns, distances = np.zeros(len(states)), np.zeros(len(states))
+    for places in watch(_blocks(_to_compare(*layers, matching, watch), shapes[0][1]), len(states)):
+        left, right = layers[0].rows(matching.base[places]), layers[1].rows(matching.tuned[places])
+        states[places] = _states(left, right, layers[0].dtype, layers[1].dtype)
+        apart = states[places] != _EQUAL
+        turns[places[apart]], distances[places[apart]] = _apart(left[apart], right[apart])
+    run = {"embcli": embcli.__version__, "base": _run(base), "tuned": _run(tuned)}
+    encodings = base.encoding, tuned.encoding
+    return Diff(shapes, (layers[0].dtype, layers[1].dtype), encodings, run, matching, states, turns, distances, room)
+
+
+def _run(found: Checkpoint) -> dict[str, Any]:
+    return {"encoding": found.encoding.name if found.encoding else None, **found.run}
+
+
+def _matching(base: Checkpoint, tuned: Checkpoint) -> Matching:
+    """Match rows by their tokens where both encodings are known and differ, and else by ID."""
+    known = base.encoding, tuned.encoding
+    sizes = shape_of(base, "token")[0], shape_of(tuned, "token")[0]
+    if known[0] is None or known[1] is None or known[0].name == known[1].name:
+        return Matching.by_id(*sizes)
+    left, right = (_tokens(each, np.arange(size)) for each, size in zip(known, sizes, strict=True))
+    both = min(sizes)
+    return Matching.by_id(*sizes) if left[:both] == right[:both] else Matching.by_token(left, right)
+
+
+def _tokens(encoding: Encoding | None, ids: np.ndarray) -> list[bytes | None]:
+    return [encoding.token_bytes(row) if encoding else None for row in ids.tolist()]
+
+
+def _others(rows: np.ndarray, size: int) -> np.ndarray:
+    """Return the rows below `size` that are not among these, (n,) int64."""
+    rest = np.ones(size, bool)
+    rest[rows] = False
+    return np.flatnonzero(rest)
+
+
+def _to_compare(base: Layer, tuned: Layer, matching: Matching, watch: Watch) -> np.ndarray:
+    """Return the pairs that need a closer look, (n,) int64: all but those whose stored bits are seen to be equal."""
+    if matching.by == "token" or base.dtype != tuned.dtype:
+        return np.arange(len(matching.base))
+    rows = len(matching.base)
+    parts = watch(_differing(base, tuned, rows), rows)
+    return np.flatnonzero(np.concatenate([np.zeros(0, bool), *parts]))
+
+
+def _differing(base: Layer, tuned: Layer, rows: int) -> Iterator[np.ndarray]:
+    """Yield for consecutive rows, up to so many, whether their stored bits differ, (n,) bool."""
+    left, right = base.windows(), tuned.windows()
+    one, other = next(left), next(right)
+    if one.dtype != other.dtype:  # where just one of them is not read as it is stored
+        left, right = base.blocks(), tuned.blocks()
+        one, other = next(left), next(right)
+    while rows:
+        count = min(len(one), len(other), rows)
+        yield _bits_differ(one[:count], other[:count])
+        rows -= count
+        one, other = one[count:], other[count:]
+        if rows and not len(one):
+            one = next(left)
+        if rows and not len(other):
+            other = next(right)
+
+
+def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return which rows of two arrays of one dtype, (n, D), have different bits, (n,) bool."""
+    width = one.shape[1] * one.itemsize
+    word = next(word for word in (np.uint64, np.uint32, np.uint16, np.uint8) if width % word().itemsize == 0)
+    found: np.ndarray = (one.view(word) != other.view(word)).any(axis=1)
+    return found
+
+
+def _blocks(places: np.ndarray, dim: int) -> Iterator[np.ndarray]:
+    step = max(_BLOCK // dim, 1)
+    for start in range(0, len(places), step):
+        yield places[start : start + step]
+
+
+def _states(left: np.ndarray, right: np.ndarray, left_dtype: str, right_dtype: str) -> np.ndarray:
+    """Return the states of pairs of float32 rows, (n, D) each -> (n,) int8."""
+    moved = (left != right) & ~(np.isnan(left) & np.isnan(right))
+    if left_dtype != right_dtype:
+        moved &= (rounded_to(right_dtype, left) != right) & (left != rounded_to(left_dtype, right))
+    bits = _bits_differ(left, right)
+    return np.where(moved.any(axis=1), _MOVED, np.where(bits, _ROUNDED, _EQUAL)).astype(np.int8)
+
+
+def _apart(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return 1 - cos and the L2 distances of pairs of float32 rows, (n,) float64 each.
+
+    With d the distance and a and b the norms, 1 - cos = (d^2 - (a - b)^2) / 2ab, which small moves do not cancel out.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        wide, other = left.astype(np.float64), right.astype(np.float64)
+        norms, norms_of_other = np.sqrt(squares(wide)), np.sqrt(squares(other))
+        wide -= other
+        distances = squares(wide)
+        turns = (distances - (norms - norms_of_other) ** 2) / (2 * norms * norms_of_other)
+        distances = np.sqrt(distances)
+    return np.where(np.isfinite(turns), turns, np.nan), np.where(np.isfinite(distances), distances, np.nan)

@@ -1,0 +1,148 @@
+"""What rows of a matrix are like together: norms, ranks, directions, equal rows; streaming, in float64."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import numpy as np
+
+AT = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)  # of the quantiles that are told
+_PENDING = 1 << 18  # values that make a block worth a product
+
+
+def squares(rows: np.ndarray) -> np.ndarray:
+    """Return the squared length of each row, (n, D) float64 -> (n,)."""
+    found: np.ndarray = np.einsum("ij,ij->i", rows, rows)
+    return found
+
+
+def quantiles(values: np.ndarray) -> tuple[float, ...]:
+    """Return the quantiles at AT of those numbers that are finite, (n,); none where there are none."""
+    finite = values[np.isfinite(values)]
+    return tuple(np.quantile(finite, AT).tolist()) if len(finite) else ()
+
+
+def histogram(values: np.ndarray, bins: int) -> tuple[int, ...]:
+    """Return how many of the numbers, (n,), are in each of so many equal parts of their range; none for no numbers.
+
+    The largest is in the last part; `numpy.histogram` refuses ranges that are too narrow for their numbers.
+
+    >>> histogram(np.array([0.0, 1.0, 2.0, 4.0]), 2)
+    (2, 2)
+    """
+    if not len(values):
+        return ()
+    edges = np.linspace(values.min(), values.max(), bins + 1)
+    places = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
+    return tuple(np.bincount(places, minlength=bins).tolist())
+
+
+def inverse(values: np.ndarray) -> np.ndarray:
+    """Return 1 / value, and 0 for 0, which has no direction: (n,) float64."""
+    found: np.ndarray = np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+    return found
+
+
+def mean_cosine(unit_sum: np.ndarray, count: int) -> float | None:
+    """Return the mean cosine of all pairs of so many unit rows, by their sum, (D,); None for fewer than two.
+
+    The square of the sum is that of each row, 1, and twice the cosine of each pair.
+
+    >>> mean_cosine(np.array([1.0, 1.0]), 2)
+    0.0
+    """
+    return float((unit_sum @ unit_sum - count) / (count * (count - 1))) if count > 1 else None
+
+
+def iso_score(covariance: np.ndarray) -> float | None:
+    """Return how evenly the variance is spread, by the covariance, (D, D): 1 over all directions, 0 in just one.
+
+    This is IsoScore of Rudman et al. 2022, "IsoScore: Measuring the Uniformity of Embedding Space Utilization". Its
+    steps, written out, come to (p - 1) / (D - 1) with p = (sum of eigenvalues)^2 / (sum of their squares), which are
+    the squared trace and the squared Frobenius norm. None where nothing varies, and for D = 1.
+
+    >>> iso_score(np.eye(3)), iso_score(np.diag([1.0, 0.0, 0.0]))
+    (1.0, 0.0)
+    """
+    dim, total = len(covariance), float(np.square(covariance).sum())
+    return float((np.trace(covariance) ** 2 / total - 1) / (dim - 1)) if dim > 1 and total > 0 else None
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Return the rank of each value from 1 on, (n,) float64; equal values have the mean of their ranks.
+
+    >>> ranks(np.array([30, 10, 10])).tolist()
+    [3.0, 1.5, 1.5]
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    sizes = np.diff(np.append(first, len(values)))
+    found = np.empty(len(values))
+    found[order] = np.repeat(first + (sizes + 1) / 2, sizes)
+    return found
+
+
+def rank_correlation(values: np.ndarray, others: np.ndarray) -> float | None:
+    """Return Spearman's rank correlation of two lists of numbers, (n,) each; None where one of them does not vary."""
+    if len(values) < 2:
+        return None
+    left, right = (each - each.mean() for each in (ranks(values), ranks(others)))
+    scale = float(np.sqrt((left @ left) * (right @ right)))
+    return float(left @ right / scale) if scale else None
+
+
+class Covariance:
+    """The covariance of rows that come in blocks."""
+
+    def __init__(self, dim: int) -> None:
+        self.count = 0
+        self.sum = np.zeros(dim)
+        self._products = np.zeros((dim, dim))
+        self._pending = np.empty((max(_PENDING // dim, 1024), dim))
+        self._held = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        """Take in rows, (n, D) float64."""
+        self.count += len(rows)
+        self.sum += rows.sum(axis=0)
+        while len(rows):
+            part = rows[: len(self._pending) - self._held]
+            self._pending[self._held : self._held + len(part)] = part
+            self._held += len(part)
+            rows = rows[len(part) :]
+            if self._held == len(self._pending):
+                self._multiply()
+
+    def _multiply(self) -> None:
+        held = self._pending[: self._held]
+        self._products += held.T @ held
+        self._held = 0
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The mean row, (D,)."""
+        return self.sum / max(self.count, 1)
+
+    def matrix(self) -> np.ndarray:
+        """Return the covariance, (D, D); n - 1 stands below it."""
+        self._multiply()
+        found: np.ndarray = (self._products - np.outer(self.sum, self.mean)) / max(self.count - 1, 1)
+        return found
+
+
+def digests(rows: np.ndarray) -> list[bytes]:
+    """Return what is equal for two rows just where all their bits are, (n, D) float32: SHA-256 of them."""
+    return [sha256(row.data).digest() for row in rows]
+
+
+def equal_rows(digests: list[bytes], among: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of rows that are equal bit for bit, of those with the IDs `among`, (n,), in order.
+
+    >>> equal_rows([b"a", b"b", b"a", b"b"], np.array([0, 1, 2]))
+    ((0, 2),)
+    """
+    found: dict[bytes, list[int]] = {}
+    for row in among.tolist():
+        found.setdefault(digests[row], []).append(row)
+    return tuple(tuple(group) for group in found.values() if len(group) > 1)

@@ -1,0 +1,330 @@
+"""`audit`: planted faults are found and nothing else is, and every quantity is that of plain numpy on the matrix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models
+
+from embcli import names
+from embcli.files import stored
+from embcli.files.checkpoint import Checkpoint
+from embcli.files.stored import StoredLayer
+from embcli.options import Checkpointed
+from embcli.verbs.audit import Audit, audit, passes
+from tests.inside import Inside
+from tests.test_startup import imported
+
+USED, RESERVED, PADDING, DIM = 200, 20, 12, 16
+TOKENS = USED + RESERVED
+UNUSED = np.arange(USED, TOKENS + PADDING)
+PLANTED = {"zero": [5], "non-finite": [7, 9], "equal": [(20, 30, 40), (21, 31)], "candidates": {50, 51, 52}}
+
+
+@pytest.fixture
+def inside() -> Inside:
+    return Inside()
+
+
+def vectors(rows: int, dim: int = DIM, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
+
+
+def model(folder: Path, matrix: np.ndarray, tied: bool = False, **more: np.ndarray) -> Path:
+    """Write a model with words w0, w1, ... and 20 reserved names behind them."""
+    folder.mkdir(exist_ok=True)
+    save_file({"wte.weight": matrix, **more}, folder / "model.safetensors")
+    words = [f"w{number}" for number in range(USED)] + [f"[unused{number}]" for number in range(RESERVED)]
+    Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, "w0")).save(
+        str(folder / "tokenizer.json")
+    )
+    (folder / "config.json").write_text(json.dumps({"tie_word_embeddings": tied}))
+    return folder
+
+
+def trained(tied: bool) -> np.ndarray:
+    """Return a matrix whose unused rows lie as untrained ones do: short, or where tied in one direction."""
+    matrix = vectors(TOKENS + PADDING)
+    drift = 3 * vectors(1, seed=2) if tied else 0
+    matrix[UNUSED] = drift + 0.01 * vectors(len(UNUSED), seed=3)
+    return matrix
+
+
+def planted(tied: bool) -> np.ndarray:
+    matrix = trained(tied)
+    matrix[[50, 51, 52]] = matrix[UNUSED[[3, 5, 7]]] + 0.001 * vectors(3, seed=4)
+    matrix[5] = 0
+    matrix[7, 2], matrix[9, 0] = np.nan, -np.inf
+    matrix[[30, 40]], matrix[31] = matrix[20], matrix[21]
+    return matrix
+
+
+def audited(folder: Path, **given: object) -> Audit:
+    found = Checkpointed(str(folder)).opened(str(folder), None)
+    return audit(found, lambda blocks, _: blocks, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_planted_faults_are_all_found_and_nothing_else_is(inside: Inside, tmp_path: Path, tied: bool) -> None:
+    folder = model(tmp_path / "model", planted(tied), tied)
+    found = audited(folder)
+    assert found.zero.tolist() == PLANTED["zero"]
+    assert found.non_finite.tolist() == PLANTED["non-finite"]
+    assert [*found.equal] == PLANTED["equal"]
+    assert {*found.untrained.candidates.tolist()} == PLANTED["candidates"]
+    assert found.untrained.indicator == ("cosine" if tied else "norm")
+    assert {why: rows.tolist() for why, rows in found.by_use.items()} == {
+        "reserved": [*range(USED, TOKENS)],
+        "padding": [*range(TOKENS, TOKENS + PADDING)],
+    }
+    assert found.faults == {"non-finite": 2, "zero": 1, "missing": 0, "equal": 3, "padding": 12, "candidates": 3}
+    assert found.broken == ("non-finite", "zero")
+    ran = inside("audit", "--from", str(folder))
+    assert ran.status == 1
+    for line in (
+        "non-finite    2 rows: 7, 9",
+        "all zero      1 row: 5",
+        "equal         2 groups: 20 = 30 = 40; 21 = 31",
+    ):
+        assert line in ran.text
+    assert ran.text.endswith("Broken: non-finite (2), zero (1)\n")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_sound_matrix_has_no_faults(inside: Inside, tmp_path: Path, tied: bool) -> None:
+    folder = model(tmp_path / "model", trained(tied), tied)
+    found = audited(folder)
+    assert found.faults == {"non-finite": 0, "zero": 0, "missing": 0, "equal": 0, "padding": 12, "candidates": 0}
+    assert inside.ok("audit", "--from", str(folder)).text.endswith("Sound: no rows are non-finite or zero or missing\n")
+
+
+def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:
+    folder = model(tmp_path / "model", planted(False))
+    rows = list(map(json.loads, inside("audit", "--from", str(folder), "-f", "ndjson").out.splitlines()))
+    assert [row["id"] for row in rows] == [*range(TOKENS + PADDING)]
+    assert {row["id"]: row["fault"] for row in rows if row["fault"]} == {5: "zero", 7: "non-finite", 9: "non-finite"}
+    assert {row["id"]: row["equal_to"] for row in rows if row["equal_to"] is not None} == {30: 20, 40: 20, 31: 21}
+    assert {row["id"] for row in rows if row["candidate"]} == {50, 51, 52}
+    assert [row["unused"] for row in rows] == [None] * USED + ["reserved"] * RESERVED + ["padding"] * PADDING
+    assert [row["token"] for row in rows[198:202]] == ["w198", "w199", "[unused0]", "[unused1]"]
+
+
+def cosine_distances(matrix: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return 1 - matrix @ other / (np.linalg.norm(matrix, axis=1) * np.linalg.norm(other))
+
+
+@pytest.mark.parametrize("block", [1 << 18, 100])
+def test_the_indicators_are_those_of_plain_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """All of it on the whole matrix at once; the principal component comes from a singular value decomposition."""
+    monkeypatch.setattr(stored, "_BLOCK", block)
+    matrix = trained(True) + np.float32(0.3)
+    found = audited(model(tmp_path / "model", matrix, True)).indicators
+    wide = matrix.astype(np.float64)
+    told = wide[:TOKENS]  # rows that stand for tokens
+    mean, unused = told.mean(axis=0), wide[UNUSED].mean(axis=0)
+    first = np.linalg.svd(told - mean)[2][0]
+    without = wide - np.outer(wide @ first, first)
+    for name, wanted in {
+        "cosine": cosine_distances(wide, unused),
+        "centred": cosine_distances(wide - mean, unused - mean),
+        "without_first": cosine_distances(without, without[UNUSED].mean(axis=0)),
+    }.items():
+        np.testing.assert_allclose(vars(found)[name], wanted, rtol=0, atol=1e-6)
+
+
+def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path) -> None:
+    matrix = trained(True)
+    found = audited(model(tmp_path / "model", matrix, True))
+    wide = matrix[UNUSED].astype(np.float64)
+    own = [cosine_distances(wide[[row]], np.delete(wide, row, axis=0).mean(axis=0))[0] for row in range(len(wide))]
+    middle = np.median(own)
+    assert found.untrained.threshold == pytest.approx(middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9)
+
+
+@pytest.mark.parametrize("block", [1 << 18, 100])
+def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """3,000 rows are more than are multiplied at a time; some have no direction, or are not finite."""
+    monkeypatch.setattr(stored, "_BLOCK", block)
+    matrix = vectors(3000, 7) * np.arange(1, 8, dtype=np.float32) + np.float32(0.5)
+    matrix[17], matrix[1200, 3] = 0, np.nan
+    save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
+    lying = audited(tmp_path).lying
+    wide = np.delete(matrix, 1200, axis=0).astype(np.float64)
+    norms = np.linalg.norm(wide, axis=1)
+    assert lying.rows == 2999
+    np.testing.assert_allclose(lying.quantiles, np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)), rtol=1e-12)
+    assert [*lying.histogram] == np.histogram(norms, 24)[0].tolist()
+    assert lying.mean_cosine == pytest.approx(mean_of_all_pairs(wide), abs=1e-9)
+    assert lying.centred_mean_cosine == pytest.approx(mean_of_all_pairs(wide - wide.mean(axis=0)), abs=1e-9)
+    assert lying.iso_score == pytest.approx(written_out(np.cov(wide.T)), abs=1e-9)
+
+
+def mean_of_all_pairs(rows: np.ndarray) -> float:
+    units = rows[np.linalg.norm(rows, axis=1) > 0]
+    units = units / np.linalg.norm(units, axis=1, keepdims=True)
+    above = np.triu_indices(len(units), 1)
+    return float((units @ units.T)[above].mean())
+
+
+def written_out(covariance: np.ndarray) -> float:
+    """Return IsoScore by the steps of the paper: from the variances along the principal components."""
+    variances = np.linalg.eigvalsh(covariance)
+    n = len(variances)
+    scaled = np.sqrt(n) * variances / np.linalg.norm(variances)
+    defect = np.linalg.norm(scaled - 1) / np.sqrt(2 * (n - np.sqrt(n)))
+    share = (n - defect**2 * (n - np.sqrt(n))) ** 2 / n**2
+    return float((n * share - 1) / (n - 1))
+
+
+def test_norms_are_ranked_against_ids_of_merges(tmp_path: Path) -> None:
+    """By the definition, with the mean rank of equal values, over GPT-2's 50,000 merges."""
+    matrix = vectors(50257, 2)
+    matrix[::3] = 1.5
+    save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
+    found = audited(tmp_path)
+    norms = np.linalg.norm(matrix[256:50256].astype(np.float64), axis=1)
+    values, places, counts = np.unique(norms, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    assert len(values) < len(norms)
+    assert found.lying.norm_by_merge == pytest.approx(np.corrcoef(ranks, np.arange(50000))[0, 1], abs=1e-12)
+    words = model(tmp_path / "words", trained(False))
+    assert audited(words).lying.norm_by_merge is None, "whole words have no merges"
+
+
+@pytest.mark.parametrize("most", [1 << 37, 0])
+def test_a_head_of_its_own_is_asked_for_each_rows_own_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """All used rows, or 64 that are evenly spread where all would take too long."""
+    monkeypatch.setattr(passes, "_PRODUCTS", most)
+    monkeypatch.setattr(stored, "_BLOCK", 500)
+    matrix = planted(False)
+    head = matrix + 2 * vectors(len(matrix), seed=5)
+    head[3], head[60, 4] = np.nan, np.nan
+    folder = model(tmp_path / "model", matrix, **{"lm_head.weight": head})
+    found = audited(folder).head
+    used = np.delete(np.arange(USED), [5, 7, 9])
+    rows = used if most else used[np.arange(64) * len(used) // 64]
+    logits = np.nan_to_num(matrix[rows].astype(np.float64) @ head.T.astype(np.float64), nan=-np.inf)
+    assert found is not None
+    assert (found.rows, found.used) == (len(rows), len(used))
+    assert found.wins == np.count_nonzero(logits.argmax(axis=1) == rows)
+    assert 0 < found.wins < len(rows)
+    assert f"of {len(rows)} " in Inside()("audit", "--from", str(folder)).text
+
+
+def test_a_tied_head_is_not_asked(tmp_path: Path) -> None:
+    matrix = trained(True)
+    assert audited(model(tmp_path / "model", matrix, **{"lm_head.weight": matrix})).head is None
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "status"),
+    [("zero", 1), ("equal", 1), ("missing", 0), ("padding", 1), ("candidates", 1), ("missing,non-finite", 1)],
+)
+def test_fail_on_says_for_which_faults_the_status_is_1(
+    inside: Inside, tmp_path: Path, fail_on: str, status: int
+) -> None:
+    folder = model(tmp_path / "model", planted(False))
+    assert inside("audit", "--from", str(folder), "--fail-on", fail_on).status == status
+
+
+def test_fewer_rows_than_tokens_are_broken(inside: Inside, tmp_path: Path) -> None:
+    folder = model(tmp_path / "model", trained(False)[: TOKENS - 3])
+    ran = inside("audit", "--from", str(folder))
+    assert ran.status == 1
+    assert f"217, for 220 tokens of {folder / 'tokenizer.json'}: 3 have none" in ran.text
+    assert ran.text.endswith("Broken: missing (3)\n")
+
+
+def test_rows_of_zeros_that_no_text_picks_break_nothing(inside: Inside, tmp_path: Path) -> None:
+    matrix = trained(False)
+    matrix[TOKENS:] = 0
+    folder = model(tmp_path / "model", matrix)
+    assert "equal         none" in inside.ok("audit", "--from", str(folder), "--fail-on", "zero,equal").text
+    matrix[3] = 0
+    assert inside("audit", "--from", str(model(tmp_path / "model", matrix))).status == 1
+
+
+def test_equal_rows_of_unused_tokens_break_nothing(inside: Inside, tmp_path: Path) -> None:
+    matrix = trained(False)
+    matrix[UNUSED] = matrix[UNUSED[0]]
+    folder = model(tmp_path / "model", matrix)
+    inside.ok("audit", "--from", str(folder), "--fail-on", "equal")
+    matrix[3] = matrix[UNUSED[0]]
+    inside.ok("audit", "--from", str(model(tmp_path / "model", matrix)), "--fail-on", "equal")
+    matrix[4] = matrix[3]
+    assert inside("audit", "--from", str(model(tmp_path / "model", matrix)), "--fail-on", "equal").status == 1
+
+
+def test_a_matrix_that_was_never_trained_has_no_candidates(inside: Inside, tmp_path: Path) -> None:
+    text = inside.ok("audit", "--from", str(model(tmp_path / "model", vectors(TOKENS)))).text
+    assert "No candidates: the unused rows are like all others" in text
+    assert "No candidates: there are 0 rows that are known as unused" in inside.ok("audit", "--vocab", "9").text
+
+
+def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[str] = []
+    blocks, rows = StoredLayer.blocks, StoredLayer.rows
+
+    def counted(layer: StoredLayer) -> Iterator[np.ndarray]:
+        passes.append("blocks")
+        return blocks(layer)
+
+    def counted_rows(layer: StoredLayer, ids: np.ndarray) -> np.ndarray:
+        passes.append("rows")
+        return rows(layer, ids)
+
+    folder = model(tmp_path / "model", planted(False), **{"lm_head.weight": vectors(TOKENS + PADDING, seed=9)})
+    monkeypatch.setattr(StoredLayer, "blocks", counted)
+    monkeypatch.setattr(StoredLayer, "rows", counted_rows)
+    found = Checkpoint.of(str(folder))
+    assert found.head.relation == "other"
+    passes.clear()
+    audit(found, lambda blocks, _: blocks)
+    assert passes == ["blocks", "blocks", "rows", "blocks"]
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        np.ones((1, 1), np.float32),
+        np.ones((3, 1), np.float32),
+        np.zeros((3, 2), np.float32),
+        np.full((2, 2), np.nan, np.float32),
+        np.full((4, 3), 3e38, np.float32),
+        np.full((4, 3), 1e-45, np.float32),
+    ],
+)
+def test_odd_matrices_are_told_in_all_formats(inside: Inside, tmp_path: Path, matrix: np.ndarray) -> None:
+    save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
+    for form in names.LISTED:
+        ran = inside("audit", "--from", str(tmp_path), "-f", form)
+        assert ran.status == int(not matrix.all() or bool(np.isnan(matrix).any()))
+        assert ran.out
+        assert "Warning" not in ran.err
+
+
+def test_the_histogram_is_drawn_in_latex_too(inside: Inside, tmp_path: Path) -> None:
+    text = inside.ok("audit", "--from", str(model(tmp_path / "model", trained(False))), "-f", "latex").text
+    assert r"\rule{1ex}{0.1875ex}" in text  # the least bar
+    assert r"\rule{1ex}{1.5ex}" in text  # the largest
+    assert not {*text} & {*"▁▂▃▄▅▆▇█"}
+
+
+def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
+    assert "--fail-on 'odd' is not known; choose from non-finite, zero" in inside.refused("audit", "--fail-on", "odd")
+    assert "--tensor goes with --from" in inside.refused("audit", "--tensor", "x")
+    error = inside.refused("audit", "--from", str(tmp_path / "none"))
+    assert "is no file and no folder" in error
+    assert "are too many for a terminal" in Inside(terminal=True)("audit", "-f", "json").err
+
+
+def test_an_audit_of_a_file_imports_no_torch(tmp_path: Path) -> None:
+    folder = model(tmp_path / "model", trained(False))
+    assert "torch" not in imported("audit", "--from", str(folder))

@@ -1,0 +1,285 @@
+"""`diff`: planted edits are found exactly, whatever the formats and dtypes, and distances are those of float64."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
+
+from embcli import names
+from embcli.files import stored
+from embcli.files.checkpoint import Checkpoint
+from embcli.verbs import diff as verb
+from embcli.verbs.diff import STATES, Diff, diff
+from tests.files.made import safetensors_bytes
+from tests.inside import Inside
+from tests.test_startup import imported
+
+ROWS, DIM = 300, 24
+EDITED = [0, 7, 8, 150, 299]
+
+
+@pytest.fixture
+def inside() -> Inside:
+    return Inside()
+
+
+def vectors(rows: int = ROWS, dim: int = DIM, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
+
+
+def saved(path: Path, matrix: np.ndarray, dtype: torch.dtype = torch.float32) -> Path:
+    save_file({"wte.weight": torch.from_numpy(matrix).to(dtype)}, path)
+    return path
+
+
+def compared(base: Path, tuned: Path) -> Diff:
+    return diff(Checkpoint.of(str(base)), Checkpoint.of(str(tuned)), lambda blocks, _: blocks)
+
+
+def states(found: Diff) -> list[str]:
+    return [STATES[state] for state in found.states.tolist()]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn])
+@pytest.mark.parametrize("mapped", [1 << 25, 1000])
+def test_planted_edits_are_found_exactly(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, mapped: int
+) -> None:
+    """In one value each, in the first and the last row too; windows and blocks are smaller than the matrix, or not."""
+    monkeypatch.setattr(stored, "_MAPPED", mapped)
+    monkeypatch.setattr(verb, "_BLOCK", mapped)
+    matrix = vectors()
+    edited = matrix.copy()
+    edited[EDITED, [0, 3, 23, 11, 23]] += 1
+    base, tuned = saved(tmp_path / "base.safetensors", matrix, dtype), saved(tmp_path / "t.safetensors", edited, dtype)
+    found = compared(base, tuned)
+    assert np.flatnonzero(found.states).tolist() == EDITED
+    assert {state: count for state, count in found.counts.items() if count} == {"equal": 295, "moved": 5}
+    left, right = (torch.from_numpy(each).to(dtype).double().numpy() for each in (matrix, edited))
+    np.testing.assert_allclose(found.distances, np.linalg.norm(left - right, axis=1), rtol=1e-12)
+    assert {*found.moved.tolist()} == {*EDITED}
+    assert (np.diff(found.distances[found.moved]) <= 0).all()
+    assert inside("diff", str(base), str(tuned)).status == 1
+
+
+def test_small_moves_do_not_cancel_out(tmp_path: Path) -> None:
+    """Of one value by its last bit: 1 - cos against fractions, where 1 less a cosine in float64 has no digit right."""
+    matrix = vectors(20, 3)
+    moved = matrix.copy()
+    moved[:, 1] = np.nextafter(moved[:, 1], np.float32(9))
+    found = compared(saved(tmp_path / "base.safetensors", matrix), saved(tmp_path / "t.safetensors", moved))
+    for row in range(20):
+        left, right = (list(map(Fraction, each[row].tolist())) for each in (matrix, moved))
+        pairs = ((left, right), (left, left), (right, right))
+        ab, aa, bb = (sum(x * y for x, y in zip(*pair, strict=True)) for pair in pairs)
+        assert found.distances[row] == pytest.approx(float(aa - 2 * ab + bb) ** 0.5, rel=1e-12)
+        squared = ab * ab / (aa * bb)  # 1 - cos is (1 - cos^2) / (1 + cos)
+        assert found.turns[row] == pytest.approx(float((1 - squared) / 2), rel=1e-2)
+
+
+def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) -> None:
+    base = saved(tmp_path / "base.safetensors", vectors())
+    np.save(tmp_path / "other.npy", np.asfortranarray(vectors()))
+    for other in (base, tmp_path / "other.npy"):
+        text = inside.ok("diff", str(base), str(other)).text
+        assert "300  equal in all bits\n" in text
+        assert text.endswith("\nEqual\n")
+
+
+def test_rounding_is_told_apart_from_changes(inside: Inside, tmp_path: Path) -> None:
+    """A float32 matrix against itself in bfloat16: what rounds to the same is no change, a step beyond is one."""
+    matrix = vectors()
+    matrix[4] = matrix[4].astype(ml_dtypes.bfloat16)  # which both hold
+    fine = matrix.copy()
+    step = np.spacing(np.float32(1)) * (1 << 16)  # of bfloat16, from 1 to 2
+    fine[7, 3], fine[8, 3], fine[9, 3] = 1 + 0.49 * step, 1 + 0.51 * step, np.nan
+    held = torch.from_numpy(fine).to(torch.bfloat16)
+    held[7, 3] = held[8, 3] = 1.0
+    coarse = tmp_path / "coarse.safetensors"
+    save_file({"wte.weight": held}, coarse)
+    fine_path = saved(tmp_path / "fine.safetensors", fine)
+    for base, tuned in ((coarse, fine_path), (fine_path, coarse)):
+        found = compared(base, tuned)
+        assert states(found) == ["equal" if row == 4 else "moved" if row == 8 else "rounded" for row in range(ROWS)]
+        assert inside("diff", str(base), str(tuned)).status == 1
+    fine[8] = held[8].float().numpy()
+    text = inside.ok("diff", str(coarse), str(saved(fine_path, fine))).text
+    assert "298  equal but for rounding" in text
+    assert text.endswith("\nEqual\n")
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (torch.float16, torch.bfloat16),
+        (torch.bfloat16, torch.float8_e4m3fn),
+        (torch.float32, torch.float8_e5m2),
+        (torch.float64, torch.float16),
+    ],
+)
+def test_what_was_converted_to_another_dtype_is_only_rounded(
+    tmp_path: Path, left: torch.dtype, right: torch.dtype
+) -> None:
+    matrix = torch.from_numpy(vectors()).to(left)
+    base, tuned = tmp_path / "base.safetensors", tmp_path / "tuned.safetensors"
+    save_file({"wte.weight": matrix}, base)
+    save_file({"wte.weight": matrix.to(right)}, tuned)
+    for pair in ((base, tuned), (tuned, base)):
+        assert {*states(compared(*pair))} <= {"equal", "rounded"}
+        assert "rounded" in states(compared(*pair))
+    changed = matrix.float()
+    changed[5, 5] = -changed[5, 5]
+    save_file({"wte.weight": changed.to(right)}, tuned)
+    assert np.flatnonzero(compared(base, tuned).states == 2).tolist() == [5]
+
+
+def test_zeros_and_nan_differ_in_bits_alone(tmp_path: Path) -> None:
+    matrix = vectors(6)
+    matrix[1, 1], matrix[2, 2], matrix[3, 3], matrix[4] = 0, np.nan, np.nan, 0
+    other = matrix.copy()
+    other[1, 1], other[3, 3], other[5, 5] = -0.0, 1, np.inf
+    other[2, 2] = np.array([0x7FC00001], np.uint32).view(np.float32)[0]
+    other[4, 0] = 3
+    found = compared(saved(tmp_path / "base.safetensors", matrix), saved(tmp_path / "t.safetensors", other))
+    assert states(found) == ["equal", "rounded", "rounded", "moved", "moved", "moved"]
+    assert found.moved.tolist() == [3, 5, 4], "what is not finite comes first"
+    assert np.isnan(found.turns[[3, 4, 5]]).all()
+    assert found.distances[4] == 3
+    assert found.quantiles(found.distances)[0] == 3
+
+
+def test_rows_of_one_matrix_alone_are_told(inside: Inside, tmp_path: Path) -> None:
+    base, tuned = saved(tmp_path / "base.safetensors", vectors()), tmp_path / "tuned.safetensors"
+    saved(tuned, np.concatenate([vectors(), vectors(4, seed=2)]))
+    ran = inside("diff", str(base), str(tuned))
+    assert ran.status == 1
+    assert "4  in TUNED alone" in ran.text
+    rows = list(map(json.loads, inside("diff", str(tuned), str(base), "-f", "ndjson").out.splitlines()))
+    assert [(row["base_id"], row["tuned_id"], row["state"]) for row in rows[298:302]] == [
+        (298, 298, "equal"),
+        (299, 299, "equal"),
+        (300, None, "base only"),
+        (301, None, "base only"),
+    ]
+
+
+def words(folder: Path, tokens: list[str], matrix: np.ndarray) -> Path:
+    folder.mkdir()
+    saved(folder / "model.safetensors", matrix)
+    Tokenizer(models.WordLevel({token: place for place, token in enumerate(tokens)}, tokens[0])).save(
+        str(folder / "tokenizer.json")
+    )
+    return folder
+
+
+def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(inside: Inside, tmp_path: Path) -> None:
+    matrix = vectors(6)
+    base = words(tmp_path / "base", ["a", "b", "c", "d"], matrix[:5])  # and a row of padding
+    moved = matrix[[3, 5, 0, 1]]
+    moved[2, 0] += 2
+    tuned = words(tmp_path / "tuned", ["d", "new", "a", "b"], moved)
+    ran = inside("diff", str(base), str(tuned), "-f", "json")
+    assert ran.status == 1
+    document = json.loads(ran.out)
+    assert document["diff"]["matched_by"] == "token"
+    fields = ("base_id", "tuned_id", "token", "state")
+    assert [tuple(row[name] for name in fields) for row in document["rows"]] == [
+        (0, 2, "a", "moved"),
+        (1, 3, "b", "equal"),
+        (3, 0, "d", "equal"),
+        (2, None, "c", "base only"),
+        (4, None, None, "base only"),
+        (None, 1, "new", "tuned only"),
+    ]
+    assert document["rows"][0]["distance"] == pytest.approx(2, rel=1e-6)
+    assert "matched by the bytes of their tokens" in inside("diff", str(base), str(tuned)).text
+
+
+def test_equal_vocabularies_with_rows_added_are_matched_by_id(inside: Inside, tmp_path: Path) -> None:
+    base = words(tmp_path / "base", ["a", "b"], vectors(2))
+    tuned = words(tmp_path / "tuned", ["a", "b", "c"], vectors(3))
+    document = json.loads(inside("diff", str(base), str(tuned), "-f", "json").out)
+    assert document["diff"]["matched_by"] == "id"
+    assert [row["token"] for row in document["rows"]] == ["a", "b", "c"]
+
+
+def test_a_matrix_that_lies_at_an_odd_place_is_compared_too(tmp_path: Path) -> None:
+    """One is read as it is stored, the other cannot be."""
+    matrix = vectors().astype(ml_dtypes.bfloat16)
+    odd, even = tmp_path / "odd.safetensors", tmp_path / "even.safetensors"
+    for name in ("wte.weight", "xwte.weight", "xxwte.weight"):
+        odd.write_bytes(safetensors_bytes({name: ("BF16", matrix.shape, matrix.tobytes())}))
+        if Checkpoint.of(str(odd), name).tensors[name].start % 2:
+            break
+    assert Checkpoint.of(str(odd), name).tensors[name].start % 2
+    saved(even, matrix.astype(np.float32), torch.bfloat16)
+    found = diff(Checkpoint.of(str(odd), name), Checkpoint.of(str(even)), lambda blocks, _: blocks)
+    assert {*states(found)} == {"equal"}
+
+
+def test_only_rows_that_differ_are_looked_at_closely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    rows = stored.StoredLayer.rows
+
+    def seen(layer: stored.StoredLayer, ids: np.ndarray) -> np.ndarray:
+        read.extend(ids.tolist())
+        return rows(layer, ids)
+
+    edited = vectors()
+    edited[EDITED] *= 2
+    base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", edited)
+    monkeypatch.setattr(stored.StoredLayer, "rows", seen)
+    compared(base, tuned)
+    assert read == EDITED * 2
+
+
+def test_all_formats_hold_the_rows(inside: Inside, tmp_path: Path) -> None:
+    base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors(seed=3))
+    for form in names.LISTED:
+        ran = inside("diff", str(base), str(tuned), "-f", form)
+        assert (ran.status, ran.err) == (1, "")
+        assert ran.out
+    lines = inside("diff", str(base), str(tuned), "-f", "csv").text.splitlines()
+    assert lines[0] == "base_id,tuned_id,state,cosine,distance"
+    assert len(lines) == ROWS + 1
+    left, right = vectors()[9].astype(float), vectors(seed=3)[9].astype(float)
+    cosine = float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
+    assert float(lines[10].split(",")[3]) == pytest.approx(cosine, rel=1e-12)
+
+
+def test_numbers_that_float32_does_not_hold_are_told(inside: Inside, tmp_path: Path) -> None:
+    np.save(tmp_path / "fine.npy", vectors(3, 2).astype(float) + 1e-12)
+    ran = inside("diff", str(tmp_path / "fine.npy"), str(tmp_path / "fine.npy"))
+    assert ran.status == 0
+    assert "12 values were rounded to float32" in ran.err
+
+
+def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
+    base = str(saved(tmp_path / "base.safetensors", vectors()))
+    narrow = str(saved(tmp_path / "narrow.safetensors", vectors(dim=3)))
+    assert f"rows have different lengths: 24 in {base!r}, 3 in {narrow!r}" in inside.refused("diff", base, narrow)
+    assert "Missing argument 'TUNED'" in inside.refused("diff", base)
+    assert "is no file and no folder" in inside.refused("diff", base, "none")
+    assert "it has no tensor 'x'" in inside.refused("diff", base, base, "--tensor", "x")
+
+
+def test_a_transposed_matrix_is_compared_row_by_row(inside: Inside, tmp_path: Path) -> None:
+    edited = vectors()
+    edited[9, 2] += 1
+    one = saved(tmp_path / "one.safetensors", np.ascontiguousarray(vectors().T))
+    other = saved(tmp_path / "other.safetensors", np.ascontiguousarray(edited.T))
+    rows = inside("diff", str(one), str(other), "--transposed", "-f", "ndjson").out.splitlines()
+    assert [row["base_id"] for row in map(json.loads, rows) if row["state"] == "moved"] == [9]
+
+
+def test_a_diff_of_files_imports_no_torch(tmp_path: Path) -> None:
+    path = str(saved(tmp_path / "base.safetensors", vectors()))
+    assert "torch" not in imported("diff", path, path)

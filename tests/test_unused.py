@@ -1,0 +1,85 @@
+"""Which tokens no text makes, and which are merges: held against what the encodings themselves decode and name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, trainers
+
+from embcli import encodings
+from embcli.encodings.unused import merged, unused
+
+
+@pytest.mark.parametrize("name", ["gpt2", "p50k_base", "cl100k_base", "o200k_base", "o200k_harmony"])
+def test_unused_tokens_are_gaps_impossible_bytes_and_reserved_names(name: str) -> None:
+    """A byte belongs to UTF-8 where some character has it; all characters are looked at."""
+    known = encodings.get(name)
+    possible = set(np.frombuffer("".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)])).encode(), np.uint8))
+    wanted: dict[int, str] = {}
+    for token_id in range(known.vocabulary_size):
+        token = known.token_bytes(token_id)
+        if token is None:
+            wanted[token_id] = "gap"
+        elif not {*token} <= possible:
+            wanted[token_id] = "byte"
+        elif b"reserved_" in token and token.startswith(b"<|"):
+            wanted[token_id] = "reserved"
+    assert unused(known, known.vocabulary_size) == wanted
+    assert unused(known, 300) == {token_id: why for token_id, why in wanted.items() if token_id < 300}
+    beyond = known.vocabulary_size + 2
+    assert unused(known, beyond) == wanted | dict.fromkeys(range(known.vocabulary_size, beyond), "padding")
+
+
+RESERVED = [
+    *("<|reserved_special_token_7|>", "<|reserved_200000|>", "[unused12]", "<unused5>", "<|extra_3|>", "<|dummy_4|>"),
+    *("<SPECIAL_20>", "<|placeholder1|>", "<｜place▁holder▁no▁8｜>", "madeupword0001", "<reserved_1>"),
+]
+PLAIN = ["<|endoftext|>", "[MASK]", "[12]", "unused12", "<unused>", "<s>", "<extra_id_0>", "reserved", "<|im_start|>"]
+PLAIN += ["see [unused1]", "[unused1] and", "madeupword0001s"]
+
+
+class Named:
+    """An encoding of just these tokens."""
+
+    name = "named"
+    vocabulary_size = len(RESERVED) + len(PLAIN)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return [*RESERVED, *PLAIN][token_id].encode()
+
+
+def test_names_that_families_of_models_keep_free_are_reserved() -> None:
+    assert unused(Named(), Named.vocabulary_size) == dict.fromkeys(range(len(RESERVED)), "reserved")
+
+
+def test_merges_of_a_tokenizer_json_are_what_its_trainer_added(tmp_path: Path) -> None:
+    """Behind its alphabet or, as Llama 2 has it, before that."""
+    made = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["<s>"], continuing_subword_prefix="##")
+    made.train_from_iterator(["every effort moves you, every one of you, over and over"] * 3, trainer)
+    document = json.loads(made.to_str())
+    single = [token for token in made.get_vocab() if len(token.removeprefix("##")) == 1 or token == "<s>"]
+    ids = sorted(token_id for token, token_id in made.get_vocab().items() if token not in single)
+    assert 10 < len(ids) == len(document["model"]["merges"])
+
+    def found(order: list[str]) -> list[int]:
+        document["model"]["vocab"] = {token: place for place, token in enumerate(order)}
+        document["added_tokens"] = []
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
+        path.write_text(json.dumps(document))
+        return merged(encodings.get(str(path)))
+
+    by_id = sorted(made.get_vocab(), key=made.token_to_id)
+    merges = [by_id[token_id] for token_id in ids]
+    assert found(by_id) == ids
+    assert found([*merges, *single]) == [*range(len(ids))]
+    assert found([*reversed(by_id)]) == [len(by_id) - 1 - token_id for token_id in ids]
+
+
+def test_words_are_no_merges(tmp_path: Path) -> None:
+    Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")).save(str(tmp_path / "words.json"))
+    assert merged(encodings.get(str(tmp_path / "words.json"))) == []
+    assert merged(Named()) == []
