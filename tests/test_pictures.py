@@ -51,6 +51,8 @@ VIEWS = {
     "lookup": ("lookup", TEXT),
     "lookup --trace": ("lookup", "--ids", "2,3,5,1", *SMALL, "--trace", "0", "--draw"),
     "lookup --position rotary": ("lookup", TEXT, "--position", "rotary"),
+    "lookup --heat": ("lookup", TEXT, "--heat", "--color", "never"),
+    "weights --map": ("weights", *SMALL, "--map", "--color", "never"),
     "compare": ("compare", TEXT, "--draw", "--trace", "--gradient"),
     "batch": ("batch", "-", "--batch-size", "2", "--dim", "3"),
     "batch --draw": ("batch", "-", "--batch-size", "2", "--dim", "3", "--draw"),
