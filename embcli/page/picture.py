@@ -21,6 +21,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.font_manager import FontProperties  # noqa: E402
 from matplotlib.patheffects import withStroke  # noqa: E402
+from PIL import Image  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,9 +93,11 @@ class PngCanvas(Canvas):
     def content(self) -> bytes:
         """Return the picture as a PNG file."""
         self._figure.figimage(self._pixels, origin="upper")
-        file = io.BytesIO()
-        self._figure.set_canvas(FigureCanvasAgg(self._figure))
-        self._figure.savefig(file, format="png", metadata={"Software": None})
+        canvas = FigureCanvasAgg(self._figure)
+        canvas.draw()  # type: ignore[no-untyped-call]
+        file = io.BytesIO()  # and not savefig, for which a user's matplotlibrc may have a resolution of its own
+        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+        Image.fromarray(pixels[..., :3]).save(file, "PNG")
         return file.getvalue()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 PICTURES = {
     "lookup": ("lookup", "Every effort moves you"),
+    "heat": ("lookup", "Every effort moves you", "--heat"),
     "compare": ("compare", "--draw", "--show", "one-hot"),
 }
 
