@@ -284,6 +284,20 @@ def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:
         assert "no tokens, and so no neighbours" in ran.err
 
 
+WORDS = "king 0.9 0.8 0.1\nqueen 0.9 0.1 0.8\nman 0.1 0.9 0\nwoman 0.1 0.1 0.9\nbread 0 0.1 0\nkin 1 1 1\n"
+
+
+def test_words_of_word_vectors(inside: Embcli, tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text(WORDS)
+    found = answers(inside, "king", "--minus", "man", "--plus", "woman", "--from", str(file), "-k", "1")
+    assert [each["token"] for each in found] == ["queen"]
+    for words in (["kimg"], ["king", "--plus", "kimg"]):
+        error = inside.refused("neighbors", *words, "--from", str(file))
+        assert error == f"embcli: {str(file)!r} has no row for 'kimg'\ndid you mean 'king'?\n"
+    assert "did you mean" not in inside.refused("neighbors", "zebra", "--from", str(file))
+
+
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 8  # words in a message
 _LONGEST_NAMED = 30  # characters of one of them
+_MOST_ALIKE = 2000  # words that a misspelled one is compared with; common ones come first
 
 
 class OwnWords:
@@ -56,14 +57,26 @@ class OwnWords:
         return np.array([found[word.encode()] for word in words], np.uint32)
 
     def _without_a_row(self, unknown: list[str]) -> InputError:
-        """Return the error that names words without a row, and those of them that have one in small letters."""
+        """Return the error that names words without a row, and those of them that have one in small letters.
+
+        Where there are none of these, it names words that are spelled like the first one.
+        """
         named = [repr(word[:_LONGEST_NAMED]) for word in unknown[:_MOST_NAMED]]
         more = f" and {len(unknown) - _MOST_NAMED:,} more" if len(unknown) > _MOST_NAMED else ""
         small = dict.fromkeys(word.lower() for word in unknown[:_MOST_NAMED])
         found = self._words.find_all({word.encode() for word in small})
         there = [repr(word[:_LONGEST_NAMED]) for word in small if word.encode() in found]
         hint = f"in small letters there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else ""
+        hint = hint or self._spelled_like(unknown[0])
         return InputError(f"{str(self._tensors.path)!r} has no row for {', '.join(named)}{more}", hint)
+
+    def _spelled_like(self, word: str) -> str:
+        """Return the question whether one of the nearest words was meant; empty where none is near."""
+        from difflib import get_close_matches
+
+        alike = [each.decode(errors="replace") for each in self._words.alike(word.encode(), _MOST_ALIKE)]
+        near = get_close_matches(word, alike, n=3, cutoff=0.7) if len(word) <= _LONGEST_NAMED else []
+        return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one word, or None for a row behind the last one."""

@@ -138,6 +138,17 @@ class Vocabulary:
                     found.setdefault(word, token_id)
         return found
 
+    def alike(self, word: bytes, most: int) -> list[bytes]:
+        """Return the first words that begin as this one does and are about as long, so many at most.
+
+        >>> Vocabulary(b"catdogcats", np.array([0, 3, 6]), np.array([3, 6, 10])).alike(b"cut", 9)
+        [b'cat', b'cats']
+        """
+        letters = np.frombuffer(self._text, np.uint8)
+        long = np.flatnonzero(np.abs(self._ends - self._starts - len(word)) <= 1)
+        long = long[self._ends[long] > self._starts[long]]
+        return [self[row] for row in long[letters[self._starts[long]] == word[0]][:most].tolist()]
+
 
 def refused(path: Path, reason: str, hint: str = "") -> InputError:
     """Return the error that names a file and says what is wrong with it."""
