@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from embcli import __version__, names, options
-from embcli.options import grouped
+from embcli.groups import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def tokenize(
     from embcli.views.tokenize import view
 
     output = place.to()
-    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"')
+    tokens = given.tokens(encodings.get(encoding), 'embcli tokenize "Every effort moves you"', spans=True)
     output.write(Tokenization(tokens), view)
 
 
@@ -113,27 +113,48 @@ def decode(
 @verb(
     "embcli weights --vocab 6 --dim 3",
     "embcli weights --rows 0:5,100 --columns 0:8",
-    "embcli weights --from model.safetensors",
+    "embcli weights --from model.safetensors --map",
+    "embcli weights --scatter -o scatter.svg",
 )
 def weights(
     model: options.AnyModel,
     layer: options.LayerName = "token",
     rows: options.Rows = None,
     columns: options.Columns = None,
+    density: options.DensityMap = False,
     encoding: options.EncodingOfModel = None,
+    scatter: options.Scatter = False,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
     """Show the weight matrix of a layer.
 
-    All of it in short, or chosen rows and columns.
+    All of it in short, or as a map, or chosen rows and columns.
     """
-    from embcli.verbs.weights import matrix
-    from embcli.views.weights import view
+    from embcli.errors import InputError
+    from embcli.page.progress import steps
 
-    output = place.to()
+    if density and scatter:
+        raise InputError("--map and --scatter are two pictures; give one of them")
+    output = place.to(needs={"--scatter": names.DRAWINGS} if scatter else {}, heat="--map" if density else "--heat")
     source, _ = model.source(encoding)
-    output.write(matrix(source, layer, rows, columns, output.room(1)), view)
+    if density:
+        from embcli.verbs.map import density_map
+        from embcli.views import map as density_view
+
+        found = density_map(source, layer, rows, columns, steps)
+        output.put(lambda page: density_view.view(found, page))
+    elif scatter:
+        from embcli.page.progress import watched
+        from embcli.verbs import scatter as verb
+        from embcli.views import scatter as view_of_scatter
+
+        output.draw(verb.scatter(source, layer, rows, columns, watched), view_of_scatter.view)
+    else:
+        from embcli.verbs.weights import matrix
+        from embcli.views.weights import view
+
+        output.write(matrix(source, layer, rows, columns, output.room(1), steps), view)
     model.tell_changes(source)
 
 
@@ -177,11 +198,12 @@ def lookup(
     "embcli compare",
     'embcli compare "Every effort moves you" --trace',
     "embcli compare --ids 2,3,1 --gradient --bench",
+    "embcli compare --from model.safetensors",
 )
 def compare(
     given: options.GivenOrExample,
     model: options.SmallModel,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    encoding: options.EncodingOfModel = None,
     show: options.ShowSteps = None,
     trace: options.TraceProducts = False,
     gradient: options.Gradients = False,
@@ -203,11 +225,16 @@ def compare(
     steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
     wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate, draw)
     output = place.to(wanted.outputs, wanted.needs())
-    known = encodings.get(encoding)
-    tokens, room = given.tokens(known), output.room(len(names.OUTPUTS))
-    task = verb.task(tokens, given.as_text, known, model.vocab, model.dim, model.seed, wanted, room)
+    source, room = model.source(encoding), output.room(len(names.OUTPUTS))
+    if source is None:
+        known, dim = encodings.get(encoding or names.DEFAULT_ENCODING), model.dim
+        dim = names.COMPARED_DIM if dim is None else dim
+        task = verb.task(given.tokens(known), given.as_text, known, model.vocab, dim, model.seed, wanted, room)
+    else:
+        task = verb.task_of(source, given.tokens(source.encoding), model.seed, wanted, room)
     result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
     output.write(result, view)
+    model.tell_changes(source)
     return int(not result.verdict.identical)
 
 
@@ -239,16 +266,17 @@ def batch(
     known = encodings.get(encoding)
     source = model.of(wanted.max_length).source(known)
     tokens = given.tokens(known if given.ids is None else source.encoding)
-    output.write(batch(tokens, source, wanted, columns), picture if draw else view)
+    output.write(batch(tokens, source, wanted, columns), picture if draw or place.heat else view)
 
 
 @verb(
     "embcli positions --kind sinusoidal",
     "embcli positions --kind rotary --pairing halves --similarity",
     "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
+    "embcli positions --from model.safetensors --similarity",
 )
 def positions(
-    model: options.Model,
+    model: options.AnyModel,
     kind: options.PositionsKind = "learned",
     clip: options.Clip = None,
     pairing: options.Pairing = None,
@@ -257,24 +285,53 @@ def positions(
     similarity: options.Similarity = False,
     rows: options.Rows = None,
     columns: options.Columns = None,
-    encoding: options.EncodingName = names.DEFAULT_ENCODING,
+    encoding: options.EncodingOfModel = None,
     *,
     place: options.PlaceOfEmbeddings,
 ) -> None:
     """Show how a position becomes a vector.
 
-    In four ways, for as many positions as --context-length says.
+    In four ways, for as many positions as --context-length says; or the learned ones of a real model.
     """
-    from dataclasses import replace
-
-    from embcli import encodings
-    from embcli.verbs.positions import Wanted, positions
+    from embcli.verbs.positions import Wanted, positions, stored_shape
     from embcli.views.positions import view
 
-    wanted = Wanted(kind, model.context_length, model.dim, clip, pairing, theta, ids, similarity)
+    stored = model.source(encoding)[0] if model.checkpoint is not None else None
+    length, dim = model.position_shape if stored is None else stored_shape(stored, kind)
+    wanted = Wanted(kind, length, dim, clip, pairing, theta, ids, similarity)
     output = place.to(needs=wanted.needs())
-    source = replace(model, context_length=wanted.rows).source(encodings.get(encoding))
+    source = stored or model.but(context_length=wanted.rows).source(encoding)[0]
     output.write(positions(wanted, source, rows, columns), view)
+    model.tell_changes(source)
+
+
+@verb(
+    'embcli neighbors " Paris"',
+    "embcli neighbors --ids 3 --from model.safetensors --metric l2 --why",
+    'embcli neighbors " king" --minus " man" --plus " woman"',
+    'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -',
+)
+def neighbors(
+    given: options.GivenQueries,
+    model: options.AnyModel,
+    near: options.Nearness,
+    encoding: options.EncodingOfModel = None,
+    *,
+    place: options.PlaceOfNumbers,
+) -> None:
+    """Show the rows nearest to a row.
+
+    Of all rows of the token layer, exactly: scores are float64, and proven to be the first.
+    """
+    from embcli.page.progress import watched
+    from embcli.verbs.neighbors import neighbors
+    from embcli.views.neighbors import view
+
+    wanted = near.wanted()
+    output = place.to(needs=wanted.needs())
+    source, known = model.source(encoding)
+    output.write(neighbors(source, wanted, given.queries(known if given.as_text else source.encoding), watched), view)
+    model.tell_changes(source)
 
 
 @verb(

@@ -22,3 +22,12 @@ class LayerError(EmbcliError):
 
 class OutputError(EmbcliError):
     """A result cannot be written in this form, or not to this place."""
+
+
+def lacks(what: str, extra: str) -> str:
+    """Return the sentence for what needs a package that comes with an extra of embcli, and is missing.
+
+    >>> lacks("parquet", "arrow")
+    "parquet needs a package that is missing: pip install 'embcli[arrow]'"
+    """
+    return f"{what} needs a package that is missing: pip install 'embcli[{extra}]'"

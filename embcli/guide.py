@@ -93,7 +93,7 @@ class _Guided:
         """Put the command of a step, its output as it comes, and the words."""
         _put(lambda page: view.put_command(self.tour, step, page))
         try:
-            with _nothing_to_read():
+            with _on_its_own():
                 self.run(step.typed(self.tour.text))
         except EmbcliError as error:
             self.failed = True
@@ -120,12 +120,14 @@ def _prompted(prompt: str, typed: Callable[[], Typed]) -> Typed:
 
 
 @contextmanager
-def _nothing_to_read() -> Iterator[None]:
-    """Give a step an empty standard input: what is typed, or piped in, is not for it."""
-    before = sys.stdin
+def _on_its_own() -> Iterator[None]:
+    """Give a step an empty standard input and a page: what is typed, piped in or set is not for it."""
+    before, format = sys.stdin, os.environ.pop("EMBCLI_FORMAT", None)
     with open(os.devnull) as nothing:
         sys.stdin = nothing
         try:
             yield
         finally:
             sys.stdin = before
+            if format is not None:
+                os.environ["EMBCLI_FORMAT"] = format

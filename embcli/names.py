@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Format = Literal["table", "markdown", "latex", "json", "ndjson", "csv", "tsv", "npy", "safetensors", "ids", "projector"]
+View = Literal["table", "markdown", "latex", "svg", "html", "png"]
+Data = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"]
+Format = Literal[View, Data]
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input"]
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]
@@ -12,7 +14,9 @@ Output = Literal["embedding", "linear"]  # of the last step: data formats can na
 Positions = Literal["learned", "sinusoidal", "relative", "rotary"]
 Joined = Literal["learned", "sinusoidal", "rotary", "none"]  # the kinds of positions that a lookup joins to token rows
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions turn
+Metric = Literal["cosine", "dot", "l2"]  # by which rows are near
 Color = Literal["auto", "always", "never"]
+Theme = Literal["light", "dark"]  # the ground of a picture
 Errors = Literal["strict", "replace"]
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text makes a token
 Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]  # that an audit finds
@@ -25,16 +29,22 @@ STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # for which an audit's status is 1
-PAGES: tuple[Format, ...] = ("table", "markdown", "latex")  # views; all other formats are data
+PICTURES: tuple[Format, ...] = ("svg", "html", "png")  # views with colours, drawn for a file
+DRAWINGS: tuple[Format, ...] = ("svg", "png")  # what more than lines can be drawn in
+PAGES: tuple[Format, ...] = get_args(View)  # views; all other formats are data
 LISTED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "csv", "tsv")  # the formats of a result that has rows
 TOKENIZED: tuple[Format, ...] = (*LISTED, "npy", "safetensors", "ids")  # of one that has IDs
 COMPARED: tuple[Format, ...] = (*LISTED, "npy", "safetensors")  # of one that has matrices
 BATCHED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "npy", "safetensors")  # of one with matrices in each row
-LOOKED_UP: tuple[Format, ...] = (*COMPARED, "projector")  # of one whose rows are embeddings
+LOOKED_UP: tuple[Format, ...] = (*COMPARED, "parquet", "projector")  # of one whose rows are embeddings
 ALIASES: dict[str, Format] = {"jsonl": "ndjson"}
-BINARY: tuple[Format, ...] = ("npy", "safetensors")
+BINARY: tuple[Format, ...] = ("png", "npy", "safetensors", "parquet")
 FOLDERS: dict[Format, tuple[str, ...]] = {"projector": ("vectors.tsv", "metadata.tsv")}  # formats of several files
-ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "projector")  # formats with room for just one
+EXTRAS: dict[Format, tuple[str, str]] = {  # the package that a format takes, and its extra
+    "parquet": ("pyarrow", "arrow"),
+    "png": ("matplotlib", "pictures"),
+}
+ONE_MATRIX: tuple[Format, ...] = ("csv", "tsv", "npy", "parquet", "projector")  # formats with room for just one
 SUFFIXES: dict[str, Format] = {
     **{f".{name}": name for name in FORMATS if name not in FOLDERS},
     ".txt": "table",

@@ -1,13 +1,10 @@
 """The options that verbs share, each declared once, so that a flag means the same everywhere, and in groups.
 
-A group is one parameter of a command and one value: what is given, which model, where the result goes. `grouped`
-spreads it for Typer, to which each field is an option. Annotations are values here, not strings, which would have to
-be read back at each start.
+A group is one parameter of a command: what is given, which model, where the result goes. Annotations are values here,
+not strings, which would have to be read back at each start.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
@@ -15,6 +12,7 @@ import typer
 from typer.completion import show_callback
 
 from embcli import completion, names
+from embcli.groups import INPUT, MODEL, OUTPUT, VIEW, Group
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,48 +21,12 @@ if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
     from embcli.output import Output
     from embcli.tokens import Tokens
+    from embcli.verbs import neighbors
     from embcli.verbs.batch import Wanted
     from embcli.weights import Source
     from embcli.weights.source import SeededSource
 
 Name = TypeVar("Name", bound=str)
-INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
-
-
-def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command as Typer is to see it: with the fields of its groups in place of the groups, panel by panel."""
-    declared = inspect.signature(command, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {each.name: each.annotation for each in declared if is_dataclass(each.annotation)}
-
-    def spread(**given: Any) -> Any:
-        for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
-        return command(**given)
-
-    parameters: list[inspect.Parameter] = []
-    for each in declared:
-        parameters += _spread(groups[each.name]) if each.name in groups else [each.replace(kind=each.KEYWORD_ONLY)]
-    spread.__name__, spread.__doc__ = command.__name__, command.__doc__
-    spread.__signature__ = inspect.Signature(sorted(parameters, key=_panel))  # type: ignore[attr-defined]
-    return spread
-
-
-def _spread(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a group as the parameters of a command; a field without a default has to be given."""
-    kind, none = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
-    return [
-        inspect.Parameter(
-            each.name, kind, default=none if each.default is MISSING else each.default, annotation=each.type
-        )
-        for each in fields(group)
-    ]
-
-
-def _panel(parameter: inspect.Parameter) -> int:
-    """Return the place of a parameter's panel; arguments, which have none, come first."""
-    declared = getattr(parameter.annotation, "__metadata__", ())
-    panel = next((each.rich_help_panel for each in declared), None)
-    return PANELS.index(panel) if panel else -1
 
 
 def whole(value: str | int) -> int:
@@ -117,6 +79,24 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
     return completed
 
 
+def _encodings(incomplete: str) -> list[str]:
+    """Complete the name of an encoding, and beside it folders and JSON files; shells offer files where there is none.
+
+    A name that a shell would have to quote is left out, as others have named these files.
+    """
+    import os
+    import re
+    from contextlib import suppress
+
+    found, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
+    if found and incomplete:
+        with suppress(OSError), os.scandir() as entries:  # the folder may be gone, or not to be read
+            here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+        plain = [name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.json)", name)]
+        found += sorted(plain)
+    return found
+
+
 # Typer's own two options of these names find out the shell that they run in; here it is named, so that a script can be
 # made anywhere.
 ShowCompletion = Annotated[
@@ -137,7 +117,7 @@ EncodingName = Annotated[
         "--encoding",
         metavar="NAME",
         help="tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
-        autocompletion=_one_of(names.ENCODINGS),
+        autocompletion=_encodings,
         rich_help_panel=INPUT,
     ),
 ]
@@ -149,7 +129,7 @@ EncodingOfModel = Annotated[
         metavar="NAME",
         help="tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
         show_default=f"{names.DEFAULT_ENCODING}; with --from, its tokenizer.json, or that with as many tokens as rows",
-        autocompletion=_one_of(names.ENCODINGS),
+        autocompletion=_encodings,
         rich_help_panel=INPUT,
     ),
 ]
@@ -202,7 +182,14 @@ Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="COLUMNS", help="Which columns: 0:8,255 (8 not included).", rich_help_panel=VIEW),
 ]
+DensityMap = Annotated[
+    bool, typer.Option("--map", help="Show all of the matrix at once: how large its numbers are.", rich_help_panel=VIEW)
+]
 LayerName = Annotated[names.Layer, typer.Option("--layer", help="Which layer.", rich_help_panel=MODEL)]
+Scatter = Annotated[
+    bool,
+    typer.Option("--scatter", help="Draw the rows by their two principal components.", rich_help_panel=VIEW),
+]
 Draw = Annotated[bool, typer.Option("--draw", help="Draw it as a picture.", rich_help_panel=VIEW)]
 Trace = Annotated[
     int | None,
@@ -335,11 +322,7 @@ OutputPath = Annotated[
 ]
 
 
-# Groups are never compared or printed, and every method that dataclass makes up costs time at each start.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Given:
+class Given(Group):
     """What is given: a text or token IDs."""
 
     text: Annotated[
@@ -359,8 +342,16 @@ class Given:
         """Whether it is a text, and not IDs."""
         return self.ids is None
 
-    def tokens(self, encoding: "Encoding | None", example: str = 'embcli lookup "Every effort moves you"') -> "Tokens":
-        """Return the tokens of what is given; where there is nothing, the error tells the example."""
+    def tokens(
+        self,
+        encoding: "Encoding | None",
+        example: str = 'embcli lookup "Every effort moves you"',
+        spans: bool = False,
+    ) -> "Tokens":
+        """Return the tokens of what is given; where there is nothing, the error tells the example.
+
+        With `spans` it is worked out where they stand in the text.
+        """
         from embcli.errors import InputError
         from embcli.safe import note
         from embcli.text import read
@@ -369,7 +360,7 @@ class Given:
         if encoding is None and self.as_text:
             raise InputError("these rows stand for the tokens of no encoding that is known: give --ids, or --encoding")
         given = read(self.text, self.file, self.ids, self._lines, self.errors, example)
-        tokens = tokenize(given, encoding, self.special)
+        tokens = tokenize(given, encoding, self.special, spans)
         if not len(tokens):
             note("the input is empty: there are no tokens")
         return tokens
@@ -379,7 +370,6 @@ class Given:
         return False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GivenLines(Given):
     """What is given, in one sequence or in one a line."""
 
@@ -393,7 +383,108 @@ class GivenLines(Given):
         return self.lines
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+class GivenQueries(GivenLines):
+    """What neighbours are asked of: a text or token IDs, perhaps with others added and taken away, or vectors."""
+
+    plus: Annotated[
+        list[str] | None,
+        typer.Option("--plus", metavar="TEXT", help="Add the row of this token, too.", rich_help_panel=INPUT),
+    ] = None
+    minus: Annotated[
+        list[str] | None,
+        typer.Option("--minus", metavar="TEXT", help="Take the row of this token away.", rich_help_panel=INPUT),
+    ] = None
+    vector: Annotated[
+        Path | None,
+        typer.Option(
+            "--vector",
+            metavar="PATH",
+            help="Vectors in place of the text, a JSON array or an object of lookup's ndjson a line; - reads standard "
+            "input.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    show: Annotated[
+        str | None,
+        typer.Option(
+            "--show",
+            metavar="NAME",
+            help="Which vectors of such objects.",
+            show_default="input",
+            autocompletion=_one_of(names.MATRICES),
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+
+    def queries(self, encoding: "Encoding | None") -> "Callable[[tuple[int, int]], list[neighbors.Query]]":
+        """Return what gives the queries for a layer of a shape; all input is read before that."""
+        from embcli.errors import InputError
+        from embcli.text import read
+        from embcli.verbs.neighbors import of_tokens, of_vectors
+
+        plus, minus = self.plus or [], self.minus or []
+        if self.vector is None:
+            if self.show is not None:
+                raise InputError("--show says which vectors, and goes with --vector")
+            tokens = self.tokens(encoding, 'embcli neighbors " Paris"')
+            return lambda shape: of_tokens(tokens, encoding if self.as_text else None, plus, minus, shape)
+        given = {"TEXT": self.text, "--file": self.file, "--ids": self.ids, "--plus": self.plus, "--minus": self.minus}
+        others = [name for name, value in given.items() if value]
+        if others:
+            raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
+        (text,) = read(None, self.vector, None, False, self.errors, "embcli neighbors --vector -").texts or ("",)
+        return lambda shape: of_vectors(text, self.show, shape)
+
+
+class Nearness(Group):
+    """What near means, and which rows are answers."""
+
+    metric: Annotated[names.Metric, typer.Option("--metric", help="By which rows are near.", rich_help_panel=VIEW)] = (
+        "cosine"
+    )
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            "-k",
+            parser=whole,
+            metavar="K",
+            help="How many neighbours.",
+            show_default="10; with --within, all",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+    include_query: Annotated[
+        bool, typer.Option("--include-query", help="Answer with tokens of the query, too.", rich_help_panel=VIEW)
+    ] = False
+    center: Annotated[
+        bool, typer.Option("--center", help="Take the mean row away from all rows first.", rich_help_panel=VIEW)
+    ] = False
+    within: Annotated[
+        float | None,
+        typer.Option(
+            "--within",
+            metavar="R",
+            help="Just rows with a score of at least R; under l2, at a distance of at most R.",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+    match: Annotated[
+        str | None,
+        typer.Option(
+            "--match", metavar="REGEX", help="Just tokens that a regular expression finds.", rich_help_panel=VIEW
+        ),
+    ] = None
+    rows: Rows = None
+    why: Annotated[bool, typer.Option("--why", help="Tell what each score is made of.", rich_help_panel=VIEW)] = False
+
+    def wanted(self) -> "neighbors.Wanted":
+        """Return what is wanted; raises InputError for what cannot be."""
+        from embcli.verbs.neighbors import Wanted
+
+        return Wanted(**vars(self))
+
+
 class GivenWindows(GivenLines):
     """What is given, in sequences that a position layer has room for."""
 
@@ -416,7 +507,6 @@ class GivenWindows(GivenLines):
         return occurrences(tokens, self.only, self.only_ids, self.special)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GivenOrExample(Given):
     """What is given, or else the IDs of an example."""
 
@@ -429,13 +519,12 @@ class GivenOrExample(Given):
         ),
     ] = None
 
-    def __post_init__(self) -> None:
-        if self.text is None and self.file is None and self.ids is None:
-            object.__setattr__(self, "ids", names.COMPARED_IDS)
+    def __init__(self, **values: Any) -> None:
+        nothing = all(values.get(name) is None for name in ("text", "file", "ids"))
+        super().__init__(**values | {"ids": names.COMPARED_IDS} if nothing else values)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GivenFile:
+class GivenFile(Group):
     """What is given: a file with a text, or token IDs."""
 
     file: Annotated[
@@ -465,8 +554,7 @@ class GivenFile:
         return tokenize(given, encoding, self.special)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Model:
+class Model(Group):
     """Which model: a seeded pair of layers."""
 
     vocab: Vocab = None
@@ -492,9 +580,8 @@ class Model:
         return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Checkpointed:
-    """Which model: a checkpoint's file, if one is named."""
+class OneMatrix(Group):
+    """Which token matrix: that of a checkpoint's file, if one is named."""
 
     checkpoint: Annotated[
         str | None,
@@ -510,12 +597,6 @@ class Checkpointed:
         str | None,
         typer.Option("--tensor", metavar="NAME", help="The token matrix in that file.", rich_help_panel=MODEL),
     ] = None
-    position_tensor: Annotated[
-        str | None,
-        typer.Option(
-            "--position-tensor", metavar="NAME", help="The position matrix in that file.", rich_help_panel=MODEL
-        ),
-    ] = None
     transposed: Annotated[
         bool, typer.Option("--transposed", help="Its matrices are stored as (D, V).", rich_help_panel=MODEL)
     ] = False
@@ -526,9 +607,9 @@ class Checkpointed:
         from embcli.files.checkpoint import Checkpoint
         from embcli.weights import shape_of
 
-        found = Checkpoint.of(checkpoint, self.tensor, self.position_tensor, self.transposed)
+        found = Checkpoint.of(checkpoint, self.tensor, self._named_positions, self.transposed)
         size, _ = shape_of(found, "token")
-        known = encodings.beside(found.tensors.path) if encoding is None else encodings.get(encoding)
+        known = encodings.of_rows(found.tensors) if encoding is None else encodings.get(encoding)
         found.encoding = known or encodings.guessed(size)
         if known is None and found.encoding is not None:
             found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
@@ -543,15 +624,37 @@ class Checkpointed:
         from embcli.errors import InputError
 
         for flag in flags:
-            given = getattr(self, flag[2:].replace("-", "_"))
+            given = getattr(self, flag[2:].replace("-", "_"), None)
             if given is not None and given is not False:
                 raise InputError(f"{flag} {why}")
+
+    def tell_changes(self, source: "Source | None") -> None:
+        """Say how many of the values that were read float32 cannot hold."""
+        _tell_changes(getattr(source, "changed", 0))
+
+    @property
+    def _named_positions(self) -> str | None:
+        return None
+
+
+class Checkpointed(OneMatrix):
+    """Which model: a checkpoint's file, if one is named."""
+
+    position_tensor: Annotated[
+        str | None,
+        typer.Option(
+            "--position-tensor", metavar="NAME", help="The position matrix in that file.", rich_help_panel=MODEL
+        ),
+    ] = None
+
+    @property
+    def _named_positions(self) -> str | None:
+        return self.position_tensor
 
 
 _SEEDED = ("--vocab", "--dim", "--context-length", "--seed", "--no-cache")  # flags that say what to draw
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AnyModel(Checkpointed):
     """Which model: a checkpoint's file, or else a seeded pair of layers."""
 
@@ -591,6 +694,12 @@ class AnyModel(Checkpointed):
     ] = None
     no_cache: NoCache = False
 
+    @property
+    def position_shape(self) -> tuple[int, int]:
+        """C and D of the seeded position layer."""
+        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        return length, names.DEFAULT_DIM if self.dim is None else self.dim
+
     def source(self, encoding: str | None) -> "tuple[Source, Encoding | None]":
         """Return where the layers come from, and the encoding of texts; nothing is drawn or read whole yet."""
         if self.checkpoint is not None:
@@ -601,18 +710,13 @@ class AnyModel(Checkpointed):
 
         self.refuse_without()
         known = encodings.get(encoding or names.DEFAULT_ENCODING)
-        dim = names.DEFAULT_DIM if self.dim is None else self.dim
-        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        length, dim = self.position_shape
         seed = names.DEFAULT_SEED if self.seed is None else self.seed
-        return Model(self.vocab, dim, length, seed, self.no_cache).source(known), known
-
-    def tell_changes(self, source: "Source") -> None:
-        """Say how many of the values that were read float32 cannot hold."""
-        _tell_changes(getattr(source, "changed", 0))
+        model = Model(vocab=self.vocab, dim=dim, context_length=length, seed=seed, no_cache=self.no_cache)
+        return model.source(known), known
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TwoModels:
+class TwoModels(Group):
     """Which two checkpoints are held against each other."""
 
     base: Annotated[
@@ -629,7 +733,7 @@ class TwoModels:
 
     def opened(self, encoding: str | None) -> "tuple[Checkpoint, Checkpoint]":
         """Return what both files hold; raises InputError for what cannot be read."""
-        found = Checkpointed(None, self.tensor, None, self.transposed)
+        found = OneMatrix(tensor=self.tensor, transposed=self.transposed)
         return found.opened(self.base, encoding), found.opened(self.tuned, encoding)
 
     def tell_changes(self, *found: "Checkpoint") -> None:
@@ -644,8 +748,7 @@ def _tell_changes(count: int) -> None:
         note(f"{count:,} values were rounded to float32, which does not hold them exactly")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelOfBatches:
+class ModelOfBatches(Group):
     """Which model: a seeded pair of layers, with a position row for each token of a sample."""
 
     vocab: Vocab = None
@@ -667,11 +770,10 @@ class ModelOfBatches:
     def of(self, max_length: int) -> Model:
         """Return the model for samples of so many tokens."""
         length = max_length if self.context_length is None else self.context_length
-        return Model(self.vocab, self.dim, length, self.seed, self.no_cache)
+        return Model(vocab=self.vocab, dim=self.dim, context_length=length, seed=self.seed, no_cache=self.no_cache)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Batching:
+class Batching(Group):
     """How a text is cut into samples and batches, and which of them."""
 
     batch_size: Annotated[
@@ -716,8 +818,7 @@ class Batching:
         return Wanted(**vars(self))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Joining:
+class Joining(Group):
     """Which positions join the token rows."""
 
     position: Annotated[
@@ -730,11 +831,20 @@ class Joining:
     ] = "learned"
     pairing: Pairing = None
     theta: Theta = None
+    token_type: Annotated[
+        int | None,
+        typer.Option(
+            "--token-type",
+            parser=whole,
+            metavar="N",
+            help="With --from: add row N of the model's token types (BERT).",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SmallModel:
-    """Which model: a seeded layer, as large as the IDs need it."""
+class SmallModel(OneMatrix):
+    """Which model: the token matrix of a checkpoint's file, or else a seeded layer, as large as the IDs need it."""
 
     vocab: Annotated[
         int | None,
@@ -747,8 +857,26 @@ class SmallModel:
             rich_help_panel=MODEL,
         ),
     ] = None
-    dim: Dim = names.COMPARED_DIM
+    dim: Annotated[
+        int | None,
+        typer.Option(
+            "--dim",
+            parser=whole,
+            metavar="D",
+            help="Columns: the embedding dimension.",
+            show_default=str(names.COMPARED_DIM),
+            rich_help_panel=MODEL,
+        ),
+    ] = None
     seed: Seed = names.DEFAULT_SEED
+
+    def source(self, encoding: str | None) -> "Checkpoint | None":
+        """Return what a file holds, where one is named; its matrix has not been read."""
+        if self.checkpoint is None:
+            self.refuse_without()
+            return None
+        self.refuse("is for seeded layers; --from takes what the file holds", "--vocab", "--dim")
+        return self.opened(self.checkpoint, encoding)
 
 
 def _format_option(able: tuple[names.Format, ...]) -> Any:
@@ -764,14 +892,28 @@ def _format_option(able: tuple[names.Format, ...]) -> Any:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Place:
+class Place(Group):
     """Where the result goes, and in what form, for a result that is a list."""
 
     able: ClassVar[tuple[names.Format, ...]] = names.LISTED
     format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
     output: OutputPath = None
     color: Annotated[names.Color, typer.Option("--color", help="Colour in a table.", rich_help_panel=VIEW)] = "auto"
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "--width",
+            parser=whole,
+            metavar="N",
+            help="Columns of a table or a picture.",
+            show_default="the terminal's, in a pipe 120, in a picture 100",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+    theme: Annotated[
+        names.Theme | None,
+        typer.Option("--theme", help="Ground of a picture.", show_default="light", rich_help_panel=VIEW),
+    ] = None
 
     def to(
         self,
@@ -784,14 +926,14 @@ class Place:
         """
         from embcli import output
 
-        return output.to(self.able, self.format, self.output, self.color, self._precision, show, needs)
+        given = (self.format, self.output, self.color, self._precision)
+        return output.to(self.able, *given, show, needs, self.width, self.theme)
 
     @property
     def _precision(self) -> int:
         return names.DEFAULT_PRECISION
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfTokens(Place):
     """Where tokens go."""
 
@@ -799,7 +941,6 @@ class PlaceOfTokens(Place):
     format: Annotated[names.Format | None, _format_option(names.TOKENIZED)] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfMatrices(Place):
     """Where a result with numbers goes."""
 
@@ -809,13 +950,55 @@ class PlaceOfMatrices(Place):
         int,
         typer.Option("--precision", parser=whole, metavar="N", help="Decimals in a table.", rich_help_panel=VIEW),
     ] = names.DEFAULT_PRECISION
+    heat: Annotated[
+        bool, typer.Option("--heat", help="Show numbers as colours, those of all columns.", rich_help_panel=VIEW)
+    ] = False
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            "--scale",
+            metavar="R",
+            help="With --heat: the numbers from -R to R.",
+            show_default="the largest |number|",
+            rich_help_panel=VIEW,
+        ),
+    ] = None
+
+    def to(
+        self,
+        show: tuple[str, ...] | None = None,
+        needs: Mapping[str, tuple[names.Format, ...]] | None = None,
+        heat: str = "--heat",
+    ) -> "Output":
+        """Return the output; `heat` is the option that asks for colours, where another than --heat was given.
+
+        Raises OutputError for what cannot be done, and InputError for a scale that is none, or is of no use.
+        """
+        from dataclasses import replace
+        from math import inf
+
+        from embcli.errors import InputError
+
+        colored = self.heat or heat != "--heat"
+        if self.scale is not None and not colored:
+            raise InputError(f"--scale {self.scale:g} has nothing to scale; it goes with --heat")
+        if self.scale is not None and not 0 < self.scale < inf:
+            raise InputError(f"--scale {self.scale:g} is out of range; it is a finite number above 0")
+        asked = {**(needs or {}), heat: names.PAGES} if colored else needs
+        return replace(super().to(show, asked), heat=colored, scale=self.scale)
 
     @property
     def _precision(self) -> int:
         return self.precision
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+class PlaceOfNumbers(PlaceOfMatrices):
+    """Where a list with numbers goes."""
+
+    able = names.LISTED
+    format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
+
+
 class PlaceOfEmbeddings(PlaceOfMatrices):
     """Where rows that are embeddings go."""
 
@@ -823,7 +1006,6 @@ class PlaceOfEmbeddings(PlaceOfMatrices):
     format: Annotated[names.Format | None, _format_option(names.LOOKED_UP)] = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlaceOfBatches(PlaceOfMatrices):
     """Where batches go."""
 

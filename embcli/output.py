@@ -14,21 +14,25 @@ import stat
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeVar, cast
 
-from embcli.errors import OutputError
+from embcli.errors import OutputError, lacks
 from embcli.names import (
     ALIASES,
     BINARY,
     DEFAULT_PRECISION,
+    EXTRAS,
     FOLDERS,
     FORMATS,
     ONE_MATRIX,
     PAGES,
+    PICTURES,
     SUFFIXES,
     Color,
     Format,
+    Theme,
 )
 from embcli.safe import printable
 
@@ -37,11 +41,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.page import Page
+    from embcli.page.canvas import Canvas
     from embcli.records import Records
 
 LARGEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits to tell
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
-_PIPE_WIDTH = 120
+_PIPE_WIDTH, _PICTURE_WIDTH = 120, 100
+_WIDTHS = 40, 1000  # that a page can be made
+_LEAST_HEIGHT = 480  # of a drawing
 _WIDTH_UNKNOWN, _LINES_UNKNOWN = 80, 24  # of a terminal that does not say
 
 
@@ -53,6 +60,7 @@ class Result(Protocol):
 
 
 AnyResult = TypeVar("AnyResult", bound=Result)
+AnyDrawing = TypeVar("AnyDrawing")
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,10 @@ class Output:
     color: Color = "auto"
     precision: int = DEFAULT_PRECISION
     show: tuple[str, ...] | None = None  # the matrices that the user named
+    heat: bool = False  # whether matrices are strips of colours on a page
+    scale: float | None = None  # the largest number of a strip; None for that of its matrix
+    width: int | None = None  # cells of a page
+    theme: Theme | None = None  # of a picture
 
     def write(self, result: AnyResult, view: Callable[[AnyResult, Page], None]) -> None:
         """Write a result: as `view` puts it on a page, or as data."""
@@ -95,6 +107,16 @@ class Output:
         with self.open("page") as file:
             file.write(page.content())
 
+    def draw(self, result: AnyDrawing, view: Callable[[AnyDrawing, Canvas], None]) -> None:
+        """Write a result as `view` draws it on a canvas."""
+        from embcli.page.canvas import CELL, MARGIN, PALETTES
+
+        width = 2 * MARGIN + int((self.width or _PICTURE_WIDTH) * CELL)
+        canvas = _canvas(self.format)(width, max(width * 3 // 4, _LEAST_HEIGHT), PALETTES[self.theme or "light"])
+        view(result, canvas)
+        with self.open("page") as file:
+            file.write(canvas.content())
+
     @property
     def _on_a_terminal(self) -> bool:
         return self.path is None and sys.stdout is not None and sys.stdout.isatty()
@@ -103,15 +125,18 @@ class Output:
         from embcli.page import Paper
 
         terminal = self.format == "table" and self._on_a_terminal
-        width, lines = _size(terminal)
-        paper = Paper(width, lines if terminal else None, _colored(self.color, terminal), self.precision)
-        if self.format == "table":
-            from embcli.page.terminal import Terminal
-
-            return Terminal(paper)
-        from embcli.page import markup
-
-        return {"markdown": markup.Markdown, "latex": markup.Latex}[self.format](paper)
+        width, lines = (_PICTURE_WIDTH, 0) if self.format in PICTURES else _size(terminal)
+        color = self.color != "never" if self.format in PICTURES else _colored(self.color, terminal)
+        paper = Paper(
+            width=self.width or width,
+            screen=lines if terminal else None,
+            color=color,
+            precision=self.precision,
+            heat=self.heat,
+            scale=self.scale,
+            theme=self.theme or "light",
+        )
+        return _kind(self.format)(paper)
 
     def room(self, matrices: int) -> int | None:
         """Return how many numbers a matrix may have, where so many are written; None for any number."""
@@ -148,6 +173,40 @@ class Output:
             raise _unwritable(self.path, error.strerror or str(error)) from None
 
 
+def _kind(format: Format) -> type[Page]:
+    """Return the kind of page that a format is."""
+    if format == "table":
+        from embcli.page.terminal import Terminal
+
+        return Terminal
+    if format == "svg":
+        from embcli.page.svg import Svg
+
+        return Svg
+    if format == "html":
+        from embcli.page.html import Html
+
+        return Html
+    if format == "png":
+        from embcli.page.picture import Picture
+
+        return Picture
+    from embcli.page import markup
+
+    return {"markdown": markup.Markdown, "latex": markup.Latex}[format]
+
+
+def _canvas(format: Format) -> type[Canvas]:
+    """Return what a drawing in a format is made on."""
+    if format == "svg":
+        from embcli.page.svg import SvgCanvas
+
+        return SvgCanvas
+    from embcli.page.picture import PngCanvas
+
+    return PngCanvas
+
+
 def to(
     able: tuple[Format, ...],
     format: Format | None = None,
@@ -156,6 +215,8 @@ def to(
     precision: int = DEFAULT_PRECISION,
     show: tuple[str, ...] | None = None,
     needs: Mapping[str, tuple[Format, ...]] | None = None,
+    width: int | None = None,
+    theme: Theme | None = None,
 ) -> Output:
     """Return the output that the user asked for; nothing is opened yet.
 
@@ -164,20 +225,26 @@ def to(
     """
     if not 1 <= precision <= LARGEST_PRECISION:
         raise OutputError(f"--precision {precision} is out of range; it goes from 1 to {LARGEST_PRECISION}")
+    if width is not None and not _WIDTHS[0] <= width <= _WIDTHS[1]:
+        raise OutputError(f"--width {width} is out of range; it goes from {_WIDTHS[0]} to {_WIDTHS[1]}")
     file = named(path)
     chosen = _chosen(able, format, file)
-    for option, formats in (needs or {}).items():
+    given = {"--width": (width, PAGES), "--theme": (theme, PICTURES)}
+    needs = {option: formats for option, (value, formats) in given.items() if value is not None} | dict(needs or {})
+    for option, formats in needs.items():
         if chosen not in formats:
             raise OutputError(f"{option} has no place in {chosen}; it is shown by --format {' or '.join(formats)}")
     if show is not None and len(show) > 1 and chosen in ONE_MATRIX:
         raise OutputError(f"this format holds one matrix, not {', '.join(show)}; choose one with --show")
+    if chosen in EXTRAS:
+        _refuse_without_package(chosen)
     if file is None and chosen in FOLDERS:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and chosen in BINARY and sys.stdout is not None and sys.stdout.isatty():
         raise OutputError(_NOT_FOR_A_TERMINAL)
     if file is not None:
         _refuse_unwritable(file, chosen)
-    return Output(chosen, file, color, precision, show)
+    return Output(chosen, file, color, precision, show, width=width, theme=theme)
 
 
 _OPEN_ALREADY = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
@@ -209,6 +276,13 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
     if chosen not in able:
         raise OutputError(f"this result has no form as {chosen}; it can be written as {', '.join(able)}")
     return chosen
+
+
+def _refuse_without_package(format: Format) -> None:
+    """Raise OutputError for a format whose package is missing."""
+    package, extra = EXTRAS[format]
+    if find_spec(package) is None:
+        raise OutputError(lacks(format, extra))
 
 
 def _refuse_unwritable(path: Path, format: Format) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# C0 but tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting.
+# C0 but tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
+# surrogates, and the two that are no characters, which XML does not allow either.
 _UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
 )
 _BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 

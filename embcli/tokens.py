@@ -102,35 +102,37 @@ class Tokens:
         return cache(token_text)
 
 
-def tokenize(given: Given, encoding: Encoding | None, special: bool = False) -> Tokens:
-    """Return the tokens of what was given; texts are encoded (for which there must be an encoding), IDs are taken."""
+def tokenize(given: Given, encoding: Encoding | None, special: bool = False, spans: bool = False) -> Tokens:
+    """Return the tokens of what was given; texts are encoded (for which there must be an encoding), IDs are taken.
+
+    With `spans` it is worked out where tokens stand in a text whose bytes are not theirs.
+    """
     if given.texts is None or encoding is None:
         arrays = given.ids or ()
-        ids, lengths, spans = np.concatenate([np.empty(0, np.int64), *arrays]), list(map(len, arrays)), None
+        ids, lengths, found = np.concatenate([np.empty(0, np.int64), *arrays]), list(map(len, arrays)), None
     else:
-        ids, lengths, spans = _encoded(given.texts, encoding, special)
-    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.lines, spans=spans)
+        ids, lengths, found = _encoded(given.texts, encoding, special, spans)
+    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.lines, spans=found)
     return replace(tokens, spelled=_spelled(given.texts, tokens)) if special and given.texts else tokens
 
 
 def _encoded(
-    texts: tuple[str, ...], encoding: Encoding, special: bool
+    texts: tuple[str, ...], encoding: Encoding, special: bool, told: bool
 ) -> tuple[np.ndarray, list[int], np.ndarray | None]:
-    """Return the IDs of all texts, (T,) uint32, how many are of each, and their spans where their bytes are no help."""
+    """Return the IDs of all texts, (T,) uint32, how many are of each, and if `told`, the spans that there are."""
     if len(texts) == 1:
         ids = encoding.encode(texts[0], special)
-        return ids, [len(ids)], encoding.spans(texts[0], special)
-    joined, spans, lengths, told = bytearray(), bytearray(), [], False  # a million small arrays take many times as much
+        return ids, [len(ids)], encoding.spans(texts[0], special) if told else None
+    joined, spans, lengths = bytearray(), bytearray(), []  # a million small arrays take many times as much
     for text in texts:
         ids = encoding.encode(text, special)
         joined += ids.data
         lengths.append(len(ids))
-        found = encoding.spans(text, special)
+        found = encoding.spans(text, special) if told else None
         if found is not None:
-            told = True
             spans += found.tobytes()
     ids = np.frombuffer(joined, np.uint32)
-    return ids, lengths, np.frombuffer(spans, np.int64).reshape(-1, 2) if told else None
+    return ids, lengths, np.frombuffer(spans, np.int64).reshape(-1, 2) if spans else None
 
 
 def _spelled(texts: tuple[str, ...], tokens: Tokens) -> dict[int, bytes]:

@@ -1,4 +1,4 @@
-"""Results as data: json, ndjson, csv, tsv, npy, safetensors, IDs, and files for the projector, a piece at a time.
+"""Results as data: json, ndjson, csv, tsv, npy, safetensors, parquet, IDs, files for the projector, a piece at a time.
 
 Numbers are the shortest decimals that give the same float32 back; orjson finds them.
 """
@@ -33,6 +33,7 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers
 _BLOCK = 1 << 14  # numbers that are put into words at a time
 _NARROW = 32  # columns
+_ROW_GROUP = 1 << 24  # bytes
 
 
 def write(records: Records, format: Format, show: Names | None, file: BinaryIO) -> None:
@@ -186,6 +187,56 @@ def _safetensors(records: Records, show: Names | None, file: BinaryIO) -> None:
                 _raw(file, piece.matrices[name], kind)
 
 
+def _parquet(records: Records, show: Names | None, file: BinaryIO) -> None:
+    """Write the fields of each row and its `vector`, a list of fixed size; so many rows at a time are a row group."""
+    import pyarrow
+    from pyarrow import parquet
+
+    names = _flat(records, show)
+    kinds = [(name, pyarrow.string() if name == "token" else pyarrow.int64()) for name in records.fields]
+    for array in map(records.matrices.__getitem__, names):
+        kinds.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
+    schema = pyarrow.schema(kinds, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
+
+    def batch(piece: Piece) -> Any:
+        """Return copies of what a piece holds, as that is gone with the next one."""
+        columns = [pyarrow.array(piece.fields[name].copy(), kind) for name, kind in kinds if name in piece.fields]
+        for name in names:
+            values = pyarrow.array(piece.matrices[name].flatten())
+            columns.append(pyarrow.FixedSizeListArray.from_arrays(values, type=kinds[-1][1]))
+        return pyarrow.record_batch(columns, schema)
+
+    settings = {"compression": "none", "use_dictionary": ["token"], "write_statistics": [*records.fields]}
+    with parquet.ParquetWriter(_Counting(file), schema, **settings) as writer:
+        group: list[Any] = []
+        for piece in _pieces(records, file, records.fields, names):
+            group.append(batch(piece))
+            if sum(each.nbytes for each in group) >= _ROW_GROUP:
+                writer.write_table(pyarrow.Table.from_batches(group))
+                group.clear()
+        if group:
+            writer.write_table(pyarrow.Table.from_batches(group))
+
+
+class _Counting:
+    """A file that knows how far it is, which a pipe does not."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._place = file, 0
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._place += len(data)
+
+    def tell(self) -> int:
+        return self._place
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
 def _ids(records: Records, show: Names | None, file: BinaryIO) -> None:
     """Write IDs between spaces, a line for each sequence."""
     line, between = 0, b""
@@ -312,6 +363,7 @@ _FILES: dict[str, Callable[[Records, Names | None, BinaryIO], None]] = {
     "tsv": partial(_separated, _TSV),
     "npy": _npy,
     "safetensors": _safetensors,
+    "parquet": _parquet,
     "ids": _ids,
 }
 _FOLDERS: dict[str, Callable[[Records, Names | None, Path], None]] = {"projector": _projector}

@@ -2,7 +2,8 @@
 
     python -m tests.fuzz 200000 [SEED]
 
-mutates small files at random, opens them and reads rows of every tensor. It fails on any error but InputError, on a
+mutates small files at random, opens them and reads rows of every tensor; a tokenizer.json turns a text into tokens, and
+a config.json is asked for what it tells. It fails on any error but InputError, on a
 file that takes more than a second, on more than 200 MB above the start, and where a safetensors file is accepted that
 the safetensors library refuses.
 """
@@ -19,16 +20,19 @@ import tempfile
 import time
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
 from gguf import GGMLQuantizationType, GGUFWriter, quants
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
@@ -36,8 +40,45 @@ from embcli.files.checkpoint import Checkpoint
 SLOWEST = 1.0  # seconds of processor time
 LARGEST = 200  # MB above the start
 EXTREMES = (0, 1, 2, 7, 8, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+TEXT = "abc ab, \u00e9<|end|> \U0001f99c"
+CONFIG = (
+    b'{"model_type": "roberta", "tie_word_embeddings": true, "rope_parameters": {"rope_theta": 10000.0}, '
+    b'"max_position_embeddings": 4, "text_config": {"n_positions": 4, "position_embedding_type": "absolute"}}'
+)
 _NUMBER = re.compile(rb"-?[0-9]+")
 _NAME = re.compile(rb"[A-Za-z_]{2,}")
+
+
+def read(path: Path) -> None:
+    """Read rows of every tensor, the words, and what a checkpoint makes of the file."""
+    tensors = open_tensors(path)
+    for name in list(tensors)[:20]:
+        try:
+            layer = tensors.layer(name)
+            if layer.shape[1] <= 1 << 20:
+                layer.rows(np.array([layer.shape[0] - 1, 0]))
+        except InputError:
+            continue
+    words = tensors.vocabulary()
+    if words is not None and len(words):
+        words[len(words) - 1], words.find(b"a")
+    source = Checkpoint(tensors)
+    source.shape("position"), source.head, source.positions
+
+
+def read_tokenizer(path: Path) -> None:
+    """Turn a text into tokens and back, in all the ways there are."""
+    encoding = HuggingFaceEncoding(path, "m")
+    ids = encoding.encode(TEXT)
+    encoding.encode(TEXT, special=True), encoding.spans(TEXT), encoding.decode(ids)
+    for token_id in (*range(12), encoding.vocabulary_size, 2**32 - 1, 2**32):
+        encoding.token_bytes(token_id)
+
+
+def read_config(path: Path) -> None:
+    """Ask a checkpoint for all that the config.json beside it tells."""
+    source = Checkpoint(open_tensors(path.with_name("part.safetensors")))
+    str((source.first_position, source.positions, source.head))
 
 
 @dataclass(frozen=True)
@@ -47,6 +88,8 @@ class Seed:
     name: str
     part: bytes
     whole: Callable[[bytes], bytes] = bytes
+    read: Callable[[Path], None] = read
+    file: str = ""  # what it is called, if that matters
 
 
 def seeds() -> list[Seed]:
@@ -85,6 +128,8 @@ def seeds() -> list[Seed]:
         Seed("binary", binary),
         Seed("pt", packed.getvalue()),
         Seed("pt pickle", archive[pickle], lambda part: zipped({**archive, pickle: part})),
+        *(Seed(f"tokenizer {name}", part, read=read_tokenizer) for name, part in tokenizer_files().items()),
+        Seed("config", CONFIG, read=read_config, file="model/config.json"),
     ]
 
 
@@ -127,8 +172,62 @@ def gguf_bytes(arrays: dict[str, np.ndarray]) -> bytes:
         return path.read_bytes()
 
 
+def tokenizer_files() -> dict[str, bytes]:
+    """Return a small tokenizer.json of each kind."""
+    words = {word: number for number, word in enumerate(("a", "b", "c", "\u00c3", "\u0120", "ab", "\u0120a", "abc"))}
+    bytewise = Tokenizer(models.BPE(words, [("a", "b"), ("\u0120", "a"), ("ab", "c")]))
+    bytewise.pre_tokenizer, bytewise.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    bytewise.add_special_tokens([AddedToken("<|end|>", special=True)])
+    bytewise.enable_truncation(5)
+    bytewise.enable_padding(pad_id=1, pad_token="a", length=9)
+    scores = [("<unk>", 0.0), ("<0xC3>", -1.0), ("\u2581", -2.0), ("\u2581ab", -3.5)]
+    pieces = Tokenizer(models.Unigram(scores, 0, byte_fallback=True))
+    pieces.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    pieces.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    parts = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "##c": 3}, unk_token="[UNK]"))
+    parts.normalizer, parts.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    parts.decoder = decoders.WordPiece()
+    pattern = pre_tokenizers.Split(Regex(r"\p{L}+|\s+"), "isolated")
+    whole = Tokenizer(models.WordLevel({"abc": 0, "<unk>": 1}, unk_token="<unk>"))
+    whole.pre_tokenizer = pre_tokenizers.Sequence([pattern, pre_tokenizers.Digits(), pre_tokenizers.Metaspace()])
+    made = {"BPE": bytewise, "Unigram": pieces, "WordPiece": parts, "WordLevel": whole}
+    return {name: each.to_str().encode() for name, each in made.items()}
+
+
+def mutated_json(data: bytes, rng: random.Random) -> bytes:
+    """Return a JSON document with a few of its values changed, moved or left out."""
+    document = json.loads(data)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        places = list(places_in(document))
+        if not places:
+            break
+        holder, key = rng.choice(places)
+        kind = rng.randrange(4)
+        if kind == 0:
+            del holder[key]
+        elif kind == 1:
+            other, name = rng.choice(places)
+            holder[key] = json.loads(json.dumps(other[name]))  # a copy, as a value may go into itself
+        elif kind == 2 and isinstance(holder[key], int | float):
+            holder[key] += rng.choice((-1, 1, 8))
+        else:
+            odd = (None, True, -1, 0.5, 1e308, "", "a", "\udc00", [], {}, [[]], json.loads("[" * 300 + "]" * 300))
+            holder[key] = rng.choice((*EXTREMES, *odd))
+    return json.dumps(document).encode()
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each place of a document that holds a value: a list or an object, and where in it."""
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places_in(value[key])
+
+
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """Return some bytes with a few things changed."""
+    """Return some bytes with a few things changed; of JSON sometimes the values."""
+    if data[:2] == b'{"' and rng.random() < 0.5:
+        return mutated_json(data, rng)
     found = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         place = rng.randrange(len(found) + 1)
@@ -161,24 +260,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return bytes(found)
 
 
-def read(path: Path) -> None:
-    """Read rows of every tensor, the words, and what a checkpoint makes of the file."""
-    tensors = open_tensors(path)
-    for name in list(tensors)[:20]:
-        try:
-            layer = tensors.layer(name)
-            if layer.shape[1] <= 1 << 20:
-                layer.rows(np.array([layer.shape[0] - 1, 0]))
-        except InputError:
-            continue
-    words = tensors.vocabulary()
-    if words is not None and len(words):
-        words[len(words) - 1], words.find(b"a")
-    source = Checkpoint(tensors)
-    source.shape("position"), source.head, source.positions
-
-
-def outcome(path: Path) -> tuple[bool, float]:
+def outcome(path: Path, read: Callable[[Path], None]) -> tuple[bool, float]:
     """Return whether a file is accepted, and how many seconds of processor time that took."""
     begun = time.process_time()
     try:
@@ -200,21 +282,24 @@ def fuzz(count: int, seed: int, folder: Path, said: Callable[[str], object] = pr
     """Read `count` damaged files; return for each kind how many were accepted and how many refused."""
     rng = random.Random(seed)
     known = seeds()
-    (folder / "part.safetensors").write_bytes(known[0].part)
+    for part in (folder / "part.safetensors", folder / "model" / "part.safetensors"):
+        part.parent.mkdir(exist_ok=True)
+        part.write_bytes(known[0].part)
     done = {each.name: [0, 0] for each in known}
     for each in known:  # whole, and whatever is loaded on the way
-        (folder / "m").write_bytes(each.whole(each.part))
-        read(folder / "m")
+        path = folder / (each.file or "m")
+        path.write_bytes(each.whole(each.part))
+        each.read(path)
     start = peak()
     for number in range(count):
         each = known[number % len(known)]
-        path = folder / f"m{number % 97}"  # torch may still map one that was accepted
+        path = folder / (each.file or f"m{number % 97}")  # torch may still map one that was accepted
         path.unlink(missing_ok=True)
         path.write_bytes(each.whole(mutated(each.part, rng)))
         try:
-            accepted, seconds = outcome(path)
+            accepted, seconds = outcome(path, each.read)
             if seconds > SLOWEST:  # it, or a machine that had other things to do
-                accepted, seconds = outcome(path)
+                accepted, seconds = outcome(path, each.read)
         except BaseException:
             said(f"file {number} of seed {seed}, {each.name}: kept as {path}")
             raise

@@ -14,7 +14,7 @@ import pytest
 
 from embcli.errors import LayerError
 from embcli.weights import build
-from embcli.weights.build import NO_TORCH, loading_torch, this_build
+from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.weights.kept import Key
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT
@@ -113,6 +113,45 @@ def test_the_build_is_told_without_torch() -> None:
     code = "import sys; from embcli.weights.build import *; print(this_build()); assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True, text=True)
     assert done.stdout.strip() == str(this_build())
+
+
+# --- the CPU capability -------------------------------------------------------------------------------------------
+
+ASK = "import torch; print(torch.backends.cpu.get_cpu_capability())"
+
+
+@pytest.mark.parametrize("forced", [None, "", "default", "avx2", "avx512", "AVX2"])
+def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.MonkeyPatch, forced: str | None) -> None:
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    if forced is not None:
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", forced)
+    asked = [sys.executable, "-W", "ignore", "-c", ASK]
+    done = subprocess.run(asked, capture_output=True, timeout=TIMEOUT, check=True, text=True)
+    assert cpu_capability() in (done.stdout.strip(), None)
+    assert (cpu_capability() is None) == (platform.machine() not in ("x86_64", "AMD64") or sys.platform != "linux")
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("sse2 avx2", "DEFAULT"),
+        ("fma avx2 sse2", "AVX2"),
+        ("fma avx2 avx512f avx512vl avx512bw", "AVX2"),
+        ("fma avx2 avx512f avx512vl avx512bw avx512dq", "AVX512"),
+        (None, None),
+    ],
+)
+def test_the_cpu_capability_follows_from_the_flags_of_an_x86(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str | None, told: str | None
+) -> None:
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    monkeypatch.setattr(build, "_CPU_FLAGS", str(tmp_path / "flags"))
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    if flags is not None:
+        (tmp_path / "flags").write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
+    assert cpu_capability() == told
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert cpu_capability() is None
 
 
 # --- loading torch ------------------------------------------------------------------------------------------------

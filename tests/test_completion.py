@@ -58,6 +58,8 @@ CASES = {
     "embcli lookup -": flags("lookup"),
     "embcli tokenize x --": {flag for flag in flags("tokenize") if flag[1] == "-"},
     "embcli lookup --encoding ": set(ENCODINGS),
+    "embcli lookup --encoding gp": {"gpt2", "gpt-own/", "gpt.json"},
+    "embcli lookup --encoding no": {"notes.txt"},
     "embcli decode 1 2 --encoding o": {name for name in ENCODINGS if name.startswith("o")},
     "embcli weights --rows 0:5 --format ": set(names.LOOKED_UP),
     "embcli lookup 'it''s = a \"test\"' -f n": {name for name in names.FORMATS if name.startswith("n")},
@@ -174,12 +176,14 @@ class Fish:
 
 @pytest.fixture(scope="module", params=["bash", "zsh", "fish"])
 def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal | Fish]:
-    """Yield a shell in a folder with a file, and with this embcli as the program of that name."""
+    """Yield a shell in a folder with some files, and with this embcli as the program of that name."""
     name = request.param
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
     folder, programs = tmp_path_factory.mktemp("folder"), tmp_path_factory.mktemp("programs")
-    (folder / "notes.txt").touch()
+    for file in ("notes.txt", "gpt.txt", "gpt.json", "gpt $(x).json"):
+        (folder / file).touch()
+    (folder / "gpt-own").mkdir()
     program = programs / "embcli"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m embcli "$@"\n')
     program.chmod(0o755)

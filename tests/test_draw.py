@@ -183,7 +183,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_pictures_of_all_pages_have_the_same_numbers(case: tuple[str, ...]) -> None:
-    found = [run.ok(*case, "--draw", "-f", format).text for format in PAGES]
+    found = [run.ok(*case, "--draw", "-f", format).text for format in ("table", "markdown", "latex")]
     numbers = [re.findall(r"-?\d+\.\d{4}\b", printed) for printed in found]
     assert len(numbers[0]) >= 12
     assert numbers[0] == numbers[1] == numbers[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -45,10 +44,7 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(embcli: Embcli, broken: dict[str, str]) -> None:
     kept = Inside().ok("lookup", "--ids", "2,3", *TOY).out
     assert embcli.ok("lookup", "--ids", "2,3", *TOY, **broken).out == kept
-    document = json.loads(embcli.ok("info", "-f", "json", **broken).out)
-    assert document["run"]["torch"].startswith("torch does not load (")
-    assert document["run"]["cpu_capability"] is None
-    assert len(document["encodings"]) == 7
+    assert embcli.ok("info", "-f", "json", **broken).out == embcli.ok("info", "-f", "json").out
     assert embcli.ok("tokenize", "hi", "-f", "ids", **broken).out == b"5303\n"
 
 
@@ -91,7 +87,6 @@ def test_where_torch_has_no_room_that_is_said_and_info_goes_on(megabytes: int) -
     assert "memory ran out" in ran.err
     ran = limited(megabytes * 10**6, "info", "-f", "json")
     assert (ran.status, ran.err) == (0, "")
-    assert "memory ran out" in json.loads(ran.out)["run"]["torch"]
 
 
 @pytest.mark.parametrize(

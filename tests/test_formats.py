@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import struct
+import subprocess
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import safetensors.numpy
 import safetensors.torch
 import tiktoken
 import torch
+from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
@@ -182,6 +185,24 @@ def test_sequences_are_told_apart_in_every_format() -> None:
     assert_same_bits(tensors["position"], live(TOY)["position"][[place for _, place in places]])
 
 
+@pytest.mark.parametrize("name", [None, "token", "position"])
+def test_duckdb_reads_the_parquet_file_of_a_lookup(embcli: Embcli, tmp_path: Path, name: str | None) -> None:
+    if shutil.which("duckdb") is None:
+        pytest.skip("duckdb is not installed (Python package duckdb-cli)")
+    path = tmp_path / "lookup.parquet"
+    embcli.ok("lookup", "--lines", TEXT, "-o", str(path), *(("--show", name) if name else ()))
+    query = f"select position, id, token, vector from '{path}' order by sequence, position"
+    done = subprocess.run(["duckdb", "-json", "-c", query], capture_output=True, check=True)
+    rows = json.loads(done.stdout)
+    found = from_ndjson(embcli.ok("lookup", "--lines", TEXT, "-f", "ndjson").out)
+    assert [(row["position"], row["id"], row["token"]) for row in rows] == [
+        (row["position"], row["id"], row["token"]) for row in found
+    ]
+    assert_same_bits(
+        float32([row["vector"] for row in rows]), float32([row["vectors"][name or "input"] for row in found])
+    )
+
+
 def test_no_token_at_all_is_a_result_in_every_format() -> None:
     records = look_up(tokenize(Given(texts=("",)), encodings.get("gpt2")), SeededSource(GPT2)).records()
     document = from_json(written(records, "json"))
@@ -190,13 +211,14 @@ def test_no_token_at_all_is_a_result_in_every_format() -> None:
     assert [len(row) for row in from_csv(written(records, "csv"))] == [3 + 256]
     assert np.load(io.BytesIO(written(records, "npy"))).shape == (0, 256)
     assert safetensors.numpy.load(written(records, "safetensors"))["token"].shape == (0, 256)
+    assert parquet.read_schema(io.BytesIO(written(records, "parquet"))).names == ["position", "id", "token", "vector"]
 
 
 # --- weights, tokenize, info, cache -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layer", ["token", "position"])
-@pytest.mark.parametrize("form", ["json", "ndjson", "csv", "tsv", "npy", "safetensors"])
+@pytest.mark.parametrize("form", ["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet"])
 def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) -> None:
     rows = ROWS if layer == "token" else [*range(5), 1023, 7]
     spec = ",".join(["0:5", *map(str, rows[5:])])
@@ -216,6 +238,11 @@ def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) ->
         tensors = safetensors.numpy.load(data)
         assert set(tensors) == {"ids", layer}
         ids, values = tensors["ids"].tolist(), tensors[layer]
+    elif form == "parquet":
+        table = parquet.read_table(io.BytesIO(data))
+        assert table.column_names == (["id", "token", "vector"] if tokens else ["id", "vector"])
+        assert tokens is None or table["token"].to_pylist() == tokens
+        ids, values = table["id"].to_pylist(), table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, 256)
     else:
         document = from_json(data) if form == "json" else {"rows": from_ndjson(data)}
         ids = [row["id"] for row in document["rows"]]
@@ -304,7 +331,7 @@ def test_a_form_that_a_result_does_not_have_is_refused_with_those_it_has(
     embcli: Embcli, arguments: tuple[str, ...], form: str
 ) -> None:
     message = embcli.refused(*arguments, "-f", form)
-    assert f"no form as {form}; it can be written as table, markdown, latex, json" in message
+    assert f"no form as {form}; it can be written as table, markdown, latex, svg, html, png, json" in message
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "npy"])

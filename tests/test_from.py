@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from embcli import memory
+from embcli.files.stored import StoredLayer
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits
@@ -136,6 +139,275 @@ def test_an_id_without_a_row_is_not_told_to_make_more_rows_of_a_file(inside: Emb
     failed = inside("lookup", "--ids", "9", "--from", str(own))
     told = "embcli: ID 9 at position 0 has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"
     assert (failed.status, failed.err) == (2, told)
+
+
+# --- compare ----------------------------------------------------------------------------------------------------------
+
+
+def test_compare_runs_both_layers_on_the_matrix_of_the_file(
+    inside: Inside, gpt2: tuple[Path, dict[str, torch.Tensor]]
+) -> None:
+    path, tensors = gpt2
+    weight = tensors["transformer.wte.weight"].float()
+    torch.manual_seed(7)
+    first = torch.nn.Linear(50257, 5, bias=False).weight.detach()
+    words = f"compare|{TEXT}|--from|{path}|--seed|7|--show|first,shared|--gradient|-f|json".split("|")
+    document = json.loads(inside.ok(*words).out)
+    for name in ("embedding", "linear"):
+        assert_same_bits(np.array(document["matrices"][name]).astype(np.float32), weight[IDS].numpy())
+    assert_same_bits(np.array(document["weights"]["shared"]).astype(np.float32), weight.T.numpy())
+    assert_same_bits(np.array(document["weights"]["first"]).astype(np.float32), first.numpy())
+    assert_same_bits(np.array(document["gradient"]["linear"]).astype(np.float32), weight[sorted(IDS)].numpy())
+    run = document["run"]
+    assert (run["from"], run["tensors"], run["seed"]) == (str(path), {"token": "transformer.wte.weight"}, 7)
+    assert (run["encoding"], [*run["guesses"]]) == ("gpt2", ["encoding"])
+    page = inside.ok("compare", "--from", str(path), "--ids", "5").text
+    assert "V = 50,257 (rows), D = 5 (columns), transformer.wte.weight (bfloat16)\n" in page
+
+
+def test_compare_takes_a_transposed_matrix_by_name(inside: Inside, tmp_path: Path) -> None:
+    weight = torch.randn(7, 4)
+    save_file({"down": weight.T.contiguous(), "up": torch.randn(4, 4)}, tmp_path / "odd.safetensors")
+    words = ("--from", str(tmp_path / "odd.safetensors"), "--tensor", "down", "--transposed")
+    inside.ok("compare", "--ids", "6,0", *words, "-o", str(tmp_path / "rows.npy"))
+    assert_same_bits(np.load(tmp_path / "rows.npy"), weight[[6, 0]].numpy())
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_a_weight_of_a_file_that_is_not_finite_makes_the_two_differ(inside: Inside, tmp_path: Path, odd: float) -> None:
+    weight = torch.randn(9, 3)
+    weight[6, 1] = odd
+    save_file({"wte.weight": weight}, tmp_path / "odd.safetensors")
+    linear = torch.nn.Linear(9, 3, bias=False)
+    linear.weight = torch.nn.Parameter(weight.T)
+    wanted = linear(torch.nn.functional.one_hot(torch.tensor([2, 3]), 9).float()).detach().numpy()
+    ran = inside(
+        "compare", "--ids", "2,3", "--from", str(tmp_path / "odd.safetensors"), "-f", "npy", "--show", "linear"
+    )
+    assert (ran.status, np.isnan(wanted).any(axis=0).tolist()) == (1, [False, True, False])
+    assert np.array_equal(np.load(io.BytesIO(ran.out)), wanted, equal_nan=True)
+    told = inside("compare", "--ids", "2,3", "--from", str(tmp_path / "odd.safetensors")).text
+    assert f"Row 6 of the weight has {'NaN' if np.isnan(odd) else odd} in column 1" in told
+
+
+def test_the_benchmark_of_a_file_goes_up_to_its_rows(inside: Inside, tmp_path: Path) -> None:
+    save_file({"wte.weight": torch.randn(40, 3)}, tmp_path / "model.safetensors")
+    words = ("compare", "--from", str(tmp_path / "model.safetensors"), "--bench", "-f", "json")
+    assert [cost["vocabulary_size"] for cost in json.loads(inside.ok(*words).out)["bench"]] == [16, 40]
+
+
+def test_a_matrix_that_does_not_fit_into_memory_is_refused_before_it_is_read(
+    inside: Inside, gpt2: tuple[Path, dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = 2 * 4 * 50257 * 5 + 12 * 50257
+    blocks = StoredLayer.blocks
+    monkeypatch.setattr(StoredLayer, "blocks", pytest.fail)
+    for more, options in ((0, ()), (4 * 50257 * 5, ("--bench",)), (2 * 4 * 50257 * 5, ("--gradient",))):
+        monkeypatch.setattr(memory, "free", lambda size=pair + more: size - 1)
+        told = inside.refused("compare", "--ids", "1", "--from", str(gpt2[0]), *options)
+        assert "a pair of layers of 50,257 x 5 takes" in told
+    monkeypatch.setattr(memory, "free", lambda: pair)
+    monkeypatch.setattr(StoredLayer, "blocks", blocks)
+    inside.ok("compare", "--ids", "1", "--from", str(gpt2[0]))
+
+
+def test_compare_tells_of_values_that_were_rounded(inside: Inside, tmp_path: Path) -> None:
+    np.save(tmp_path / "wide.npy", np.array([[0.1, 0.5], [2**60 + 1, 3]], np.float64))
+    ran = inside("compare", "--from", str(tmp_path / "wide.npy"), "--ids", "0")
+    assert (ran.status, "values were rounded to float32" in ran.err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--from {} --vocab 6", "--vocab is for seeded layers; --from takes what the file holds"),
+        ("--from {} --dim 3", "--dim is for seeded layers"),
+        ("--from {} --seed -1", "--seed -1 is out of range"),
+        ("--from {} --ids 5", "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"),
+        ("--from {} hi", "give --ids, or --encoding"),
+        ("--tensor token", "--tensor goes with --from"),
+        ("--transposed", "--transposed goes with --from"),
+    ],
+)
+def test_what_does_not_go_together_in_compare_is_refused(
+    inside: Inside, own: Path, arguments: str, message: str
+) -> None:
+    assert message in inside.refused("compare", *arguments.format(own).split())
+
+
+# --- positions --------------------------------------------------------------------------------------------------------
+
+
+def roberta(folder: Path) -> tuple[str, np.ndarray]:
+    """Make a model whose position 0 is row 2; return its path and all of its position rows."""
+    torch.manual_seed(5)
+    tensors = {
+        "roberta.embeddings.word_embeddings.weight": torch.randn(9, 6),
+        "roberta.embeddings.position_embeddings.weight": torch.randn(12, 6),
+        "roberta.embeddings.token_type_embeddings.weight": torch.randn(2, 6),
+    }
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "roberta"}')
+    return str(folder), tensors["roberta.embeddings.position_embeddings.weight"].numpy()
+
+
+def test_positions_are_the_rows_of_the_file_and_their_dot_products(
+    inside: Inside, gpt2: tuple[Path, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    path, tensors = gpt2
+    rows = tensors["transformer.wpe.weight"].numpy()
+    inside.ok("positions", "--from", str(path), "-o", str(tmp_path / "rows.npy"))
+    assert_same_bits(np.load(tmp_path / "rows.npy"), rows)
+    inside.ok("positions", "--from", str(path), "--similarity", "--rows", "3:9", "-o", str(tmp_path / "dots.npy"))
+    wide = rows.astype(np.float64)
+    np.testing.assert_allclose(np.load(tmp_path / "dots.npy"), wide[3:9] @ wide.T, rtol=1e-6, atol=1e-6)
+    document = json.loads(inside.ok("positions", "--from", str(path), "--rows", "0", "-f", "json").out)
+    assert document["run"]["tensors"] == {"position": "transformer.wpe.weight"}
+    assert (document["run"]["kind"], document["run"]["guesses"]) == ("learned", {})
+    page = inside.ok("positions", "--from", str(path)).text
+    assert "Learned positions, (T, D) = (64, 5)" in page
+    assert page.endswith("transformer.wpe.weight (float32)\n")
+
+
+def test_positions_that_begin_behind_padding_are_told(inside: Inside, tmp_path: Path) -> None:
+    folder, rows = roberta(tmp_path)
+    inside.ok("positions", "--from", folder, "-o", str(tmp_path / "rows.npy"))
+    assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:])
+    page = inside.ok("positions", "--from", folder).text
+    assert "(T, D) = (10, 6)" in page
+    assert "roberta.embeddings.position_embeddings.weight (float32); position 0 is its row 2\n" in page
+    document = json.loads(inside.ok("positions", "--from", folder, "-f", "json").out)
+    assert document["run"]["first_position"] == 2
+
+
+def test_dot_products_of_rows_that_are_not_finite_come_without_a_warning(inside: Inside, tmp_path: Path) -> None:
+    rows = np.array([[np.inf, 0], [0, 3e38], [1, 3e38]], np.float32)
+    np.savez(tmp_path / "odd.npz", token=np.eye(2, dtype=np.float32), position=rows)
+    words = ("positions", "--from", str(tmp_path / "odd.npz"), "--similarity", "-o", str(tmp_path / "dots.npy"))
+    inside.ok(*words)
+    wanted = [[np.inf, np.nan, np.inf], [np.nan, np.inf, np.inf], [np.inf, np.inf, np.inf]]
+    assert np.array_equal(np.load(tmp_path / "dots.npy"), np.array(wanted, np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *((f"--from {{}} --kind {kind}", f"--kind {kind} is worked out") for kind in ("sinusoidal", "relative")),
+        ("--from {} --kind rotary", "--kind rotary is worked out and not read; --from shows the learned positions"),
+        ("--from {} --context-length 9", "--context-length is for seeded layers"),
+        ("--from {} --dim 9", "--dim is for seeded layers"),
+        ("--from {} --seed 9", "--seed is for seeded layers"),
+        ("--from {} --no-cache", "--no-cache is for seeded layers"),
+        ("--from {} --ids 1", "--ids has no place in learned positions"),
+        ("--from {} --position-tensor token2", "it has no tensor 'token2' (--position-tensor)"),
+        ("--position-tensor x", "--position-tensor goes with --from"),
+    ],
+)
+def test_what_does_not_go_together_in_positions_is_refused(
+    inside: Inside, own: Path, arguments: str, message: str
+) -> None:
+    assert message in inside.refused("positions", *arguments.format(own).split())
+
+
+def test_positions_of_a_model_without_learned_ones_are_refused(inside: Inside, tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.eye(3, dtype=np.float32))
+    told = inside.refused("positions", "--from", str(tmp_path / "one.npy"))
+    assert "this model has no learned positions; --position-tensor names them" in told
+
+
+# --- token types, and positions behind padding ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, torch.Tensor]]:
+    """Return a file of BERT's kind, and its three matrices."""
+    torch.manual_seed(8)
+    sizes = {"word": 500, "position": 40, "token_type": 2}
+    tensors = {name: torch.randn(size, 64) for name, size in sizes.items()}
+    path = tmp_path_factory.mktemp("bert") / "model.safetensors"
+    save_file({f"bert.embeddings.{name}_embeddings.weight": tensor for name, tensor in tensors.items()}, path)
+    return str(path), tensors
+
+
+def test_the_row_of_a_token_type_is_added_first_as_bert_does(
+    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    path, tensors = bert
+    ids = torch.arange(0, 500, 13)
+    token, position, kind = tensors["word"][ids], tensors["position"][: len(ids)], tensors["token_type"][1]
+    written = ",".join(map(str, ids.tolist()))
+    words = ("lookup", "--ids", written, "--from", path, "--token-type", "1")
+    inside.ok(*words, "-o", str(tmp_path / "input.npy"))
+    wanted = (token + kind) + position
+    assert not torch.equal(wanted, (token + position) + kind)  # float32 tells the orders apart
+    assert_same_bits(np.load(tmp_path / "input.npy"), wanted.numpy())
+    run = json.loads(inside.ok(*words, "-f", "json").out)["run"]
+    assert (run["token_type"], run["sum"]) == (1, "(token + token_type) + position")
+    assert run["tensors"]["token_type"] == "bert.embeddings.token_type_embeddings.weight"
+    for show, rows in (("token", token), ("position", position)):
+        inside.ok(*words, "--show", show, "-o", str(tmp_path / "rows.npy"))
+        assert_same_bits(np.load(tmp_path / "rows.npy"), rows.numpy())
+    inside.ok(*words, "--position", "none", "-o", str(tmp_path / "none.npy"))
+    assert_same_bits(np.load(tmp_path / "none.npy"), (token + kind).numpy())
+
+
+def test_the_page_tells_of_a_token_type_and_of_its_part_in_a_sum(
+    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]]
+) -> None:
+    path, tensors = bert
+    words = ("lookup", "--ids", "7,9", "--from", path, "--columns", "63", "--precision", "6")
+    page = inside.ok(*words, "--token-type", "1", "--trace", "1").text
+    assert page.startswith("Input embeddings = token embeddings + token type 1 + position embeddings, (T, D) = (2, 64)")
+    line = "token type: row 1 of bert.embeddings.token_type_embeddings.weight, (2, 64); "
+    assert f"{line}input = (token + token_type) + position\n" in page
+    assert "Trace of token 1: token row 9 + type row 1 + position row 1 = input row 1\n" in page
+    token, kind, position = (
+        float(tensors[name][row, 63]) for name, row in (("word", 9), ("token_type", 1), ("position", 1))
+    )
+    total = float(np.float32(np.float32(token + kind) + position))
+    terms = [each.split() for each in page.splitlines() if each.strip().startswith("63 ")]
+    assert terms == [["63", f"{token:.6f}", "+", f"{kind:.6f}", "+", f"{position:.6f}", "=", f"{total:.6f}"]]
+    alone = inside(*words, "--token-type", "0", "--position", "none").text
+    assert "input = token + token_type\n" in alone
+    assert "as it is" not in alone
+
+
+def test_token_types_that_nobody_asks_for_are_named_where_input_rows_are_shown(
+    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]]
+) -> None:
+    words = ("lookup", "--ids", "7", "--from", bert[0])
+    told = "has 2 token types, and adds the row of one to each token row, too; --token-type 0 adds the first\n"
+    assert inside(*words).err == f"embcli: this model {told}"
+    inside.ok(*words, "--show", "token")
+
+
+@pytest.mark.parametrize(("number", "reason"), [("2", "there are 2 token types"), ("-1", "there are 2 token types")])
+def test_a_token_type_without_a_row_is_refused(
+    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]], own: Path, number: str, reason: str
+) -> None:
+    words = ("lookup", "--ids", "1", "--token-type", number)
+    assert f"--token-type {number} names no token type: {reason}" in inside.refused(*words, "--from", bert[0])
+    for more in (("--from", str(own)), ("--vocab", "6")):
+        assert f"--token-type {number} has no row to add" in inside.refused(*words, *more)
+
+
+def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: Path) -> None:
+    folder, rows = roberta(tmp_path)
+    words = ("lookup", "--ids", "3,4,3", "--from", folder, "--token-type", "0")
+    inside.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
+    assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:5])
+    page = inside.ok(*words, "--trace", "2").text
+    assert "position: row pos + 2 of the position weight matrix, (C, D) = (10, 6)\n" in page
+    assert "A guess: position 0 is row 2: config.json says that it is a 'roberta' model\n" in page
+    assert "token row 3 + type row 0 + position row 4 = input row 2\n" in page
+    long = inside.refused("lookup", "--ids", ",".join("1" * 11), "--from", folder)
+    info = json.loads(inside.ok("info", "--from", folder, "-f", "json").out)["run"]
+    assert (info["first_position"], [*info["guesses"]]) == (2, ["first_position"])
+    assert "A guess: position 0 is row 2: config.json" in inside.ok("info", "--from", folder).text
+    assert long.endswith("11 tokens are more than the context length of 10: pass --window for several of 10\n")
+
+
+# --- tokens and info --------------------------------------------------------------------------------------------------
 
 
 def test_a_text_is_refused_where_no_encoding_is_known(inside: Embcli, own: Path) -> None:

@@ -14,6 +14,7 @@ import safetensors.numpy
 import typer
 
 from embcli import cli, names, options
+from embcli.groups import PANELS
 from embcli.output import to
 from tests.conftest import Embcli
 from tests.inside import Inside
@@ -30,6 +31,7 @@ ABLE = {
     "compare": names.COMPARED,
     "batch": names.BATCHED,
     "positions": names.LOOKED_UP,
+    "neighbors": names.LISTED,
     "audit": names.LISTED,
     "diff": names.LISTED,
     "info": names.LISTED,
@@ -96,21 +98,17 @@ def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_p
         "compare": options.PlaceOfMatrices,
         "batch": options.PlaceOfBatches,
         "positions": options.PlaceOfEmbeddings,
+        "neighbors": options.PlaceOfNumbers,
     }.get(name, options.Place)
     assert place.able == told
     file = tmp_path / "book.txt"
     file.write_text("Every effort moves you, and so on.\n" * 4)
     model = str(tmp_path / "model.safetensors")
     safetensors.numpy.save_file({"wte.weight": np.eye(3, dtype=np.float32)}, model)
-    arguments = {
-        "diff": [model, model],
-        "tokenize": ["hi"],
-        "compare": ["--ids", "1"],
-        "lookup": ["--ids", "1"],
-        "batch": [str(file)],
-    }
+    arguments = {name: ["--ids", "1"] for name in ("compare", "lookup", "neighbors")}
+    arguments |= {"diff": [model, model], "tokenize": ["hi"], "batch": [str(file)]}
     words = arguments.get(name, []) + ["--dim", "4"] * (name not in ("diff", "tokenize", "info", "cache"))
-    words += ["--vocab", "6"] * (name in ("audit", "weights", "lookup", "compare"))
+    words += ["--vocab", "6"] * (name in ("audit", "weights", "lookup", "compare", "neighbors"))
     for form in names.FORMATS:
         ran = Inside()(name, *words, "-f", form, "-o", str(tmp_path / form))
         assert (ran.status == 0) == (form in told), ran
@@ -128,7 +126,7 @@ def test_help_in_a_pipe_is_one_plain_list_in_the_order_of_the_groups(name: str) 
     assert max(map(len, text.splitlines())) <= 100
     if name in COMMANDS:
         declared = [option for option in COMMANDS[name].params if _is_option(option)]
-        groups = [options.PANELS.index(option.rich_help_panel) for option in declared]
+        groups = [PANELS.index(option.rich_help_panel) for option in declared]
         assert groups == sorted(groups)
         assert listed(text) == [_long(option) for option in declared]
 
@@ -145,7 +143,7 @@ def _long(option: object) -> str:
 def test_help_on_a_terminal_has_panels_and_is_as_wide_as_it_up_to_100(width: int) -> None:
     page = on_terminal(width, "lookup", "--help")
     found = panels(page)
-    assert [*found] == ["Arguments", "Options", *options.PANELS]
+    assert [*found] == ["Arguments", "Options", *PANELS]
     assert {len(line) for line in page.text.splitlines() if line[:1] in "╭│╰" and line} == {min(width, 100)}
     assert "[[" not in page.text
     for option in COMMANDS["lookup"].params:

@@ -139,7 +139,7 @@ def opened(path: Path) -> HuggingFaceEncoding:
 
 
 def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> list[tuple[bytes, int, int, bool]]:
-    tokens = tokenize(Given(texts=(text,)), encoding, special)
+    tokens = tokenize(Given(texts=(text,)), encoding, special, spans=True)
     return [
         (token, int(start), int(end), bool(joined))
         for each in Tokenization(tokens).spans()
@@ -292,6 +292,16 @@ def test_what_is_no_tokenizer_is_named(inside: Embcli, tmp_path: Path, content: 
     assert f"cannot read {str(path)!r}: {reason}" in message
 
 
+def test_a_pattern_that_never_ends_is_an_error_of_one_line(embcli: Embcli, tmp_path: Path) -> None:
+    made = Tokenizer(models.WordLevel({"a": 0}, "a"))
+    made.pre_tokenizer = pre_tokenizers.Split(Regex("(a|aa|a)+$"), "isolated")
+    made.save(str(tmp_path / "tokenizer.json"))
+    words = ("tokenize", "a" * 36 + "!", "--encoding", str(tmp_path / "tokenizer.json"))
+    told = embcli.refused(*words, RUST_BACKTRACE="1")  # with which the package writes a trace of its own
+    assert told.count("\n") == 1
+    assert "it cannot split this text of 37 characters (Onig: Regex search error: retry-limit" in told
+
+
 def test_a_file_longer_than_any_is_not_read(inside: Embcli, tmp_path: Path) -> None:
     with open(tmp_path / "tokenizer.json", "wb") as file:
         file.truncate(1 << 40)
@@ -313,12 +323,45 @@ def test_what_is_not_there_is_named(
     assert reason in inside.refused("tokenize", "hi", "--encoding", name.format(tmp_path))
 
 
+def test_a_panic_of_the_package_is_a_sentence_and_no_more(embcli: Embcli, saved: Callable[[str], Path]) -> None:
+    document = json.loads(saved("metaspace").read_text())
+    document["model"]["continuing_subword_prefix"] = "longer than any"
+    path = saved("metaspace").with_name("panics.json")
+    path.write_text(json.dumps(document))
+    told = embcli.refused("tokenize", "hi", "--encoding", str(path), RUST_BACKTRACE="1")
+    assert "it is no tokenizer.json (" in told
+    assert told.count("\n") == 1
+
+
 WITHOUT = "import sys; sys.modules['tokenizers'] = None; from embcli.__main__ import main; sys.exit(main())"
 
 
 def without_the_package(*arguments: str) -> subprocess.CompletedProcess[str]:
     run: list[Any] = [sys.executable, "-c", WITHOUT, *arguments]
     return subprocess.run(run, input="", capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_tokens_that_gemma_adds_are_spelled_as_pieces_and_special_ones_are_not(tmp_path: Path) -> None:
+    made = pieces()
+    made.add_tokens([AddedToken("▁▁▁", normalized=False)])
+    made.add_special_tokens([AddedToken("<▁>", normalized=False)])
+    made.save(str(tmp_path / "tokenizer.json"))
+    ours = opened(tmp_path / "tokenizer.json")
+    added, special = (made.token_to_id(token) for token in ("▁▁▁", "<▁>"))
+    assert (ours.token_bytes(added), ours.token_bytes(special)) == (b"   ", "<▁>".encode())
+
+
+def test_where_tokens_stand_is_worked_out_for_tokenize_alone(
+    inside: Embcli, saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    spans = HuggingFaceEncoding.spans
+    monkeypatch.setattr(HuggingFaceEncoding, "spans", lambda *given: asked.append(given[1]) or spans(*given))
+    words = (PLAIN, "--encoding", str(saved("byte_level")))
+    inside.ok("lookup", *words, "--dim", "2")
+    assert asked == []
+    inside.ok("tokenize", *words)
+    assert asked == [PLAIN]
 
 
 def test_without_the_package_the_cure_is_told(saved: Callable[[str], Path]) -> None:

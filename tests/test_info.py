@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 
 import embcli as package
 from embcli.encodings.tiktoken import DEFINITIONS
+from embcli.weights import build
 from tests.conftest import Embcli
 
 
@@ -33,6 +35,21 @@ def test_the_page_of_info_tells_versions_capability_cache_and_encodings(inside: 
     assert [row.split() for row in rows] == [
         [name, f"{definition.vocabulary_size:,}", "yes"] for name, definition in DEFINITIONS.items()
     ]
+
+
+def test_torch_itself_is_asked_where_nothing_else_tells_its_capability(
+    inside: Embcli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wanted = inside.ok("info").text
+    monkeypatch.setattr(build, "_CPU_FLAGS", str(tmp_path / "none"))
+    assert build.cpu_capability() is None
+    build.this_build.cache_clear()
+    assert inside.ok("info").text == wanted
+    monkeypatch.setitem(sys.modules, "torch", None)
+    build.this_build.cache_clear()
+    run = json.loads(inside.ok("info", "-f", "json").out)["run"]
+    build.this_build.cache_clear()
+    assert (run["torch"].startswith("torch is not installed"), run["cpu_capability"]) == (True, None)
 
 
 KEPT = ("weights", "--vocab", "6", "--dim", "3")

@@ -68,6 +68,13 @@ def seeded(*layers: str, **more: Schema) -> Schema:
     return strict(embcli=VERSION, encoding=ENCODING, shapes=shapes, **DRAWN, **more)
 
 
+def stored(*layers: str) -> dict[str, Schema]:
+    """Return the schemas of what a run says of these layers of a file."""
+    told = {"tensors": STRING, "dtypes": STRING, "bytes": COUNT, "shapes": array(COUNT, 2)}
+    by_layer = {name: strict(**dict.fromkeys(layers, each)) for name, each in told.items()}
+    return {"from": STRING, **by_layer, "guesses": strict()}
+
+
 def named(schema: Schema, *names: str) -> Schema:
     return strict(**dict.fromkeys(names, schema))
 
@@ -127,11 +134,13 @@ TRAINING = strict(
 )
 
 
-def compared(token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, bench: Schema = NULL) -> Schema:
+def compared(
+    token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, bench: Schema = NULL, **run: Schema
+) -> Schema:
     shapes = {"ids": 1, "one_hot": 2, "first": 2, "shared": 2, "embedding": 2, "linear": 2}
     sizes = strict(**{name: array(COUNT, rank) for name, rank in shapes.items()})
     return strict(
-        run=strict(**READ, **DRAWN, shapes=sizes),
+        run=strict(**{**READ, **DRAWN, **run, "shapes": sizes}),
         columns=array(COUNT),
         tokens=array(strict(**token, difference=NUMBER)),
         matrices=both(MATRIX),
@@ -231,6 +240,18 @@ def positioned(*layers: str, **matrices: Schema) -> Schema:
     )
 
 
+NEAR: dict[str, Schema] = {"query": COUNT, "rank": COUNT, "id": COUNT}
+TERMS = strict(ids=array(COUNT), plus=array(array(COUNT)), minus=array(array(COUNT)))
+SEARCHED = {"metric": {"enum": ["cosine", "dot", "l2"]}, "center": TRUTH, "queries": array(TERMS)}
+SEARCHED |= dict.fromkeys(("searched", "not_finite", "zero"), COUNT)
+SHARES = {"column": array(COUNT), "share": array(NUMBER)}
+
+
+def near(fields: dict[str, Schema], **matrices: Schema) -> Schema:
+    more = {"matrices": strict(**matrices)} if matrices else {}
+    return strict(run=seeded("token", **SEARCHED), neighbors=array(strict(**fields)), **more)
+
+
 TOY = "--vocab 6 --dim 3"
 SMALL = "--vocab 6 --dim 4 --context-length 3"
 BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
@@ -256,6 +277,19 @@ DOCUMENTS: dict[str, Schema] = {
     "compare --gradient": compared(PLACE, gradient=GRADIENT),
     "compare --learning-rate 0.1": compared(PLACE, gradient=strict(**GRADIENT["properties"] | {"training": TRAINING})),
     "compare --bench --vocab 64": compared(PLACE, bench=array(COST, 2)),
+    "lookup --from own.npz --ids 1 --token-type 0": strict(
+        run=strict(**READ, **stored("token", "position", "token_type"), token_type=COUNT, sum=STRING),
+        columns=array(COUNT),
+        tokens=array(strict(**PLACE)),
+        matrices=named(MATRIX, *MATRICES),
+    ),
+    "compare --from own.npz --ids 1": compared(PLACE, **stored("token")),
+    "positions --from own.npz": strict(
+        run=strict(embcli=VERSION, kind=STRING, **stored("position")),
+        columns=array(COUNT),
+        positions=array(strict(position=COUNT)),
+        matrices=strict(position=MATRIX),
+    ),
     BATCH: strict(
         run=seeded("token", "position", sequences=COUNT, **dict.fromkeys(CUT, COUNT), **dict.fromkeys(CHOSEN, TRUTH)),
         columns=array(COUNT),
@@ -271,6 +305,12 @@ DOCUMENTS: dict[str, Schema] = {
         "token", position=MATRIX, input=MATRIX, pairing=STRING, theta=NUMBER
     ),
     f"positions --similarity {SMALL}": positioned("position", similarity=MATRIX),
+    f"neighbors --ids 2 {TOY}": near({**NEAR, "score": NUMBER}),
+    "neighbors Hi --plus you --minus me": near({**NEAR, "token": STRING, "score": NUMBER}),
+    f"neighbors --ids 2 --why {TOY}": near(
+        {**NEAR, **dict.fromkeys(("score", "mean", "rest"), NUMBER)},
+        **{name: array(each) for name, each in SHARES.items()},
+    ),
     f"audit {TOY}": strict(run=seeded("token"), audit=FOUND, rows=array(strict(id=COUNT, **ROW), 6)),
     "audit --from model.safetensors --encoding gpt2": strict(
         run=strict(embcli=VERSION, **taken("token", "head")),
@@ -306,6 +346,11 @@ LINES: dict[str, Schema] = {
         vectors=named(array(MATRIX), "input"),
     ),
     f"positions {SMALL}": strict(position=COUNT, vectors=named(VECTOR, "position")),
+    f"neighbors --ids 2,3 --lines {TOY}": strict(**NEAR, score=NUMBER),
+    "neighbors Hi --metric l2": strict(**NEAR, token=STRING, score=NUMBER),
+    "neighbors Hi --why": strict(
+        **NEAR, token=STRING, **dict.fromkeys(("score", "mean", "rest"), NUMBER), vectors=strict(**SHARES)
+    ),
     f"audit {TOY}": strict(id=COUNT, **ROW),
     "diff model.safetensors tuned.safetensors": strict(**PAIR),
     "info": strict(**ENCODED),
@@ -316,12 +361,14 @@ LINES: dict[str, Schema] = {
 
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    """Return a runner in this process, beside two models; for `cache` there are two layers in the cache."""
+    """Return a runner in this process, beside three models; for `cache` there are two layers in the cache."""
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
+    layers = ("token", "position", "token_type_embeddings")
+    np.savez("own.npz", **dict.fromkeys(layers, np.ones((2, 3), np.float32)))
     rows = np.random.default_rng(1).standard_normal((200, 3), np.float32)
     save_file({"wte.weight": rows, "lm_head.weight": -rows}, "model.safetensors")
     save_file({"wte.weight": np.append(rows[:150] * np.float32(2), [[np.inf] * 3], 0)}, "tuned.safetensors")
-    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
     Inside().ok("lookup", "--ids", "2", *TOY.split())
     return Inside()
 

@@ -32,7 +32,7 @@ from tests.inside import Inside
 TEXT = "Every effort moves you\n\nto 🦜s and\tback,\r\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
 TEXT_FORMATS = ("table", "json", "ndjson", "csv", "tsv")
-LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors")
+LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors", "parquet")
 
 
 def bash(script: str, stdin: str = "", **environment: str) -> Ran:
@@ -125,6 +125,7 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, optio
         ("lookup --window -f tsv", "-1", b"sequence\tposition\tid\ttoken\t0\t1\t"),
         ("lookup --window -f npy", "-c8", b"\x93NUMPY\x01\x00"),
         ("lookup --window -f safetensors", "-c9", b"{"),
+        ("lookup --window -f parquet", "-c4", b"PAR1"),
         ("tokenize --lines -f ids", "-1", b"6109 3626 6100 345"),
         ("tokenize -f csv", "-1", b"position,id,token,bytes,start,end"),
     ],

@@ -41,7 +41,7 @@ def printed(command: str, folder: str) -> str:
 @pytest.mark.parametrize(("command", "output"), examples(), ids=[command[:40] for command, _ in examples()])
 def test_an_example_prints_what_the_readme_says(command: str, output: str, tmp_path: Path) -> None:
     for tool in ("jq", "duckdb"):
-        if f"| {tool} " in command and not (shutil.which(tool) or (Path(sys.executable).parent / tool).exists()):
+        if f" {tool} " in command and not (shutil.which(tool) or (Path(sys.executable).parent / tool).exists()):
             pytest.skip(f"{tool} is not installed")
     found, wanted = (MEASURED.sub("", text) for text in (printed(command, str(tmp_path)), output))
     assert NUMBER.sub("0", found) == NUMBER.sub("0", wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ REFUSED = [
     ((*COMPARE, "--trace", "-f", "json"), "--trace has no place in json"),
     ((*COMPARE, "--show", "ids,shared", "-f", "csv"), "--show ids has no place in csv"),
     ((*COMPARE, "--show", "embedding,linear", "-f", "csv"), "this format holds one matrix, not embedding, linear"),
+    ((*COMPARE, "-f", "parquet"), "this result has no form as parquet"),
     ((*COMPARE, "-f", "projector"), "this result has no form as projector"),
     ((*COMPARE, "--ids", "100"), "ID 100 at position 0 has no row"),
 ]
@@ -69,8 +71,25 @@ def test_it_is_refused_before_any_work_and_nothing_is_kept(
 
 
 @pytest.mark.usefixtures("_no_work")
-@pytest.mark.parametrize("form", ["npy", "safetensors"])
-@pytest.mark.parametrize("verb", [BY_IDS, WEIGHTS, COMPARE], ids=lambda verb: verb[0])
+@pytest.mark.parametrize("verb", [BY_IDS, WEIGHTS], ids=lambda verb: verb[0])
+def test_parquet_without_its_package_is_refused_before_any_work(
+    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    told = "embcli: parquet needs a package that is missing: pip install 'embcli[arrow]'\n"
+    assert inside.refused(*verb, "-o", "out.parquet") == told
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.usefixtures("_no_work")
+@pytest.mark.parametrize(
+    ("verb", "form"),
+    [
+        *((verb, form) for verb in (BY_IDS, WEIGHTS, COMPARE) for form in ("npy", "safetensors")),
+        *((verb, "parquet") for verb in (BY_IDS, WEIGHTS)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
 def test_binary_data_for_a_terminal_is_refused_before_any_work(
     tmp_path: Path, verb: tuple[str, ...], form: str
 ) -> None:

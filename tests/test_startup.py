@@ -98,6 +98,7 @@ def test_completion_imports_nothing_heavy(asked: dict[str, str]) -> None:
         ("tokenize --ids 31373,11", {"numpy", "tiktoken", "rich"}),
         ("decode 31373 11", {"numpy", "tiktoken"}),
         ("cache", {"numpy", "rich"}),
+        ("info", {"numpy", "tiktoken", "rich"}),
         *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("json", "csv", "npy", "ids")),
         *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("markdown", "latex")),
         ("cache -f json", {"numpy"}),
@@ -112,5 +113,6 @@ def test_a_kept_layer_is_shown_without_torch() -> None:
     assert imported("lookup", "--ids", "1,6", *LAYER) <= {"numpy", "rich"}
     assert imported("weights", *LAYER) <= {"numpy", "rich"}
     assert imported("weights", *LAYER, "--format", "json") <= {"numpy"}
-    for form in ("ndjson", "npy", "safetensors", "markdown"):
+    assert imported("neighbors", "--ids", "1", *LAYER, "--format", "json") <= {"numpy"}
+    for form in ("ndjson", "npy", "safetensors", "parquet", "markdown"):
         assert imported("lookup", "--ids", "1,6", *LAYER, "--format", form) <= {"numpy"}

@@ -170,6 +170,11 @@ def test_a_step_that_fails_is_told_and_the_tour_goes_on(inside: Inside, tmp_path
     assert " 5303 " in ran.text
 
 
+def test_steps_show_pages_whatever_format_is_set_for_other_commands(inside: Inside) -> None:
+    set_, unset = (MEASURED.sub("", inside.ok("tour", **each).text) for each in ({"EMBCLI_FORMAT": "ndjson"}, {}))
+    assert set_ == unset
+
+
 def test_steps_read_nothing_of_what_is_piped_in(inside: Inside, tmp_path: Path) -> None:
     ran = inside("tour", a_tour(tmp_path, {**STEP, "command": "embcli tokenize"}), stdin="Every effort")
     assert ran.status == 0
@@ -384,3 +389,9 @@ def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: p
     monkeypatch.setitem(sys.modules, "termios", None)
     monkeypatch.setattr(sys, "stdin", Stream(io.BytesIO(b"\nback\n\xff\n")))
     assert [keys.pressed() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
+
+
+def test_steps_are_tables_whatever_format_is_set(inside: Inside, tmp_path: Path) -> None:
+    path, alone = a_tour(tmp_path, STEP), inside.ok("tokenize", "hi", COLUMNS="80").text
+    for form in ("ndjson", "projector", "npy"):
+        assert alone in inside.ok("tour", path, EMBCLI_FORMAT=form, COLUMNS="80").text

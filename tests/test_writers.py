@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import safetensors.numpy
 from hypothesis import example, given, settings
@@ -206,6 +207,29 @@ def test_any_result_is_read_back_from_npy_and_safetensors(result: Result) -> Non
 
 
 @settings(deadline=None)
+@given(results(), st.sampled_from([1, 1 << 24]))
+def test_any_result_is_read_back_from_parquet(result: Result, row_group: int) -> None:
+    result.matrices.setdefault("input", np.zeros((result.rows, 2), np.float32))
+    for name in {"fault", "carried", "difference"} & {*result.fields}:
+        del result.fields[name]  # which no result has whose rows are embeddings
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writers, "_ROW_GROUP", row_group)
+        data = written(result.records(columns=(7,), run={"embcli": "1"}), "parquet", ("input",))
+    file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
+    table = file.read()
+    assert table.num_rows == result.rows
+    assert [{name: row[name] for name in result.fields} for row in table.to_pylist()] == as_lists(result)
+    vector = table["vector"].combine_chunks()
+    wanted = result.matrices["input"]
+    assert vector.type == pyarrow.list_(pyarrow.float32(), wanted.shape[1])
+    assert vector.null_count == vector.flatten().null_count == 0
+    assert_same_bits(vector.flatten().to_numpy().reshape(wanted.shape), wanted)
+    assert file.metadata.num_row_groups == (-(-result.rows // result.step) if row_group == 1 else result.rows > 0)
+    told = {name: json.loads(file.schema_arrow.metadata[name.encode()]) for name in ("run", "columns")}
+    assert told == {"run": {"embcli": "1"}, "columns": [7]}
+
+
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=4), max_size=5), st.integers(1, 4), st.booleans())
 @example([[], [1], [], [], [2, 3], []], 1, True)
 def test_ids_are_a_line_for_each_sequence(lines: list[list[int]], step: int, many: bool) -> None:
@@ -277,7 +301,7 @@ def test_whole_numbers_have_no_decimal_point_in_csv() -> None:
     assert written(records, "csv") == b"row,0,1\r\n0,4611686018427387904,-1\r\n1,0,7\r\n"
 
 
-@pytest.mark.parametrize("form", ["csv", "tsv", "projector"])
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "projector"])
 @pytest.mark.parametrize("shape", [(3,), (3, 4, 2)])
 def test_rows_that_are_no_rows_of_numbers_are_refused_before_anything_is_written(
     form: names.Format, shape: tuple[int, ...], tmp_path: Path
@@ -377,6 +401,8 @@ ALL = ("sequence", "position", "id", "token")
             ("input",),
             [(("id",), ()), (("position",), ()), (("sequence",), ()), ((), ("input",))],
         ),
+        ("parquet", None, [(ALL, ("token",))]),
+        ("parquet", ("input",), [(ALL, ("input",))]),
         ("ids", None, [(("sequence", "id"), ())]),
         ("projector", ("input",), [(ALL, ("input",))]),
     ],

@@ -7,13 +7,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
-from embcli.errors import InputError
+from embcli.errors import InputError, lacks
 from embcli.safe import note
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+
+    from embcli.files.tensors import Tensors
 
 
 class Encoding(Protocol):
@@ -65,7 +67,18 @@ def guessed(size: int) -> Encoding | None:
     return None if name is None else get(name)
 
 
-def beside(weights: Path) -> Encoding | None:
+def of_rows(tensors: Tensors) -> Encoding | None:
+    """Return the encoding of the rows of a checkpoint's file; None where neither it nor a file beside it tells.
+
+    Word vectors stand for their own words; otherwise a tokenizer.json comes first, which can split a text, too.
+    """
+    from embcli.encodings.own import OwnWords
+
+    own = OwnWords(tensors) if tensors.has_words else None
+    return own if tensors.words_are_whole else _beside(tensors.path) or own
+
+
+def _beside(weights: Path) -> Encoding | None:
     """Return the encoding of the tokenizer.json beside a file of weights; None where there is none, or no package."""
     from importlib.util import find_spec
 
@@ -73,7 +86,7 @@ def beside(weights: Path) -> Encoding | None:
     if not path.is_file():
         return None
     if find_spec("tokenizers") is None:
-        note("the tokenizer.json beside the weights is not read: pip install 'embcli[models]'")
+        note(lacks("the tokenizer.json beside the weights", "models"))
         return None
     return _of_file(path, str(path))
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
+import os
+from contextlib import contextmanager
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.errors import lacks
 from embcli.files.spelling import from_characters, from_piece
 from embcli.files.stored import Binary
 from embcli.files.tensors import refused, shortened
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import tokenizers
@@ -42,8 +45,7 @@ class HuggingFaceEncoding:
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            missing = "a tokenizer.json needs a package that is missing: pip install 'embcli[models]'"
-            raise refused(self.path, missing) from None
+            raise refused(self.path, lacks("a tokenizer.json", "models")) from None
         binary = Binary(self.path)
         if binary.size > _LONGEST:
             raise binary.refused(f"a tokenizer.json of {binary.size:,} bytes is longer than any")
@@ -148,11 +150,34 @@ class HuggingFaceEncoding:
     def _asked(self, ask: Callable[[], Any], failure: str) -> Any:
         """Return what the package answers; raises InputError for its errors, and its panics, which are no Exception."""
         try:
-            return ask()
+            with _silenced():
+                return ask()
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
         except BaseException as error:
             raise refused(self.path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Let nothing be written to standard error, past Python, as the package does with a trace of its panics."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        os.dup2(_nowhere(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@cache
+def _nowhere() -> int:
+    """Return what can be written to and goes nowhere."""
+    return os.open(os.devnull, os.O_WRONLY)
 
 
 def _kinds(part: Any) -> set[str]:

@@ -74,23 +74,18 @@ _HEAD = (
 )
 _NAMES = {"token": _TOKEN, "position": _POSITION, "token_type": _TOKEN_TYPE, "head": _HEAD}
 
-# Models whose position 0 is not row 0: the row of their padding, and those before it, come first.
+# Models whose position 0 is not row 0 but row 2, and those in which it is the row behind that of their padding, ID 1.
 _FIRST_ROW = 2
 _SHIFTED_MODELS = {
-    *(
-        "roberta",
-        "roberta-prelayernorm",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "camembert",
-        "xmod",
-        "ibert",
-        "data2vec-text",
-    ),
-    *("longformer", "luke", "markuplm", "layoutlmv3", "mpnet", "esm", "nystromformer", "yoso", "mra"),
-    *("opt", "bart", "mbart", "plbart", "mvp", "biogpt"),
+    *("opt", "bart", "mbart", "plbart", "mvp", "biogpt", "mpnet", "nystromformer", "yoso", "mra"),
+}
+_BEHIND_PADDING = {
+    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "xmod", "ibert"),
+    *("data2vec-text", "longformer", "luke", "markuplm", "layoutlmv3", "esm"),
 }
 _SHIFTED_NAMES = re.compile(r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.")
+
+_LAYER = {"encoding": "token", "first_position": "position"}  # which a guess about something else is of
 
 _MOST_NAMED = 8  # candidates in a message
 _COMPARED = 1 << 26  # bytes of two matrices that are compared at most
@@ -176,7 +171,7 @@ class Checkpoint:
             "dtypes": {name: tensor.dtype for name, tensor in opened.items()},
             "bytes": {name: tensor.size for name, tensor in opened.items()},
             "shapes": {name: list(layer.shape) for name, layer in self._open.items()},
-            "guesses": dict(self.reasons),
+            "guesses": {about: why for about, why in self.reasons.items() if _LAYER.get(about, about) in opened},
         }
         if "position" in opened and self.first_position:
             run["first_position"] = self.first_position
@@ -247,19 +242,24 @@ class Checkpoint:
     def first_position(self) -> int:
         """The row of the position matrix that position 0 picks."""
         tensor, model = self.find("position"), self.config.get("model_type")
-        if tensor is None or self._oriented(tensor)[0][0] <= _FIRST_ROW:
+        if tensor is None:
             return 0
+        rows, first = self._oriented(tensor)[0][0], _FIRST_ROW
         if isinstance(model, str):
-            shifted, reason = model in _SHIFTED_MODELS, f"config.json says that it is a {shortened(model)} model"
+            padding = self.config.get("pad_token_id")
+            if model in _BEHIND_PADDING and isinstance(padding, int):
+                first = padding + 1
+            shifted = model in _SHIFTED_MODELS | _BEHIND_PADDING
+            reason = f"config.json says that it is a {shortened(model)} model"
         elif _SHIFTED_NAMES.search(tensor.name):
             shifted, reason = True, f"{shortened(tensor.name)} is named as RoBERTa's"
         else:
-            rows = self._oriented(tensor)[0][0]
             shifted = bool(re.search(r"(?:^|\.)embed_positions(?:\.|$)", tensor.name)) and rows % 64 == _FIRST_ROW
             reason = f"{shortened(tensor.name)} has {rows:,} rows, as OPT's and BART's"
-        if shifted:
-            self.reasons["first_position"] = f"position 0 is row {_FIRST_ROW}: {reason}"
-        return _FIRST_ROW if shifted else 0
+        if not shifted or not 0 < first < rows:
+            return 0
+        self.reasons["first_position"] = f"position 0 is row {first}: {reason}"
+        return first
 
     @cached_property
     def head(self) -> Head:
@@ -303,7 +303,8 @@ class Checkpoint:
         if len(matrices) != 1:
             raise self._undecided("no tensor has a name that a token matrix is known by" if matrices else "")
         self._found["token"] = matrices[0]
-        self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
+        if not self.tensors.words_are_whole:  # of which there is nothing to guess
+            self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
         return matrices[0]
 
     def _by_name(self, role: str) -> Tensor | None:

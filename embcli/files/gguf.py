@@ -7,6 +7,7 @@ widened by the `gguf` package, loaded where one is asked for. The format is desc
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.errors import InputError, lacks
 from embcli.files.numbers import NAMED, Numbers
 from embcli.files.spelling import from_characters, from_piece
 from embcli.files.stored import Binary, StoredLayer, stored_layer
@@ -61,6 +62,8 @@ _BLOCKS = {name: (number, values, size) for number, (name, values, size) in _QUA
 
 _U32, _U64, _TENSOR_END = Struct("<I"), Struct("<Q"), Struct("<IQ")
 _STRING, _ARRAY = 8, 9  # types of metadata
+_KINDS_OF_WORDS = (4, 5)  # the same of an array that says what each word is, as converters write it
+_CONTROL, _USER_DEFINED = 3, 4  # what a word may be
 _SCALARS = {number: Struct(f"<{form}") for number, form in enumerate("BbHhIif?")}
 _SCALARS |= {10: Struct("<Q"), 11: Struct("<q"), 12: Struct("<d")}
 
@@ -111,7 +114,9 @@ class Gguf(Tensors):
                 raise self._files[tensor.file].refused(f"it has the tensor {shortened(tensor.name)} twice")
             tensors[tensor.name] = tensor
         super().__init__(binary.path, tensors, headers[0].metadata)
-        self._words = headers[0].arrays.get("tokenizer.ggml.tokens")
+        self._arrays = headers[0].arrays
+        words = self._arrays.get("tokenizer.ggml.tokens")
+        self.has_words = words is not None and words.kind == _STRING
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -130,20 +135,31 @@ class Gguf(Tensors):
 
     def vocabulary(self) -> Vocabulary | None:
         """Return the words that the file itself has for the rows, or None where it has none."""
-        words, binary = self._words, next(iter(self._files.values()))
-        if words is None or words.kind != _STRING:
+        if not self.has_words:
             return None
+        words, binary = self._arrays["tokenizer.ggml.tokens"], next(iter(self._files.values()))
         if words.end - words.start > _LONGEST_VOCABULARY:
             raise binary.refused(f"its vocabulary takes {words.end - words.start:,} bytes, more than any has")
         text = binary.read(words.start, words.end - words.start)
-        starts, ends, place, length = [], [], 0, _U64.unpack_from
+        places, place, length = array("q"), 0, _U64.unpack_from
         for _ in range(words.count):
-            start = place + 8
-            place = start + length(text, place)[0]
-            starts.append(start)
-            ends.append(place)
+            places.append(place)
+            place += 8 + length(text, place)[0]
+        places.append(place)
+        edges = np.frombuffer(places, np.int64)
         spelled = _SPELLED.get(self.metadata.get("tokenizer.ggml.model"), bytes)
-        return Vocabulary(text, np.array(starts, np.int64), np.array(ends, np.int64), spelled)
+        return Vocabulary(text, edges[:-1] + 8, edges[1:], spelled, self._plain(binary, words.count, spelled))
+
+    def _plain(self, binary: Binary, count: int, spelled: Callable[[bytes], bytes]) -> np.ndarray | None:
+        """Return which words stand for themselves, (V,) bool: control tokens, and those that a user added.
+
+        Of SentencePiece's, users' tokens are spelled as others are. None where the file does not tell them apart.
+        """
+        kinds = self._arrays.get("tokenizer.ggml.token_type")
+        if kinds is None or kinds.kind not in _KINDS_OF_WORDS or kinds.count != count:
+            return None
+        plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
+        return np.isin(np.frombuffer(binary.read(kinds.start, 4 * count), "<i4"), plain)
 
 
 class _Steps:
@@ -303,7 +319,7 @@ def _quantised(binary: Binary, tensor: Tensor) -> Numbers:
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
     except ImportError:
-        raise binary.refused(f"{tensor} needs a package that is missing: pip install 'embcli[models]'") from None
+        raise binary.refused(lacks(str(tensor), "models")) from None
     number, values, size = _BLOCKS[tensor.dtype]
     try:
         widen = partial(_widened, dequantize, GGMLQuantizationType(number))

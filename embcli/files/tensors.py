@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from embcli.weights import Layer
 
+_FEW = 32  # words that are sooner looked for one by one than in a pass over all
+_PIECE = 1 << 16  # words of a pass that are looked at, at a time
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -37,6 +40,8 @@ class Tensors(Mapping[str, Tensor]):
     """The tensors of a checkpoint by name; a new format hands over what it found and writes `matrix`."""
 
     format: str  # in words
+    has_words = False  # of its own, which the rows of the token matrix stand for
+    words_are_whole = False  # and not pieces of them: a text is split at blanks
     metadata: Mapping[str, Any]  # what else the file says of itself, as it says it
 
     def __init__(self, path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> None:
@@ -85,17 +90,26 @@ class Vocabulary:
     """Words by ID, as they lie in a file: one run of bytes, and where each begins and ends."""
 
     def __init__(
-        self, text: bytes, starts: np.ndarray, ends: np.ndarray, spelled: Callable[[bytes], bytes] = bytes
+        self,
+        text: bytes,
+        starts: np.ndarray,
+        ends: np.ndarray,
+        spelled: Callable[[bytes], bytes] = bytes,
+        plain: np.ndarray | None = None,
     ) -> None:
-        """Take (V,) int64 offsets into the text; `spelled` turns a word as it is stored into its bytes."""
-        self._text, self._starts, self._ends, self._spelled = text, starts, ends, spelled
+        """Take (V,) int64 offsets into the text; `spelled` turns a word as it is stored into its bytes.
+
+        `plain`, (V,) bool, says which words stand for themselves all the same.
+        """
+        self._text, self._starts, self._ends, self._spelled, self._plain = text, starts, ends, spelled, plain
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __getitem__(self, token_id: int) -> bytes:
         """Return the bytes of a word."""
-        return self._spelled(self._text[int(self._starts[token_id]) : int(self._ends[token_id])])
+        word = self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
+        return word if self._plain is not None and self._plain[token_id] else self._spelled(word)
 
     def find(self, word: bytes) -> int | None:
         """Return the ID of a word as it is stored, the first where it stands twice; None where there is none.
@@ -109,6 +123,20 @@ class Vocabulary:
         for place, letter in enumerate(word):
             found = found[letters[self._starts[found] + place] == letter]
         return int(found[0]) if len(found) else None
+
+    def find_all(self, words: set[bytes]) -> dict[bytes, int]:
+        """Return the IDs of words as they are stored; those that there are not are left out."""
+        if len(words) <= _FEW:
+            each = ((word, self.find(word)) for word in words)
+            return {word: token_id for word, token_id in each if token_id is not None}
+        found: dict[bytes, int] = {}
+        for first in range(0, len(self), _PIECE):
+            starts, ends = (part[first : first + _PIECE].tolist() for part in (self._starts, self._ends))
+            for token_id, (start, end) in enumerate(zip(starts, ends, strict=True), first):
+                word = self._text[start:end]
+                if word in words:
+                    found.setdefault(word, token_id)
+        return found
 
 
 def refused(path: Path, reason: str, hint: str = "") -> InputError:

@@ -33,6 +33,7 @@ class VectorsFile(Tensors):
     """
 
     format = "word vectors"
+    has_words = words_are_whole = True
 
     def __init__(self, binary: Binary) -> None:
         self._binary = binary

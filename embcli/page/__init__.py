@@ -11,13 +11,17 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from embcli.page import layout
+import numpy as np
+
+from embcli.page import heat, layout
+from embcli.page.heat import Fit, Scale, Squares, Strip
 from embcli.page.layout import (
     BYTE_IN_HEX,
     LEAST_TOKEN,
     TOKEN_TONES,
     Bar,
     Block,
+    Cell,
     Column,
     Columns,
     Excerpt,
@@ -28,9 +32,9 @@ from embcli.page.layout import (
 from embcli.safe import in_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
+    from embcli.names import Theme
 
 __all__ = [
     "BYTE_IN_HEX",
@@ -49,6 +53,8 @@ __all__ = [
 ]
 
 NARROWEST = 40
+_PIPE_LINES = 40  # of a picture, where there is no screen
+_FRAME = 9  # lines of a screen around a picture
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,9 @@ class Paper:
     screen: int | None = None  # lines
     color: bool = False
     precision: int = 4  # decimals
+    heat: bool = False  # whether matrices are strips of colours in place of numbers
+    scale: float | None = None  # the largest number of a strip; None for that of its matrix
+    theme: Theme = "light"  # of a picture
 
 
 class Page(ABC):
@@ -71,11 +80,11 @@ class Page(ABC):
 
     def title(self, text: str) -> None:
         """Put a heading on the page."""
-        self._parts.append(self._title(in_line(text)))
+        self._parts.append(self._title(self._safe(text)))
 
     def line(self, *words: str | Word) -> None:
         """Put a line on the page, made of words with a tone each; without words it is blank."""
-        self._parts.append(self._line([_safe(word) for word in words]))
+        self._parts.append(self._line([self._safe_word(word) for word in words]))
 
     def table(self, columns: Columns, gaps: Sequence[int] = (), ruled: bool = True) -> None:
         """Put a table on the page. Columns that may be shortened are, where it is too wide.
@@ -83,7 +92,7 @@ class Page(ABC):
         `gaps` are the rows in front of which others are left out, which a row of dots tells. Without a rule a table
         stands close, as terms of a sum do.
         """
-        safe = [_safe_column(each) for each in columns]
+        safe = [self._safe_column(each) for each in columns]
         self._parts.append(self._table(layout.fitted(safe, self.width), gaps, ruled))
 
     def grid(
@@ -100,8 +109,11 @@ class Page(ABC):
 
         All blocks show the same columns, whose numbers are `numbers`, (columns,) int64. No number is cut: columns in
         the middle are left out where the page is too narrow; where every column is wanted they go on in further tables.
-        `tones` are those of the rows, where they are not coloured by their numbers.
+        `tones` are those of the rows, where they are not coloured by their numbers. On a page of heat all of it is
+        `strips`.
         """
+        if self.paper.heat:
+            return self.strips(labels, blocks, numbers, gaps, after)
         written = self.numbers(blocks)
         around = [*labels, *after]
         if not every or layout.fits(self.width, written, around, len(blocks), numbers):
@@ -124,8 +136,88 @@ class Page(ABC):
         tones: Sequence[Tone],
     ) -> Excerpt:
         columns, shown = layout.grid(self.width, written, labels, blocks, numbers, after, tones)
-        self._parts.append(self._table([_safe_column(each) for each in columns], gaps, True))
+        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
         return shown
+
+    def strips(
+        self,
+        labels: Sequence[Column],
+        blocks: Sequence[Block],
+        numbers: np.ndarray,
+        gaps: Sequence[int] = (),
+        after: Sequence[Column] = (),
+        signed: bool = True,
+        below: Sequence[str] = (),
+    ) -> Excerpt:
+        """Put matrices on the page as strips of colours, a row each, with labels before and after, and a colour bar.
+
+        All their columns, which have these numbers, (columns,) int64, are there: in bins, where there is no room for
+        them otherwise. Numbers that are not `signed` are sizes, from 0 on. `below` are marks of the columns, one
+        character or none each, that stand below them where all columns have room.
+        """
+        kept, room = layout.beside(self.width, labels, after, len(blocks), heat.LEAST)
+        fit = Fit.of(len(numbers), room, self._halves)
+        shown = [heat.means(block.values, fit.per) for block in blocks]
+        scale = Scale.of(shown, self.paper.scale, signed)
+        columns: Columns = [*kept]
+        for block, values in zip(blocks, shown, strict=True):
+            cells: list[Cell] = [*fit.strips(values, scale), *[fit.marks(below)] * bool(below)]
+            columns += [Bar(block.title), Column(_axis(numbers, fit.width), cells, "left")]
+        columns += after
+        if below:
+            length = max(len(each.cells) for each in columns if isinstance(each, Column))
+            columns = [each.filled(length) if isinstance(each, Column) else each for each in columns]
+        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
+        last = f" (last: {len(numbers) % fit.per})" if len(numbers) % fit.per else ""
+        self._put_scale(scale, shown, f"the mean of {fit.per} columns{last}" if fit.per > 1 else "")
+        return Excerpt(len(numbers), 0, len(numbers))
+
+    def picture(self, label: str, rows: np.ndarray, columns: np.ndarray, means: Callable[[int], np.ndarray]) -> None:
+        """Put a matrix on the page as a picture, in which each number is as high as it is wide, with a colour bar.
+
+        `rows` and `columns` are their numbers, int64; `means` returns the means of squares of so many rows and as many
+        columns, for where there is no room for all numbers.
+        """
+        lines = max((self.paper.screen or _PIPE_LINES) - _FRAME, 1)
+        _, room = layout.beside(self.width, [Column(label, [str(rows.max(initial=0))])], (), 1, heat.LEAST)
+        squares = Squares.of((len(rows), len(columns)), lines, room, self._halves)
+        values = means(squares.per)
+        scale = Scale.of([values], self.paper.scale)
+        strips = squares.strips(values, scale)
+        begin = ["" if row is None else str(rows[row]) for row in squares.rows(len(strips))]
+        picture = Column(_axis(columns, max((strip.width for strip in strips), default=0)), strips, "left")
+        self._parts.append(self._table([Column(label, begin), Bar(), picture], (), True))
+        per = squares.per
+        fewer = " (fewer at the ends)" if len(rows) % per or len(columns) % per else ""
+        self._put_scale(scale, [values], f"the mean of {per} x {per} numbers{fewer}" if per > 1 else "")
+
+    def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
+        """Put a colour bar on the page, and what there is to say of the colours above it."""
+        limit = f"{scale.limit:.{self.paper.precision}g}"
+        low = f"-{limit}" if scale.signed and scale.limit else "0"
+        room = self.width - len(f"{low}  {limit}")
+        bar = Strip(scale.bar(room * (1 + self._halves))[None], scale, 1, "row" if self._halves else "no")
+        words = self._said(scale, shown, mean, f"{'±' if scale.signed else ''}{limit}")
+        beside = bool(words) and bar.width + len(f"  {words}") <= room
+        self.line()
+        self._parts.append(self._scale(low, bar, f"{limit}  {words}" if beside else limit))
+        if words and not beside:
+            self.line(words)
+
+    def _said(self, scale: Scale, shown: Sequence[np.ndarray], mean: str, limit: str) -> str:
+        """Return in words what colours stand for, how many numbers are beyond the scale, and which are none."""
+        words = [f"each {'colour' if self._halves else 'character'}: {mean}"] * bool(mean)
+        beyond = sum(map(scale.beyond, shown))
+        words += [f"{beyond:,} beyond {limit}, shown as that"] * (beyond > 0)
+        for mark, name, which in ((heat.NAN_MARK, "NaN", np.isnan), (heat.INFINITE_MARK, "infinite", np.isinf)):
+            count = sum(int(which(each).sum()) for each in shown)
+            words += [f"{mark}: {count:,} {name}"] * (count > 0)
+        return "; ".join(words)
+
+    def room(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
+        """Return how many numbers there is room for in a strip beside these columns."""
+        _, cells = layout.beside(self.width, labels, after, 1, heat.LEAST)
+        return cells * (1 + self._halves)
 
     def holds(self, columns: Columns) -> bool:
         """Return whether a table of these columns fits on the page, shortened as far as they may be."""
@@ -134,6 +226,9 @@ class Page(ABC):
 
     def holds_grid(self, labels: Sequence[Column], blocks: Sequence[Block], numbers: np.ndarray) -> bool:
         """Return whether a grid fits with all columns of its blocks, which have these numbers."""
+        if self.paper.heat:
+            least = max(-(-len(numbers) // (1 + self._halves)), heat.LEAST)
+            return layout.beside(self.width, labels, (), len(blocks), least)[1] >= least
         return layout.fits(self.width, self.numbers(blocks), labels, len(blocks), numbers)
 
     def numbers(self, blocks: Sequence[Block]) -> Numbers:
@@ -147,6 +242,21 @@ class Page(ABC):
     def add(self, part: Page) -> None:
         """Put all of another page on this one."""
         self._parts += part._parts
+
+    def _safe(self, text: str) -> str:
+        """Return a text as it can stand on this page, in a line of it."""
+        return in_line(text)
+
+    def _safe_word(self, word: str | Word) -> Word:
+        return Word(self._safe(word)) if isinstance(word, str) else replace(word, text=self._safe(word.text))
+
+    def _safe_cell(self, cell: Cell) -> Word | Strip:
+        return cell if isinstance(cell, Strip) else self._safe_word(cell)
+
+    def _safe_column(self, column: Column | Bar) -> Column | Bar:
+        if isinstance(column, Bar):
+            return replace(column, title=self._safe(column.title))
+        return replace(column, header=self._safe(column.header), cells=[*map(self._safe_cell, column.cells)])
 
     @property
     def lines(self) -> int:
@@ -166,12 +276,18 @@ class Page(ABC):
     @abstractmethod
     def _table(self, columns: Columns, gaps: Sequence[int], ruled: bool) -> str: ...
 
+    @property
+    @abstractmethod
+    def _halves(self) -> bool:
+        """Whether cells have colours, two each."""
 
-def _safe(word: str | Word) -> Word:
-    return Word(in_line(word)) if isinstance(word, str) else replace(word, text=in_line(word.text))
+    @abstractmethod
+    def _scale(self, low: str, bar: Strip, high: str) -> str: ...
 
 
-def _safe_column(column: Column | Bar) -> Column | Bar:
-    if isinstance(column, Bar):
-        return replace(column, title=in_line(column.title))
-    return replace(column, header=in_line(column.header), cells=[_safe(cell) for cell in column.cells])
+def _axis(numbers: np.ndarray, width: int) -> str:
+    """Return the header of strips: the numbers of their first and last column at both ends."""
+    if not len(numbers):
+        return ""
+    first, last = (str(number) for number in numbers[[0, -1]])
+    return f"{first}{last:>{max(width - len(first), len(last) + 1)}}" if len(numbers) > 1 else first

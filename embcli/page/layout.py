@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from embcli.page.heat import Strip
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -47,12 +49,15 @@ class Word:
         return cell_len(self.text)
 
 
+Cell = str | Word | Strip
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a table; where `least` is given its cells may be shortened in the middle, to so many cells."""
 
     header: str
-    cells: Sequence[str | Word]
+    cells: Sequence[Cell]
     align: Align = "right"
     least: int | None = None
     unit: re.Pattern[str] = _UNIT  # what is shown whole or not at all
@@ -62,17 +67,24 @@ class Column:
     @property
     def width(self) -> int:
         """How many cells it takes."""
-        return max(self.minimum, *map(cell_len, [self.header, *map(text_of, self.cells)]))
+        return max(self.minimum, cell_len(self.header), *map(_cells_of, self.cells), 0)
 
     def shortened(self, most: int) -> Column:
-        """Return the column with no cell longer than this."""
-        cells = [
-            replace(cell, text=shorten(cell.text, most, self.unit))
-            if isinstance(cell, Word)
-            else shorten(cell, most, self.unit)
-            for cell in self.cells
-        ]
-        return replace(self, cells=cells)
+        """Return the column with no text longer than this."""
+        return replace(self, cells=[self._shortened(cell, most) for cell in self.cells])
+
+    def _shortened(self, cell: Cell, most: int) -> Cell:
+        if isinstance(cell, Word):
+            return replace(cell, text=shorten(cell.text, most, self.unit))
+        return shorten(cell, most, self.unit) if isinstance(cell, str) else cell
+
+    def ordered(self, order: np.ndarray) -> Column:
+        """Return the column with its cells in another order, (n,) int64."""
+        return replace(self, cells=[self.cells[place] for place in order.tolist()])
+
+    def filled(self, count: int) -> Column:
+        """Return the column with so many cells, the last of them empty."""
+        return replace(self, cells=[*self.cells, *[""] * (count - len(self.cells))])
 
     @property
     def shortest(self) -> Column:
@@ -98,6 +110,11 @@ class Block:
 
     title: str
     values: np.ndarray  # (n, columns) float32, or whole numbers
+
+
+def consecutive(numbers: np.ndarray) -> bool:
+    """Return whether each number is one more than the last."""
+    return bool((np.diff(numbers) == 1).all())
 
 
 @dataclass(frozen=True)
@@ -138,8 +155,7 @@ class Excerpt:
         if not self.left_out:
             return ""
         hidden = numbers[self.head : self.total - self.tail]
-        consecutive = bool((np.diff(hidden) == 1).all())
-        which = f" {hidden[0]} to {hidden[-1]}" if consecutive and len(hidden) > 1 else ""
+        which = f" {hidden[0]} to {hidden[-1]}" if consecutive(hidden) and len(hidden) > 1 else ""
         which = f" {hidden[0]}" if len(hidden) == 1 else which
         return f"{what}{'s' * (len(hidden) > 1)}{which} ({self.left_out:,} of {self.total:,})"
 
@@ -191,9 +207,9 @@ def cell_len(text: str) -> int:
     return cell_len(text)
 
 
-def text_of(cell: str | Word) -> str:
-    """Return the text of a cell."""
-    return cell if isinstance(cell, str) else cell.text
+def _cells_of(cell: Cell) -> int:
+    """Return how many cells of a terminal a cell of a table takes."""
+    return cell_len(cell) if isinstance(cell, str) else cell.width
 
 
 def width(columns: Columns, gap: int = GAP) -> int:
@@ -262,6 +278,22 @@ def grid(
         if shown.left_out and not shown.tail:
             columns.append(_dots(len(block.values)))
     return [*columns, *after], shown
+
+
+def beside(
+    room: int, labels: Sequence[Column], after: Sequence[Column], blocks: int, least: int
+) -> tuple[list[Column], int]:
+    """Return the labels of strips, shortened where there is need, and how many cells each block has beside them.
+
+    Labels are shortened, and tokens then left out, where a strip would have fewer cells than `least`.
+    """
+    whole, short = ([label.shortened(most) if label.least else label for label in labels] for most in _TOKEN_CELLS)
+    for kept in (whole, short, [label for label in labels if not label.least]):
+        taken = sum(label.width + GAP for label in [*kept, *after]) + blocks * (1 + GAP)
+        cells = (room + GAP - taken) // blocks - GAP
+        if cells >= least:
+            break
+    return kept, max(cells, 1)
 
 
 def parts(

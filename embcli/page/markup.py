@@ -11,12 +11,13 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from embcli.page import Page
+from embcli.page.heat import Strip, drawn
 from embcli.page.layout import Bar, Column, Word, cell_len
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embcli.page.layout import Columns
+    from embcli.page.layout import Cell, Columns
 
 _BOLD = ("strong", "good", "bad")
 
@@ -52,8 +53,21 @@ class _Markup(Page):
                 yield [self._escaped("⋮")] * len(row)
             yield [*row]
 
-    def _cell(self, cell: str | Word) -> str:
+    def _cell(self, cell: Cell) -> str:
+        if isinstance(cell, Strip):
+            return self._typed(drawn(cell))
         return self._text(Word(cell) if isinstance(cell, str) else cell)
+
+    @property
+    def _halves(self) -> bool:
+        return False
+
+    def _scale(self, low: str, bar: Strip, high: str) -> str:
+        return f"{self._escaped(low)} {self._typed(drawn(bar))} {self._escaped(high)}"
+
+    @abstractmethod
+    def _typed(self, characters: str) -> str:
+        """Return the characters of a strip, all of one width."""
 
     @abstractmethod
     def _escaped(self, text: str) -> str: ...
@@ -96,6 +110,9 @@ class Markdown(_Markup):
 
     def _bold(self, text: str) -> str:
         return f"**{text}**"
+
+    def _typed(self, characters: str) -> str:
+        return f"`{characters}`"
 
 
 def _rule(width: int, align: str) -> str:
@@ -171,6 +188,9 @@ class Latex(_Markup):
 
     def _bold(self, text: str) -> str:
         return rf"\textbf{{{text}}}"
+
+    def _typed(self, characters: str) -> str:
+        return rf"\texttt{{{self._escaped(characters)}}}"
 
 
 def _row(cells: Sequence[str]) -> str:

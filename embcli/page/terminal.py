@@ -5,23 +5,28 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal
 
 from rich.box import SIMPLE_HEAD
+from rich.color import Color
 from rich.console import Console
+from rich.segment import Segment, Segments
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from embcli.page import Page
+from embcli.page import Page, heat
+from embcli.page.heat import Strip, colored, drawn
 from embcli.page.layout import GAP, Bar, Column, Word, width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
     from embcli.page import Paper
-    from embcli.page.layout import Columns
+    from embcli.page.layout import Cell, Columns
 
 # Each colour of these can be read on black, on white, and on both grounds of Solarized: 3:1 at least, and no colour
 # reaches 4.5:1 on all four. All are among the 256 colours; of the 16, whose shades the terminal chooses, these are
@@ -47,18 +52,32 @@ _STYLES = {
     "token 2": "{token 2}",
     "token 3": "{token 3}",
 }
+_SCALES = {  # the colours of strips
+    "truecolor": [Color.from_rgb(*each) for each in heat.TRUECOLOR],
+    "256": [Color.from_ansi(each) for each in heat.COLORS_256],
+    "standard": [Color.from_ansi(each) for each in heat.COLORS_16],
+}
+_ON_BLACK = {  # how marks in them look
+    "truecolor": Style(color=Color.from_rgb(255, 215, 0), bgcolor=Color.from_rgb(0, 0, 0), bold=True),
+    "256": Style(color=Color.from_ansi(220), bgcolor=Color.from_ansi(16), bold=True),
+    "standard": Style(color=Color.from_ansi(11), bgcolor=Color.from_ansi(0), bold=True),
+}
+_MARKS = {heat.NAN: heat.NAN_MARK, heat.INFINITE: heat.INFINITE_MARK}
 _NEAR_ZERO, _LARGE = 1 / 8, 7 / 8  # shares of the largest number
 
 
 class Terminal(Page):
     """A page that rich draws: as wide as the terminal, or as COLUMNS says, or 120 for a pipe."""
 
-    def __init__(self, paper: Paper) -> None:
+    def __init__(self, paper: Paper, colors: Mapping[str, str] | None = None) -> None:
+        """Make an empty page; `colors` are those of the tones where it is drawn for a file, in truecolour."""
         super().__init__(paper)
+        system: Literal["truecolor", "standard", "auto"]
+        system = "truecolor" if colors else "standard" if os.environ.get("TERM") == "dumb" else "auto"
         self._console = Console(
             file=io.StringIO(),
             force_terminal=paper.color,
-            color_system=("standard" if os.environ.get("TERM") == "dumb" else "auto") if paper.color else None,
+            color_system=system if paper.color else None,
             no_color=not paper.color,
             highlight=False,
             markup=False,
@@ -66,8 +85,10 @@ class Terminal(Page):
             legacy_windows=False,
             height=25,  # of no use, but without it rich takes a dumb terminal to be 80 cells wide
         )
+        self._colors = _SCALES.get(self._console.color_system or "", [])  # of strips; none where they are characters
+        self._seen: dict[tuple[int, int, bool], tuple[str, Style]] = {}  # what cells of strips look like
         few = self._console.color_system == "standard"
-        colors = {name: pair[few] for name, pair in _COLORS.items()}
+        colors = colors or {name: pair[few] for name, pair in _COLORS.items()}
         self._styles = {tone: style.format_map(colors) for tone, style in _STYLES.items()}
 
     def content(self) -> bytes:
@@ -95,7 +116,7 @@ class Terminal(Page):
                 table.add_column(
                     Text(column.header),
                     justify=column.align,
-                    min_width=column.width,
+                    width=column.width,
                     no_wrap=True,
                     overflow="crop",
                     style=self._styles[column.tone],
@@ -119,8 +140,44 @@ class Terminal(Page):
                 line.append("│  ", "dim").append(column.title, "bold")
         return self._drawn(line, max(line.cell_len, self.width))
 
-    def _cell(self, cell: str | Word) -> Text:
+    def _cell(self, cell: Cell) -> RenderableType:
+        if isinstance(cell, Strip):
+            return Segments(self._segments(cell))
         return Text(cell) if isinstance(cell, str) else Text(cell.text, self._style(cell))
+
+    @property
+    def _halves(self) -> bool:
+        return bool(self._colors)
+
+    def _scale(self, low: str, bar: Strip, high: str) -> str:
+        line = Segments([Segment(f"{low} "), *self._segments(bar), Segment(f" {high}"), Segment.line()])
+        return self._drawn(line, len(f"{low}  {high}") + bar.width)
+
+    def _segments(self, strip: Strip) -> list[Segment]:
+        """Return the cells of a strip, with equal ones that follow each other in one piece."""
+        if not self._colors:
+            return [Segment(drawn(strip))]
+        halves = (half.tolist() for half in colored(strip, len(self._colors)))
+        upright = strip.shared == "column"
+        pieces = []
+        for (first, second), cells in groupby(zip(*halves, strict=True)):
+            text, style = self._look(first, second, upright)
+            pieces.append(Segment(text * len([*cells]), style))
+        return pieces
+
+    def _look(self, first: int, second: int, upright: bool) -> tuple[str, Style]:
+        """Return what a cell of a strip looks like whose halves have these steps; a mark stands for both."""
+        key = first, second, upright
+        if key not in self._seen:
+            mark = next((_MARKS[half] for half in (heat.NAN, heat.INFINITE) if half in (first, second)), None)
+            if mark:
+                self._seen[key] = mark, _ON_BLACK[self._console.color_system or ""]
+            elif first == second:
+                self._seen[key] = " ", Style(bgcolor=self._colors[first])
+            else:
+                ground = self._colors[second] if second < len(self._colors) else None
+                self._seen[key] = "▀" if upright else "▌", Style(color=self._colors[first], bgcolor=ground)
+        return self._seen[key]
 
     def _text(self, *words: Word) -> Text:
         text = Text()

@@ -11,7 +11,7 @@ from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import LayerError
 from embcli.records import Records, listed
 from embcli.safe import in_data
-from embcli.weights.build import loading_torch
+from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.weights.cache import Cache
 
 
@@ -20,7 +20,7 @@ class Info:
     """Versions, and the encodings with V and whether their rank files are carried."""
 
     versions: dict[str, str]
-    cpu_capability: str | None  # None where torch does not load
+    cpu_capability: str | None  # None where there is no torch
     cache: str | None  # its folder; None where this user has none
     encodings: tuple[tuple[str, int, bool], ...]
 
@@ -32,7 +32,7 @@ class Info:
 
 
 def info() -> Info:
-    """Return what embcli runs on; imports torch to ask it."""
+    """Return what embcli runs on."""
     torch, capability = _torch()
     versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch}
     versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
@@ -46,7 +46,13 @@ def info() -> Info:
 
 
 def _torch() -> tuple[str, str | None]:
-    """Return torch's version and the CPU capability that it uses; or why it does not load, and None."""
+    """Return torch's version and the CPU capability that it uses; or why there is none to use, and None.
+
+    torch itself is loaded only where nothing else tells the capability.
+    """
+    build, capability = this_build(), cpu_capability()
+    if build.torch != NO_TORCH and capability is not None:
+        return build.version, capability
     try:
         with loading_torch():
             import torch

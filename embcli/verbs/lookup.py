@@ -42,6 +42,7 @@ class Wanted:
     position: Joined = "learned"
     pairing: Pairing | None = None  # this and theta of rotary positions
     theta: float | None = None
+    token_type: int | None = None  # whose row is added to each token row
 
     def __post_init__(self) -> None:
         kind = self.position
@@ -59,6 +60,15 @@ class Wanted:
     def matrices(self) -> Names:
         """The matrices that there are."""
         return tuple(name for name in MATRICES if name != "position" or self.position != "none")
+
+    @property
+    def sum(self) -> str:
+        """In which order rows are added up."""
+        token = "token" if self.token_type is None else "token + token_type"
+        if self.position == "none":
+            return token
+        token = f"({token})" if self.token_type is not None else token
+        return f"{token} turned" if self.position == "rotary" else f"{token} + position"
 
     @property
     def shown(self) -> Names:
@@ -81,6 +91,7 @@ class Wanted:
 class Lookup:
     """The result of a lookup: (T, D) token rows, joined by (T, D) position rows, are the (T, D) input embeddings.
 
+    Where a token type is wanted, its row comes first: (token + type) + position in float32, which is BERT's own order.
     The rows are gathered when they are asked for, so that memory does not grow with the number of tokens.
     """
 
@@ -91,6 +102,7 @@ class Lookup:
     run: dict[str, Any]
     wanted: Wanted
     only: np.ndarray | None = None  # the tokens that are looked up, (n,) int64; None for all
+    type_row: np.ndarray | None = None  # (1, D) float32, of the token type; None for no type
 
     def __len__(self) -> int:
         """Return how many tokens are looked up."""
@@ -100,6 +112,12 @@ class Lookup:
     def dim(self) -> int:
         """D, also where only some columns are chosen."""
         return self.layer.shape[1]
+
+    @property
+    def first_position(self) -> int:
+        """The row of the position matrix that position 0 picks."""
+        first: int = self.run.get("first_position", 0)
+        return first
 
     @property
     def same_bag(self) -> bool:
@@ -128,7 +146,8 @@ class Lookup:
         if "position" in names:
             found["position"] = self.positions.rows(places)
         if "input" in names:
-            found["input"] = self.positions.joined(found["token"], places)
+            typed = found["token"] if self.type_row is None else found["token"] + self.type_row
+            found["input"] = self.positions.joined(typed, places)
         return {name: _picked(found[name], self.columns_of(name)) for name in names}
 
     def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
@@ -170,23 +189,25 @@ def look_up(
     """Return the rows that tokens pick, at their positions; `only` are the tokens that are looked up, (n,) int64.
 
     Raises InputError for an ID that the token layer has no row for, for a sequence longer than the position layer, for
-    columns out of range, and for a token to trace that is not there; LayerError for an odd D that is to be turned in
-    pairs; OutputError for more numbers than there is room for.
+    columns out of range, for a token type without a row, and for a token to trace that is not there; LayerError for an
+    odd D that is to be turned in pairs; OutputError for more numbers than there is room for.
     """
-    vocabulary_size, dim = shape_of(source, "token")
-    check_ids(tokens, vocabulary_size, grows="from" not in source.run)
+    (vocabulary_size, dim), seeded = shape_of(source, "token"), "from" not in source.run
+    check_ids(tokens, vocabulary_size, grows=seeded)
     if wanted.position == "learned" and source.shape("position") is None:
         note("this model has no learned positions: the input rows are the token rows; --position rotary turns them")
         wanted = replace(wanted, position="none")
     positions = wanted.positions(dim)
     if positions is None:
-        _check_length(tokens, shape_of(source, "position")[0])
+        _check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     chosen = select(wanted.columns, dim, "column")
     _check_trace(tokens, wanted.trace)
     refuse_too_many((len(tokens) if only is None else len(only)) * len(chosen), room)
     ids = np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if wanted.draw else tokens.ids
     asked = {"token": ids, "position": np.arange(tokens.longest)}
-    layers = source.open(asked if positions is None else {"token": ids})
+    typed = {"token_type": np.array([wanted.token_type])} if _has_type(source, wanted) else {}
+    layers = source.open({**(asked if positions is None else {"token": ids}), **typed})
+    type_row = layers["token_type"].rows(typed["token_type"]) if typed else None
     run = {
         "embcli": embcli.__version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
@@ -194,22 +215,45 @@ def look_up(
         **source.run,
         **_run(wanted, positions),
     }
-    return Lookup(tokens, layers["token"], positions or Learned(layers["position"]), chosen, run, wanted, only)
+    joined = positions or Learned(layers["position"])
+    return Lookup(tokens, layers["token"], joined, chosen, run, wanted, only, type_row)
+
+
+def _has_type(source: Source, wanted: Wanted) -> bool:
+    """Say whether a row of a token type is to be added; raises InputError where there is no such row.
+
+    A model whose token types nobody asks for reads more than is shown, which is noted.
+    """
+    types = None if "from" not in source.run else source.shape("token_type")
+    if wanted.token_type is None:
+        if types is not None and "input" in wanted.shown:
+            has = f"this model has {counted(types[0], 'token type')}, and adds the row of one to each token row, too"
+            note(f"{has}; --token-type 0 adds the first")
+        return False
+    if types is None:
+        raise InputError(f"--token-type {wanted.token_type} has no row to add: there are no token types here")
+    if not 0 <= wanted.token_type < types[0]:
+        there_are = f"there {'is' if types[0] == 1 else 'are'} {counted(types[0], 'token type')}"
+        raise InputError(f"--token-type {wanted.token_type} names no token type: {there_are}, counted from 0")
+    return True
 
 
 def _run(wanted: Wanted, positions: Positions | None) -> dict[str, Any]:
-    """Return what there is to say of positions that are not those of a layer."""
+    """Return what there is to say of positions that are not those of a layer, and of a token type."""
+    typed = {"token_type": wanted.token_type, "sum": wanted.sum} if wanted.token_type is not None else {}
     if positions is None:
-        return {}
+        return typed
     turned = {"pairing": positions.pairing, "theta": positions.theta} if isinstance(positions, Rotary) else {}
-    return {"kind": wanted.position, **turned}
+    return {"kind": wanted.position, **turned, **typed}
 
 
-def _check_length(tokens: Tokens, context_length: int) -> None:
+def _check_length(tokens: Tokens, context_length: int, grows: bool) -> None:
+    """Raise InputError for a sequence of more tokens than positions; it says how a seeded layer gets more of them."""
     if tokens.longest > context_length:
+        longer = f"--context-length {tokens.longest} for one sequence, or " if grows else ""
         raise InputError(
             f"{tokens.longest:,} tokens are more than the context length of {context_length:,}: "
-            f"pass --context-length {tokens.longest} for one sequence, or --window for several of {context_length:,}"
+            f"pass {longer}--window for several of {context_length:,}"
         )
 
 

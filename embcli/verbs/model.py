@@ -41,6 +41,7 @@ class ModelInfo:
                 "reason": head.reason,
             },
             "positions": found.positions,
+            "first_position": found.first_position,
             "guesses": dict(found.reasons),
         }
 

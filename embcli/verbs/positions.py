@@ -112,6 +112,19 @@ class PositionTable:
     run: dict[str, Any]
     picked: tuple[bool, bool] = (False, False)  # rows and columns, by the user
 
+    def means(self, per: int) -> np.ndarray:
+        """Return the means of the dot products of `per` positions with as many others, (bins, bins) float64.
+
+        The last bins of rows and of columns hold what is left.
+        """
+        rows, columns = np.arange(0, len(self.chosen), per), np.arange(0, len(self.columns), per)
+        counts = np.diff(np.append(columns, len(self.columns)))
+        found = np.empty((len(rows), len(columns)))
+        for place, start in enumerate(rows.tolist()):
+            values = self.matrices["similarity"].rows(self.chosen[start : start + per]).astype(np.float64)
+            found[place] = np.add.reduceat(values.mean(axis=0), columns) / counts
+        return found
+
     def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         """Yield the chosen positions in consecutive pieces, with the named matrices."""
         largest = max(int(np.prod(each.array.shape[1:])) for each in self.matrices.values())
@@ -133,6 +146,16 @@ class PositionTable:
             columns=tuple(self.columns.tolist()),
             default=next(iter(self.matrices)),
         )
+
+
+def stored_shape(source: Source, kind: names.Positions) -> tuple[int, int]:
+    """Return C and D of the learned positions of a real model; raises InputError for other kinds, and for none."""
+    if kind != "learned":
+        raise InputError(f"--kind {kind} is worked out and not read; --from shows the learned positions of a file")
+    shape = source.shape("position")
+    if shape is None:
+        raise InputError("this model has no learned positions; --position-tensor names them under a name of their own")
+    return shape
 
 
 def positions(wanted: Wanted, source: Source, rows: str | None = None, columns: str | None = None) -> PositionTable:
@@ -203,7 +226,14 @@ def _similarity(kind: Kind, row: np.ndarray, rows: int, to: np.ndarray) -> Matri
         products = (kind.every().astype(np.float64) @ row[0].astype(np.float64)).astype(np.float32)  # (2k + 1,)
         return Matrix(array, lambda at: products[kind.distances(at, to) + kind.clip])
     others = _exact(kind, row, to).T
-    return Matrix(array, lambda at: (_exact(kind, row, at) @ others).astype(np.float32))
+    return Matrix(array, lambda at: _products(_exact(kind, row, at), others))
+
+
+def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the product of (n, D) and (D, m) float64, (n, m) float32."""
+    with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite, or its product too large for float32
+        found: np.ndarray = (left @ right).astype(np.float32)
+    return found
 
 
 def _exact(kind: Learned | Sinusoidal | Rotary, row: np.ndarray, positions: np.ndarray) -> np.ndarray:

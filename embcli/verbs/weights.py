@@ -11,6 +11,7 @@ from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.selection import select
 from embcli.tokens import token_text
 from embcli.weights import shape_of
+from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.weights import Layer, Source, Summary
+    from embcli.weights.passes import Watch
 
 _PIECE = 1 << 18  # values that are worked on at a time
 
@@ -35,11 +37,12 @@ class Matrix:
     run: dict[str, Any]
     rows_chosen: bool = False  # by the user
     columns_chosen: bool = False
+    watch: Watch = unwatched  # told of a long pass
 
     @cached_property
     def summary(self) -> Summary:
         """What the whole layer is like."""
-        return self.layer.summary()
+        return self.layer.summary(self.watch)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows of the layer, (n, chosen columns) float32."""
@@ -75,7 +78,12 @@ class Matrix:
 
 
 def matrix(
-    source: Source, name: str, rows: str | None = None, columns: str | None = None, room: int | None = None
+    source: Source,
+    name: str,
+    rows: str | None = None,
+    columns: str | None = None,
+    room: int | None = None,
+    watch: Watch = unwatched,
 ) -> Matrix:
     """Return the `token` or the `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
 
@@ -87,4 +95,4 @@ def matrix(
     encoding = source.encoding if name == "token" else None
     layer = source.open({name: None})[name]
     run = {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
-    return Matrix(name, layer, ids, chosen, encoding, run, rows is not None, columns is not None)
+    return Matrix(name, layer, ids, chosen, encoding, run, rows is not None, columns is not None, watch)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_SAMPLES = 8
 _MOST_DRAWN = 3, 5  # samples of a picture, and tokens in each
+_MOST_IN_COLOUR = 2  # samples, below whose strips is a colour bar
 _LEAST_WORDS = 12  # cells of the tokens beside their IDs
 
 
@@ -59,7 +60,8 @@ def _put_tables(result: Batches, page: Page) -> None:
 def _put_picture(result: Batches, page: Page) -> None:
     """Put the first and last values of the input embedding of each token on the page, sample by sample."""
     length = result.wanted.max_length
-    samples, tokens = Excerpt.most(_MOST_DRAWN[0], len(result.order)), Excerpt.most(_MOST_DRAWN[1], length)
+    most = _MOST_IN_COLOUR if page.paper.heat else _MOST_DRAWN[0]
+    samples, tokens = Excerpt.most(most, len(result.order)), Excerpt.most(_MOST_DRAWN[1], length)
     order = result.order[samples.places]
     ids = result.ids(order)[:, tokens.places].ravel()
     vectors = result.rows(order, ("input",))["input"][:, tokens.places]  # (samples, tokens, columns)

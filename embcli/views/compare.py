@@ -12,7 +12,7 @@ from embcli.names import STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, left_out, token_labels
+from embcli.views.parts import PickedRows, bar, left_out, put_guesses, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ _MOST_TRAINED = 4  # IDs whose rows are shown before and after a step of trainin
 _MOST_TERMS = 8  # of a product that is written out whole
 _MOST_DRAWN = 8  # tokens of a picture
 _WIDEST_BAR = 60
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def view(result: Comparison, page: Page) -> None:
@@ -89,6 +88,7 @@ def _fitting(page: Page, steps: dict[str, Page], end: Page, result: Comparison) 
 def _put_end(result: Comparison, page: Page) -> None:
     """Put what comes behind the steps on the page: the verdict, and what was asked for on top."""
     _put_verdict(result, page)
+    put_guesses(page, result.run)
     if result.wanted.draw and len(result.tokens):
         page.line()
         _put_picture(result, page)
@@ -111,9 +111,9 @@ def _put_costs(result: Comparison, page: Page) -> None:
 def _put_head(result: Comparison, page: Page) -> None:
     size, dim = result.weight.shape
     page.title("Two ways from token IDs to vectors: a lookup, and a one-hot product")
-    page.line(
-        f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), seed {result.run['seed']}"
-    )
+    run = result.run
+    origin = f"{run['tensors']['token']} ({run['dtypes']['token']})" if "from" in run else f"seed {run['seed']}"
+    page.line(f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), {origin}")
 
 
 def _put_title(page: Page, step: str, title: str, name: str, shape: tuple[int, ...], more: str = "") -> None:
@@ -159,10 +159,11 @@ def _ones(ids: list[int], size: int) -> Columns:
 def _put_first(result: Comparison, page: Page) -> None:
     dim, size = result.first.shape
     _put_title(page, "first", "The linear layer's own first weights", "(D, V)", (dim, size))
-    page.line(
-        f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{1 / math.sqrt(size):.4g}, torch.nn.Embedding normal "
-        "ones: from one seed, other numbers."
-    )
+    drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{1 / math.sqrt(size):.4g}"
+    if "from" in result.run:
+        page.line(f"{drawn}, here from seed {result.run['seed']}; the file's matrix takes their place.")
+    else:
+        page.line(f"{drawn}, torch.nn.Embedding normal ones: from one seed, other numbers.")
     _put_matrix(page, result.first, "D", "V")
 
 
@@ -494,7 +495,7 @@ def _put_chart(sweep: Sequence[Cost], page: Page) -> None:
         for name, timing in _ways(cost):
             share = (math.log10(timing.seconds) - low) / (high - low)
             size = f"{cost.vocabulary_size:,}" if name == "embedding" else ""
-            page.line(f"{size:>{label}}  {name:<9}  ", Word(_bar(share, room), name))
+            page.line(f"{size:>{label}}  {name:<9}  ", Word(bar(share, room), name))
 
 
 def _ways(cost: Cost) -> tuple[tuple[Tone, Timing], tuple[Tone, Timing]]:
@@ -505,9 +506,3 @@ def _power(exponent: int) -> str:
     """Return a power of ten in seconds: `10 µs`."""
     unit = max(min(exponent // 3, 0), -3)
     return f"{10 ** (exponent - 3 * unit)} {('s', 'ms', 'µs', 'ns')[-unit]}"
-
-
-def _bar(share: float, room: int) -> str:
-    """Return a bar of blocks that fills this share of the room, to an eighth of a cell, and at least one eighth."""
-    eighths = max(round(share * room * 8), 1)
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -66,8 +66,13 @@ def view(result: Lookup, page: Page) -> None:
 def _title(result: Lookup) -> str:
     show, kind = result.wanted.shown, result.wanted.position
     if show == result.wanted.matrices:
-        return _TITLES[kind]
+        typed = "= token embeddings" + _plus_type(result)
+        return _TITLES[kind].replace("= token embeddings", typed)
     return f"{' and '.join(show).capitalize()} {'angles' if _bands(result) == () else 'embeddings'}"
+
+
+def _plus_type(result: Lookup) -> str:
+    return "" if result.type_row is None else f" + token type {result.wanted.token_type}"
 
 
 def _shape(result: Lookup) -> str:
@@ -96,13 +101,21 @@ def _put_bands(result: Lookup, page: Page, rows: Excerpt) -> Excerpt:
     index = result.index(rows.places)
     found = result.rows(index, bands)
     gaps = [band * len(index) + gap for band in range(len(bands)) for gap in rows.gaps]
-    block = Block("", np.concatenate([found[name] for name in bands]))
+    values = np.concatenate([found[name] for name in bands])
+    labels = _labels(result, index, bands, each=page.paper.heat)
     every = result.wanted.columns is not None
-    return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
+    if page.paper.heat:  # the rows of a token are under each other, so that the sum is seen
+        order = np.arange(len(values)).reshape(len(bands), -1).T.ravel()
+        labels, values = [label.ordered(order) for label in labels], values[order]
+        gaps = [len(bands) * gap for gap in rows.gaps]
+    return page.grid(labels, [Block("", values)], result.columns, gaps, every=every)
 
 
-def _labels(result: Lookup, index: np.ndarray, bands: tuple[str, ...]) -> list[Column]:
-    """Return what stands beside the rows of each band: its name, the number of the row in its layer, the token."""
+def _labels(result: Lookup, index: np.ndarray, bands: tuple[str, ...], each: bool = False) -> list[Column]:
+    """Return what stands beside the rows of each band: its name, the number of the row in its layer, the token.
+
+    The name stands at the first row of a band, or at `each`.
+    """
     tokens = result.tokens
     if bands == ("token",) and (result.wanted.draw or result.only is not None):
         return token_labels(tokens, index)
@@ -111,13 +124,13 @@ def _labels(result: Lookup, index: np.ndarray, bands: tuple[str, ...]) -> list[C
     labels: list[Column] = []
     if len(bands) > 1:
         names = [_SIGNS[name] if bands == result.wanted.matrices else name for name in bands]
-        firsts = [name if not place else "" for name in names for place in range(len(index))]
+        firsts = [name if each or not place else "" for name in names for place in range(len(index))]
         labels.append(Column("", firsts, "left"))
     if tokens.many:
-        labels.append(Column("seq", [str(each) for each in sequence] * len(bands)))
+        labels.append(Column("seq", [str(number) for number in sequence] * len(bands)))
     numbers = {"token": tokens.ids[index], "position": position, "input": position}
     header = "row" if len(bands) > 1 else "ID" if bands == ("token",) else "pos"
-    labels.append(Column(header, [str(each) for name in bands for each in numbers[name]]))
+    labels.append(Column(header, [str(number) for name in bands for number in numbers[name]]))
     if tokens.encoding is not None and bands != ("position",):  # whose row is the same whatever token stands there
         labels.append(token_column([word if name != "position" else None for name in bands for word in words]))
     return labels
@@ -138,19 +151,29 @@ def _meaning(result: Lookup) -> list[str]:
     """Return in words where the rows come from."""
     size, dim = result.layer.shape
     kind, drawn = result.wanted.position, result.wanted.draw
+    said = ("rotary", "none") if result.type_row is None else ("rotary",)
     told = {
         "token": "" if drawn else f"token: row ID of the token weight matrix, (V, D) = ({size:,}, {dim:,})",
         "position": _position_in_words(result),
-        "input": _JOINED[kind] if kind in ("rotary", "none") or result.wanted.shown == ("input",) else "",
+        "input": _JOINED[kind] if kind in said or result.wanted.shown == ("input",) else "",
     }
-    return [told[name] for name in result.wanted.shown if told[name]]
+    typed = [_type_in_words(result)] if result.type_row is not None and "input" in result.wanted.shown else []
+    return [*(told[name] for name in result.wanted.shown if told[name]), *typed]
+
+
+def _type_in_words(result: Lookup) -> str:
+    """Return in words which row is added to each token row, and in what order."""
+    tensor, (rows, dim) = (result.run[each]["token_type"] for each in ("tensors", "shapes"))
+    row = result.wanted.token_type
+    return f"token type: row {row} of {tensor}, ({rows:,}, {dim:,}); input = {result.wanted.sum}"
 
 
 def _position_in_words(result: Lookup) -> str:
     positions = result.positions
     if isinstance(positions, Learned):
         size, dim = positions.layer.shape
-        return f"position: row pos of the position weight matrix, (C, D) = ({size:,}, {dim:,})"
+        row = f"pos + {result.first_position}" if result.first_position else "pos"
+        return f"position: row {row} of the position weight matrix, (C, D) = ({size:,}, {dim:,})"
     if isinstance(positions, Rotary):
         return f"position: pair i turns by pos · {positions.theta:,g}^(-2i/D); pairs are {positions.pairing}"
     return "position: columns 2i, 2i + 1 are sine, cosine of pos / 10000^(2i/D)"
@@ -203,19 +226,28 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
     found = result.rows(index)
     token_id, position = int(result.tokens.ids[place]), int(result.tokens.places(index)[1][0])
     page.line()
-    page.title(f"Trace of token {place}: token row {token_id} + position row {position} = input row {place}")
+    typed = f" + type row {result.wanted.token_type}" if result.type_row is not None else ""
+    position += result.first_position
+    page.title(f"Trace of token {place}: token row {token_id}{typed} + position row {position} = input row {place}")
+    if result.type_row is not None:
+        found = {"token": found["token"], "type": result.type_row[:, result.columns], **found}
     numbers = page.numbers([Block(name, values) for name, values in found.items()])
     terms = Excerpt.most(_MOST_TERMS, len(result.columns))
     written = {name: [numbers.write(values[0, term]) for term in terms.places] for name, values in found.items()}
     names = result.columns[terms.places]
     width = max(len("column"), len(str(result.columns.max(initial=0))))
     cells = max(numbers.width, len("position"))
+    plus = ["+"] * len(terms.places)
     page.table(
         [
             Column("column".rjust(width), [f"{column:{width}}" for column in names], "left", minimum=width + 1),
             Column("token", written["token"], minimum=cells),
-            Column("", ["+"] * len(terms.places)),
-            Column("position", written["position"], minimum=cells),
+            *(
+                column
+                for name in ("type", "position")
+                if name in written
+                for column in (Column("", plus), Column(name, written[name], minimum=cells))
+            ),
             Column("", ["="] * len(terms.places)),
             Column("input", written["input"], minimum=cells),
         ],

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 QUANTILES = ("least", "1 %", "25 %", "median", "75 %", "99 %", "largest")  # in words, as statistics.AT has them
 _MOST_PICKED = 12  # rows of a picture
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Column]:
@@ -47,6 +48,12 @@ def left_out(*parts: str) -> str:
     """Return in words what is left out of a table: `Left out: row 3 (1 of 9) and columns ...`; empty for nothing."""
     missing = [part for part in parts if part]
     return f"Left out: {' and '.join(missing)}" if missing else ""
+
+
+def bar(share: float, room: int) -> str:
+    """Return a bar of blocks that fills this share of the room, to an eighth of a cell, and at least one eighth."""
+    eighths = max(round(share * room * 8), 1)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.page import Block, Column, Excerpt
 from embcli.positions import Relative, Rotary
-from embcli.views.parts import left_out
+from embcli.views.parts import left_out, put_guesses
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200  # of those that were chosen
 _FEW_ROWS, _FEWEST_ROWS = 10, 4  # of all positions: where there is one table, and where there are two
+_PIPE_LINES = 40  # of a page of strips, where there is no screen
 
+_STORED = (  # of what a real model holds
+    "Row pos of the model's own layer, added to the token row, as training left it.",
+    "As training left the rows: those that it made alike have large products.",
+)
 _WORDS = {  # of what positions become, and of their dot products
     "learned": (
         "Row pos of a layer of its own, added to the token row; training moves it.",
@@ -40,10 +45,13 @@ _WORDS = {  # of what positions become, and of their dot products
 def view(result: PositionTable, page: Page) -> None:
     """Put positions on a page: their rows, angles or distances, or their dot products."""
     page.title(_title(result))
-    page.line(_WORDS[result.wanted.kind][result.wanted.similarity])
+    page.line((_STORED if "from" in result.run else _WORDS[result.wanted.kind])[result.wanted.similarity])
     if result.wanted.similarity:
         if result.wanted.meets_a_row:
             page.line(f"The row is that of token ID {result.wanted.token_id()}.")
+        if page.paper.heat:
+            page.picture("pos", result.chosen, result.columns, result.means)
+            return
         _put(result, page, "similarity", _FEW_ROWS, result.columns)
     elif isinstance(result.kind, Relative):
         _put_relative(result, result.kind, page)
@@ -51,6 +59,16 @@ def view(result: PositionTable, page: Page) -> None:
         _put_rotary(result, result.kind, page)
     else:
         _put(result, page, "position", _FEW_ROWS, result.columns)
+    if "from" in result.run:
+        page.line(_origin(result.run))
+    put_guesses(page, result.run)
+
+
+def _origin(run: dict[str, Any]) -> str:
+    """Return in words which rows of a file these are."""
+    first = run.get("first_position", 0)
+    rows = f"; position 0 is its row {first}" if first else ""
+    return f"{run['tensors']['position']} ({run['dtypes']['position']}){rows}"
 
 
 def _title(result: PositionTable) -> str:
@@ -68,13 +86,22 @@ def _title(result: PositionTable) -> str:
 
 def _put(result: PositionTable, page: Page, name: str, few: int, numbers: np.ndarray) -> None:
     """Put one matrix on the page, a row a position, and say what is left out."""
-    rows = Excerpt.most(_MOST_ROWS if result.picked[0] else few, len(result.chosen))
+    total = len(result.chosen)
+    rows = Excerpt.most(_MOST_ROWS if result.picked[0] else few, total)
+    if page.paper.heat and not result.picked[0]:  # positions that follow each other: waves are seen in them
+        rows = Excerpt(min(_most_strips(page, few), total), 0, total)
     places = result.chosen[rows.places]
     block = Block("", result.matrices[name].rows(places))
     columns = page.grid(
         [Column("pos", [str(place) for place in places])], [block], numbers, rows.gaps, every=result.picked[1]
     )
     _put_left_out(page, rows.missing(result.chosen, "row"), columns.missing(numbers, "column"))
+
+
+def _most_strips(page: Page, few: int) -> int:
+    """Return how many strips there is room for with all that is around them, in one table or in two."""
+    lines = page.paper.screen or _PIPE_LINES
+    return max(lines - 10 if few == _FEW_ROWS else (lines - 17) // 2, 3)
 
 
 def _put_relative(result: PositionTable, kind: Relative, page: Page) -> None:

@@ -12,7 +12,9 @@ from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     from embcli.page import Page
+    from embcli.verbs.map import Map
     from embcli.verbs.weights import Matrix
+    from embcli.weights import Summary
 
 _MOST_ROWS = 200  # of those that were chosen
 _FEW_ROWS = 10  # of a whole matrix
@@ -25,31 +27,32 @@ def view(result: Matrix, page: Page) -> None:
     labels = [Column("pos" if result.name == "position" else "ID", [str(row) for row in ids])]
     if result.encoding is not None:
         labels.append(token_column(result.tokens(ids)))
-    page.title(f"{result.name.capitalize()} weight matrix, {_shape(result)}")
+    page.title(title(result))
     columns = page.grid(labels, [Block("", result.rows(ids))], result.columns, rows.gaps, every=result.columns_chosen)
     page.line()
-    _put_summary(result, page)
+    put_summary(result, result.summary, page)
     _put_left_out(result, page, rows, columns)
-    _put_padding(result, page)
+    put_padding(result, page)
     put_guesses(page, result.run)
 
 
-def _put_padding(result: Matrix, page: Page) -> None:
+def put_padding(result: Matrix | Map, page: Page) -> None:
     """Say which rows of a real model come behind the last token."""
     size, known = result.layer.shape[0], result.encoding
     if "from" in result.run and known is not None and known.vocabulary_size < size:
         page.line(f"Padding: rows {known.vocabulary_size} to {size - 1}, for which {known.name} has no tokens")
 
 
-def _shape(result: Matrix) -> str:
+def title(result: Matrix | Map) -> str:
+    """Return what heads the page of a weight matrix."""
     size, dim = result.layer.shape
-    if result.name == "token":
-        return f"(V, D) = ({size:,}, {dim:,}): a row a token ID"
-    return f"(C, D) = ({size:,}, {dim:,}): a row a position"
+    rows, what = ("V", "token ID") if result.name == "token" else ("C", "position")
+    return f"{result.name.capitalize()} weight matrix, ({rows}, D) = ({size:,}, {dim:,}): a row a {what}"
 
 
-def _put_summary(result: Matrix, page: Page) -> None:
-    (size, dim), summary = result.layer.shape, result.summary
+def put_summary(result: Matrix | Map, summary: Summary, page: Page) -> None:
+    """Put on the page where a matrix is from, how large it is, and what all of it is like."""
+    size, dim = result.layer.shape
     write = page.numbers([Block("", np.array([[summary.minimum, summary.maximum]], np.float32))]).write
     origin = f"seed {result.run['seed']}" if "seed" in result.run else result.run["tensors"][result.name]
     stored = result.run.get("bytes", {}).get(result.name, 4 * size * dim)

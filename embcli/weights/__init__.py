@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from embcli.errors import LayerError
+from embcli.weights.passes import side_by_side, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from embcli.encodings import Encoding
+    from embcli.weights.passes import Watch
 
 _BLOCK = 1 << 18  # values that are read at a time
 
@@ -51,11 +53,14 @@ class Layer(ABC):
         """
         return self.blocks()
 
-    def summary(self) -> Summary:
-        """Return what the whole matrix is like, from one pass over its blocks."""
+    def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return all blocks, in parts that may be read side by side; each with the ID of its first row."""
+        return [(0, self.blocks())]
+
+    def summary(self, watch: Watch = unwatched) -> Summary:
+        """Return what the whole matrix is like, from one pass over its blocks; `watch` is told of the rows read."""
         meter = Meter()
-        for block in self.blocks():
-            meter.add(block)
+        side_by_side([meter.reading(self.blocks())], self.shape[0], watch)
         return meter.summary()
 
 
@@ -97,17 +102,30 @@ class Meter:
         """Take in some float32 values, in any shape."""
         if piece.size:
             wide = piece.ravel().astype(np.float64)
-            self._count += wide.size
-            self._sum += float(wide.sum())
-            self._squares += float(np.square(wide, out=wide).sum())  # np.dot starts threads, which wait for each other
-            self._minimum = min(self._minimum, float(piece.min()))
-            self._maximum = max(self._maximum, float(piece.max()))
+            with np.errstate(invalid="ignore"):  # of infinities of both signs, whose sum is NaN
+                total = float(wide.sum())
+                self.take(piece, total, float(np.square(wide, out=wide).sum()))  # np.dot's threads wait for each other
+
+    def take(self, piece: np.ndarray, total: float, squares: float) -> None:
+        """Take in some float32 values whose sum, and sum of squares, is known in float64."""
+        self._count += piece.size
+        self._sum += total
+        self._squares += squares
+        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN where there is one, as in torch
+        self._maximum = float(np.maximum(self._maximum, piece.max()))
+
+    def reading(self, pieces: Iterator[np.ndarray]) -> Iterator[int]:
+        """Take in pieces, and yield the length of each."""
+        for piece in pieces:
+            self.add(piece)
+            yield len(piece)
 
     def __add__(self, other: Meter) -> Meter:
         both = Meter()
         both._count = self._count + other._count
         both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
-        both._minimum, both._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
+        both._minimum = float(np.minimum(self._minimum, other._minimum))
+        both._maximum = float(np.maximum(self._maximum, other._maximum))
         return both
 
     def summary(self) -> Summary:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 NO_TORCH = "none"
 _CPU_FLAGS = "/proc/cpuinfo"
+_X86 = ("x86_64", "AMD64")
+_AVX2, _AVX512 = {"avx2", "fma"}, {"avx512vl", "avx512bw", "avx512dq", "fma"}
+_FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
 _ADDRESSES = 550 * 10**6  # bytes of address space that torch takes as it is imported, and some to spare
 _TOO_LITTLE = "torch does not load, as memory ran out; it takes some 700 MB"
 
@@ -41,11 +44,28 @@ class Build:
     def __str__(self) -> str:
         return f"torch={self.torch} machine={self.machine} cpu={self.cpu} libc={self.libc}"
 
+    @property
+    def version(self) -> str:
+        """What torch calls its version."""
+        return self.torch.rpartition("+")[0] or self.torch
+
 
 @lru_cache
 def this_build() -> Build:
     """Return the build that would draw in this process."""
     return Build(_torch(), platform.machine(), _processor(), _libc())
+
+
+def cpu_capability() -> str | None:
+    """Return the CPU capability that torch takes here, by what it decides on; None where that is not known.
+
+    torch decides in aten/src/ATen/native/DispatchStub.cpp, by ATEN_CPU_CAPABILITY and the processor's flags.
+    """
+    flags = {*_flags().decode("ascii", "replace").split()}
+    if platform.machine() not in _X86 or not flags:
+        return None
+    found = "AVX512" if flags >= _AVX512 else "AVX2" if flags >= _AVX2 else "DEFAULT"
+    return _FORCED.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), found)
 
 
 @contextmanager
@@ -112,14 +132,16 @@ def _torch() -> str:
 
 
 def _processor() -> str:
-    forced = os.environ.get("ATEN_CPU_CAPABILITY", "")
-    flags = b""
+    return f"{zlib.crc32(_flags()):08x}{os.environ.get('ATEN_CPU_CAPABILITY', '')}"
+
+
+def _flags() -> bytes:
+    """Return the line of the processor's flags; nothing where the system is not Linux."""
     try:
         with open(_CPU_FLAGS, "rb") as lines:
-            flags = next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
+            return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
     except OSError:
-        pass  # not Linux: the machine's name has to do
-    return f"{zlib.crc32(flags):08x}{forced}"
+        return b""
 
 
 def _libc() -> str:

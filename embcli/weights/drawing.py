@@ -9,9 +9,6 @@ draws one normal at a time, from 53-bit uniforms, and keeps one spare between ca
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,10 +17,12 @@ import torch
 from embcli.selection import distinct
 from embcli.weights import Layer, Meter, Summary
 from embcli.weights.jump import WORDS, jump
+from embcli.weights.passes import side_by_side, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embcli.weights.passes import Watch
     from embcli.weights.seeded import Seeded
 
 BLOCK = 16  # elements that torch draws together
@@ -125,6 +124,12 @@ class Drawing:
             self._at += len(piece)
             yield piece.numpy()
 
+    def fill(self, name: str, start: int, values: np.ndarray) -> None:
+        """Fill a contiguous array with the elements from `start` on; that and its length are multiples of 16."""
+        self._seek(self._start_of(name) + start)
+        torch.from_numpy(values).normal_(generator=self._generator)
+        self._at += len(values)
+
     def tail(self, name: str) -> np.ndarray:
         """Return the last 16 elements of a layer whose size is no multiple of 16."""
         self._seek(self._start_of(name) + self._sizes[name])
@@ -174,7 +179,7 @@ class DrawnLayer(Layer):
                 offset = int(wanted[row]) * dim - start
                 part = elements[offset : offset + dim]
                 found[row, : len(part)] = part
-        self._overwrite_tail(wanted, found)
+        self._overwrite_tail(self._drawing, wanted, found)
         chosen: np.ndarray = found[places]
         return chosen
 
@@ -189,18 +194,53 @@ class DrawnLayer(Layer):
             self._last = (high - BLOCK, drawn[-BLOCK:].copy())
         return drawn[start - low : stop - low]
 
-    def _overwrite_tail(self, wanted: np.ndarray, found: np.ndarray) -> None:
+    def _overwrite_tail(self, drawing: Drawing, wanted: np.ndarray, found: np.ndarray) -> None:
         dim = self.shape[1]
         tail_start = self._size - BLOCK
         first = int(np.searchsorted(wanted, tail_start // dim))
         if self._size == self._whole or first == len(wanted):
             return
-        tail = self._drawing.tail(self.name)
+        tail = drawing.tail(self.name)
         for row in range(first, len(wanted)):
             offset = int(wanted[row]) * dim - tail_start  # of the row's first element in the tail
             found[row, max(-offset, 0) :] = tail[max(offset, 0) : offset + dim]
 
-    def summary(self) -> Summary:
+    def blocks(self) -> Iterator[np.ndarray]:
+        """Yield all rows in order, (n, D) float32 each, drawn into one buffer; a block is valid until the next one."""
+        return self._between(0, self.shape[0])
+
+    def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return all blocks, of a huge layer in parts, each of which has a generator that jumps to its start."""
+        rows = self.shape[0]
+        if self._size < _FAR:
+            return [(0, self.blocks())]
+        step = -(-rows // _PARTS)
+        return [(start, self._between(start, min(start + step, rows))) for start in range(0, rows, step)]
+
+    def _between(self, first: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield consecutive rows; what the last 16 draws have of the next row moves to the front of the buffer."""
+        dim = self.shape[1]
+        if self._size < BLOCK:
+            yield self._drawing.small(self.name).reshape(self.shape)[first:stop]
+            return
+        step = max(_BUFFER // dim, 1)
+        buffer = np.empty(step * dim + 2 * BLOCK, np.float32)
+        low = done = first * dim // BLOCK * BLOCK  # of the elements, where the buffer begins, and what is drawn
+        drawing = Drawing(self._drawing.seeded)
+        for row in range(first, stop, step):
+            count = min(step, stop - row)
+            start, end = row * dim, (row + count) * dim
+            low, moved = start // BLOCK * BLOCK, start // BLOCK * BLOCK - low
+            buffer[: done - low] = buffer[moved : moved + done - low].copy()
+            high = min(-(-end // BLOCK) * BLOCK, self._whole)
+            if high > done:
+                drawing.fill(self.name, done, buffer[done - low : high - low])
+                done = high
+            found = buffer[start - low : end - low].reshape(count, dim)
+            self._overwrite_tail(drawing, np.arange(row, row + count), found)
+            yield found
+
+    def summary(self, watch: Watch = unwatched) -> Summary:
         """Return mean, standard deviation, minimum and maximum, from one pass through small buffers.
 
         A huge layer is cut into parts, each with a generator of its own that jumps to its start; they run on all
@@ -208,33 +248,27 @@ class DrawnLayer(Layer):
         """
         if self._size < _FAR:
             meter = Meter()
-            for piece in self.flat():
-                meter.add(piece)
+            side_by_side([meter.reading(self.flat())], self._size, watch)
             return meter.summary()
         step = -(-self._whole // _PARTS // _BUFFER) * _BUFFER
-        starts, ended = range(0, self._whole, step), Event()
-        with ThreadPoolExecutor(min(_PARTS, os.cpu_count() or 1)) as pool:
-            try:
-                parts = list(
-                    pool.map(lambda start: self._measured(start, min(start + step, self._whole), ended), starts)
-                )
-            finally:
-                ended.set()  # whoever interrupts need not wait for the parts
-        meters = [meter for part in parts for meter in part]
+        starts = range(0, self._whole, step)
+        meters: list[list[Meter]] = [[] for _ in starts]
+        parts = [
+            self._measured(start, min(start + step, self._whole), part)
+            for start, part in zip(starts, meters, strict=True)
+        ]
+        side_by_side(parts, self._whole, watch)
         if self._size > self._whole:
-            meters.append(_measure(self._drawing.tail(self.name)))
-        return sum(meters, Meter()).summary()
+            meters.append([_measure(self._drawing.tail(self.name))])
+        return sum((meter for part in meters for meter in part), Meter()).summary()
 
-    def _measured(self, start: int, stop: int, ended: Event) -> list[Meter]:
+    def _measured(self, start: int, stop: int, meters: list[Meter]) -> Iterator[int]:
         """Sum up elements `start` to `stop` piece by piece, but for those that the tail overwrites."""
-        meters = []
         last = self._size - BLOCK if self._size > self._whole else self._size
         pieces = Drawing(self._drawing.seeded).buffered(self.name, start, stop)
         for at, piece in zip(range(start, stop, _BUFFER), pieces, strict=True):
-            if ended.is_set():
-                break
             meters.append(_measure(piece[: max(last - at, 0)]))
-        return meters
+            yield len(piece)
 
 
 class HeldLayer(Layer):
@@ -256,9 +290,9 @@ class HeldLayer(Layer):
             return found
         return self._drawn.rows(ids)
 
-    def summary(self) -> Summary:
+    def summary(self, watch: Watch = unwatched) -> Summary:
         """Return what the whole matrix is like."""
-        return self._drawn.summary()
+        return self._drawn.summary(watch)
 
 
 def _measure(piece: np.ndarray) -> Meter:

@@ -20,12 +20,14 @@ import numpy as np
 
 from embcli.files.safetensors import Malformed, header, read_header
 from embcli.weights import Layer, Meter, Summary
+from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from embcli.weights.build import Build
+    from embcli.weights.passes import Watch
     from embcli.weights.seeded import Seeded
 
 FORMAT = "embcli-1"
@@ -144,7 +146,7 @@ class KeptLayer(Layer):
             found = self._passed(ids)
         return found
 
-    def summary(self) -> Summary:
+    def summary(self, watch: Watch = unwatched) -> Summary:
         """Return what the whole matrix is like, as it was when it was drawn."""
         return self._summary
 

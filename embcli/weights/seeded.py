@@ -32,8 +32,7 @@ class Seeded:
                 raise LayerError(f"{flag} {value} makes no layer; it must be 1 or more")
             if value >= 10**40:
                 raise LayerError(f"{flag} {str(value)[:20]}... is out of range; no machine has that much memory")
-        if not 0 <= self.seed < 2**64:
-            raise LayerError(f"--seed {self.seed} is out of range; torch takes seeds from 0 to {2**64 - 1}")
+        check_seed(self.seed)
         for name in ("token", "position"):  # which are drawn through a small buffer, whatever is free just now
             rows, columns = self.shape(name)
             _refuse(f"a {name} layer", self.shape(name), 4 * rows * columns, memory.built_in(), "")
@@ -41,6 +40,12 @@ class Seeded:
     def shape(self, name: str) -> tuple[int, int]:
         """Return the shape of the `token` or of the `position` layer."""
         return (self.vocabulary_size if name == "token" else self.context_length), self.dim
+
+
+def check_seed(seed: int) -> None:
+    """Raise LayerError for a seed that torch does not take."""
+    if not 0 <= seed < 2**64:
+        raise LayerError(f"--seed {seed} is out of range; torch takes seeds from 0 to {2**64 - 1}")
 
 
 def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:

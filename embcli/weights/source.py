@@ -10,17 +10,18 @@ from embcli.memory import told_when_it_runs_out
 from embcli.safe import note
 from embcli.weights import Layer, Summary
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
-from embcli.weights.kept import Damaged, Key
+from embcli.weights.kept import Damaged, KeptLayer, Key
+from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
     from embcli.encodings import Encoding
     from embcli.weights.cache import Cache
     from embcli.weights.drawing import Drawing, DrawnLayer
-    from embcli.weights.kept import KeptLayer
+    from embcli.weights.passes import Watch
     from embcli.weights.seeded import Seeded
 
 
@@ -120,10 +121,14 @@ class _SeededLayer(Layer):
                 self._layer = self._anew(error)
             return self._layer.rows(ids)
 
-    def summary(self) -> Summary:
+    def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return all blocks, in parts that may be read side by side; each with the ID of its first row."""
+        return super().parts() if isinstance(self._layer, KeptLayer) else self._layer.parts()
+
+    def summary(self, watch: Watch = unwatched) -> Summary:
         """Return what the whole matrix is like."""
         with told_when_it_runs_out(self._what):
-            return self._layer.summary()
+            return self._layer.summary(watch)
 
 
 def _held(drawn: DrawnLayer, ids: np.ndarray | None) -> Layer:

@@ -17,14 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import Process
 from pathlib import Path
 
 import numpy as np
 
 from embcli import cli, encodings
 from embcli.encodings.tiktoken import rank_file
-from tests.benchmarks import help_plain
+from tests.benchmarks import checkpoints, help_plain
 
 HERE = Path(__file__).parent
 TEXT = "Every effort moves you"
@@ -47,9 +50,15 @@ class Case:
     status: int = 0  # that ours ends with
     long: bool = False  # run only when it is named
     text: int = 0  # bytes of the text that it reads
+    files: dict[Path, Callable[[Path], object]] = field(default_factory=dict)  # what it reads, and what writes each
 
     def prepare(self, folder: Path) -> None:
-        """Write the text that both read, unless another case has."""
+        """Write what both read, unless another case has; in a process of its own, as its memory would count."""
+        for path, write in self.files.items():
+            if not path.exists():
+                writing = Process(target=write, args=(path,))
+                writing.start()
+                writing.join()
         if self.text and not text_file(folder, self.text).exists():
             write_text(text_file(folder, self.text), self.text)
 
@@ -112,12 +121,49 @@ def cases(folder: Path) -> list[Case]:
             runs=2,
         ),
         Case("weights 200,019 x 4,096", embcli(f"weights {large}"), script("weights", "200019", "4096"), 0.5, runs=2),
+        *from_files(folder),
         npy(folder, 3, runs=2),
         batches(folder, 2, runs=2),
         ndjson(folder, 0.3, runs=2),
         npy(folder, 20, runs=3, long=True),
         batches(folder, 20, runs=2, long=True),
         ndjson(folder, 2, runs=3, long=True),
+    ]
+
+
+def from_files(folder: Path) -> list[Case]:
+    """Return the cases of real checkpoints, against kept layers and against a small file."""
+    large, small = folder / "large.safetensors", folder / "small.safetensors"
+    both: dict[Path, Callable[[Path], object]] = {large: checkpoints.large, small: checkpoints.small}
+    kept = embcli("lookup", TEXT)
+    written: dict[str, Callable[[Path], object]] = {
+        "model": checkpoints.saved,
+        "model-30000": partial(checkpoints.saved, tokens=30_000),
+        "wte.npy": checkpoints.numpy_file,
+        "f16.gguf": checkpoints.gguf,
+    }
+    ids = "--ids 5,9,2,5 --from"
+    return [
+        Case(
+            "100 GB against 2 MB",
+            embcli(f"lookup {ids} {large}"),
+            embcli(f"lookup {ids} {small}"),
+            1.2,
+            runs=9,
+            files=both,
+        ),
+        Case("info of 100 GB", embcli(f"info --from {large}"), kept, 1, runs=9, files=both),
+        *(
+            Case(
+                f"lookup from {name}",
+                embcli(f"lookup --from {folder / name}", TEXT),
+                kept,
+                1.2,
+                runs=9,
+                files={folder / name: write},
+            )
+            for name, write in written.items()
+        ),
     ]
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embcli.encodings import meant
-from embcli.verbs.compare.found import Comparison, Task, Wanted
+from embcli.verbs.compare.found import Comparison, Stored, Task, Wanted
+from embcli.weights import shape_of
 from embcli.weights.build import loading_torch
 from embcli.weights.seeded import Seeded
 
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.tokens import Tokens
+    from embcli.weights import Source
 
-__all__ = ["Comparison", "Task", "Wanted", "compare", "task"]
+__all__ = ["Comparison", "Task", "Wanted", "compare", "task", "task_of"]
 
 
 def task(
@@ -41,8 +43,17 @@ def task(
     return Task(named, Seeded(size, dim, 1, seed), wanted, sweep, room)
 
 
+def task_of(source: Source, tokens: Tokens, seed: int, wanted: Wanted, room: int | None = None) -> Task:
+    """Return what to compare on the token matrix of a source; its benchmark goes up to all of the rows.
+
+    Raises what `task` raises, before the matrix is read.
+    """
+    size, _ = shape_of(source, "token")
+    return Task(tokens, Stored(source, seed), wanted, size if wanted.bench else None, room)
+
+
 def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:
-    """Return what both layers of a seeded run give; `watch` goes through the vocabulary sizes of the benchmark."""
+    """Return what both layers give; `watch` goes through the vocabulary sizes of the benchmark."""
     with loading_torch():
         from embcli.verbs.compare import layers  # torch, once it is sure to be needed
 

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.names import OUTPUTS, PAGES, STEPS, Format
+from embcli.names import DEFAULT_SEED, OUTPUTS, PAGES, STEPS, Format
 from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.tokens import PIECE
 from embcli.verbs.lookup import check_ids
 from embcli.verdict import Verdict, decimals, judge, largest
-from embcli.weights.seeded import refuse_too_large
+from embcli.weights import shape_of
+from embcli.weights.seeded import Seeded, check_seed, refuse_too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.tokens import Tokens
-    from embcli.weights.seeded import Seeded
+    from embcli.weights import Source
 
 _SCATTERED = 1.5  # times the fastest run from which on a median tells of a busy machine
 _FEW_NUMBERS = 4096  # a weight matrix of so many is in a JSON document unasked
@@ -75,8 +76,23 @@ class Wanted:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """The token matrix of a source as both layers' weight; raises LayerError for a seed that torch does not take."""
+
+    source: Source
+    seed: int = DEFAULT_SEED  # of the linear layer's own first weights
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    def shape(self, name: str) -> tuple[int, int]:
+        """Return the shape of a layer, before any number of it is read."""
+        return shape_of(self.source, name)
+
+
+@dataclass(frozen=True)
 class Task:
-    """What to compare: tokens, on a seeded layer of `layer.shape("token")`; all of it checked before a number is drawn.
+    """What to compare: tokens, on a layer of `layer.shape("token")`; all checked before a number is drawn or read.
 
     `sweep` is the largest V of the benchmark, if one is wanted, and `room` how many numbers a matrix may have where it
     is written. Raises InputError for an ID without a row, LayerError for layers that do not fit into this machine's
@@ -84,29 +100,30 @@ class Task:
     """
 
     tokens: Tokens
-    layer: Seeded
+    layer: Seeded | Stored
     wanted: Wanted
     sweep: int | None = None
     room: int | None = None
 
     def __post_init__(self) -> None:
         size, dim = self.layer.shape("token")
+        drawn = isinstance(self.layer, Seeded)
         refuse_layers(size, dim, self.wanted.gradient, self.wanted.learning_rate is not None)
         if self.sweep is not None:
-            refuse_layers(self.sweep, dim)
-        check_ids(self.tokens, size)
+            refuse_layers(self.sweep, dim, more=0 if drawn else 1)  # the linear layer's first weights, of which two are
+        check_ids(self.tokens, size, grows=drawn)
         refuse_too_many(len(self.tokens) * dim, self.room)
         if {"first", "shared"} & {*(self.wanted.steps or ())}:
             refuse_too_many(size * dim, self.room)
 
 
-def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False, step: bool = False) -> None:
+def refuse_layers(vocabulary_size: int, dim: int, gradient: bool = False, step: bool = False, more: int = 0) -> None:
     """Raise LayerError where two layers, their gradients and a row of the one-hot matrix do not fit into memory.
 
-    A step of training takes a copy of the weight, too.
+    A step of training takes a copy of the weight, too; `more` are other matrices of its size.
     """
     one_hot = (8 + 4) * vocabulary_size  # bytes of a row, int64 as torch makes it, and float32
-    copies = (4 if gradient else 2) + step
+    copies = (4 if gradient else 2) + step + more
     refuse_too_large("a pair of layers", (vocabulary_size, dim), copies=copies, more=one_hot)
 
 

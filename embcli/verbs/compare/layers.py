@@ -14,13 +14,14 @@ from torch.nn.functional import one_hot
 import embcli
 from embcli.names import DEFAULT_SEED
 from embcli.selection import distinct
-from embcli.verbs.compare.found import Comparison, Cost, Gradient, Task, Timing, Training, refuse_layers
+from embcli.verbs.compare.found import Comparison, Cost, Gradient, Stored, Task, Timing, Training, refuse_layers
 from embcli.verbs.lookup import check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from embcli.tokens import Tokens
+    from embcli.weights import Layer
 
 _SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: with more, page faults make it slower
 _LONG_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit while there is one slice
@@ -53,12 +54,20 @@ class _Touched:
 
 
 def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:
-    """Return what both layers of a seeded run give; `watch` goes through the vocabulary sizes of the benchmark."""
-    torch.manual_seed(task.layer.seed)
-    embedding = torch.nn.Embedding(*task.layer.shape("token"))
-    found = _compare(task.tokens, embedding, task.layer.seed, task.wanted.gradient, task.wanted.learning_rate)
-    sweep = _sweep(_tensor(task.tokens.ids), task.sweep, task.layer.dim, watch) if task.sweep else ()
-    return replace(found, sweep=tuple(sweep), wanted=task.wanted)
+    """Return what both layers give; `watch` goes through the vocabulary sizes of the benchmark."""
+    layer, ids = task.layer, _tensor(task.tokens.ids)
+    sweep: tuple[Cost, ...] = ()
+    if isinstance(layer, Stored):
+        embedding = _with_weight(_whole(layer.source.open({"token": None})["token"]))
+    else:
+        torch.manual_seed(layer.seed)
+        embedding = torch.nn.Embedding(*layer.shape("token"))
+    found = _compare(task.tokens, embedding, layer.seed, task.wanted.gradient, task.wanted.learning_rate)
+    if task.sweep:
+        whole = embedding if isinstance(layer, Stored) else torch.nn.Embedding(task.sweep, layer.dim)
+        sweep = tuple(_sweep(ids, whole.weight.detach(), watch))
+    run = {**found.run, **layer.source.run} if isinstance(layer, Stored) else found.run
+    return replace(found, run=run, sweep=sweep, wanted=task.wanted)
 
 
 def compare_weights(
@@ -80,8 +89,23 @@ def compare_weights(
     size, dim = weight.shape
     refuse_layers(size, dim, gradient, learning_rate is not None)
     check_ids(tokens, size)
-    embedding = torch.nn.Embedding(size, dim, _weight=torch.from_numpy(np.require(weight, np.float32, ["C", "W"])))
+    embedding = _with_weight(np.require(weight, np.float32, ["C", "W"]))
     return _compare(tokens, embedding, seed, gradient, learning_rate)
+
+
+def _whole(layer: Layer) -> np.ndarray:
+    """Return all of a layer, (V, D) float32."""
+    found = np.empty(layer.shape, np.float32)
+    done = 0
+    for block in layer.blocks():
+        found[done : done + len(block)] = block
+        done += len(block)
+    return found
+
+
+def _with_weight(weight: np.ndarray) -> torch.nn.Embedding:
+    size, dim = weight.shape
+    return torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight))
 
 
 def _compare(
@@ -243,9 +267,9 @@ def _stepped(weight: torch.Tensor, gradient: torch.Tensor, learning_rate: float)
     return copy.detach()
 
 
-def _sweep(ids: torch.Tensor, largest: int, dim: int, watch: Callable[[list[int]], Iterable[int]]) -> Iterator[Cost]:
-    """Yield the cost for one V after the other, up to the largest; IDs that are too large start again at 0."""
-    weight = torch.nn.Embedding(largest, dim).weight.detach()
+def _sweep(ids: torch.Tensor, weight: torch.Tensor, watch: Callable[[list[int]], Iterable[int]]) -> Iterator[Cost]:
+    """Yield the cost for one V after the other, up to all rows of a weight; larger IDs start again at 0."""
+    largest, dim = weight.shape
     sizes = [_SMALLEST_SWEEP]
     while sizes[-1] < largest:
         sizes.append(sizes[-1] * _SWEEP_STEP)

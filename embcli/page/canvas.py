@@ -1,0 +1,105 @@
+"""What pictures are drawn on: rectangles, dots and lines of text, in two themes.
+
+Lengths are those of SVG's user units, y down; a cell of text takes 8.5 x 18 of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embcli.safe import in_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from embcli.names import Theme
+
+CELL, LINE = 8.5, 18  # of a cell; a sum of powers of two, so that the edges of neighbours are the same number
+SIZE, BASELINE = 14, 13.5  # of the font, whose cells are 0.6 of it or so, and from the top of a line
+MARGIN = 12
+
+
+@dataclass(frozen=True)
+class Palette:
+    """The colours of a theme; each that text has is at least 4.5:1 on its ground."""
+
+    ground: str
+    ink: str
+    dim: str
+    faint: str  # of what is no text
+    tones: dict[str, str]  # as the page of a terminal names them
+
+
+PALETTES: dict[Theme, Palette] = {
+    "light": Palette(
+        ground="#ffffff",
+        ink="#24292f",
+        dim="#656d76",
+        faint="#a9b3bd",
+        tones={
+            "cold": "#0066b8",
+            "warm": "#b34700",
+            "good": "#007000",
+            "bad": "#d00000",
+            "token 2": "#4a6b00",
+            "token 3": "#9040b8",
+        },
+    ),
+    "dark": Palette(
+        ground="#11151c",
+        ink="#e2e6ea",
+        dim="#929aa5",
+        faint="#4f5966",
+        tones={
+            "cold": "#55b0ff",
+            "warm": "#ff9040",
+            "good": "#4cc05a",
+            "bad": "#ff7a70",
+            "token 2": "#a6c34c",
+            "token 3": "#cf8fec",
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a line of text that begins at x and is made to take `width`."""
+
+    x: float
+    width: float
+    text: str
+    color: str | None  # None for what can be selected, but is drawn by rectangles
+    bold: bool = False
+    halo: bool = False  # of the ground, on which it can be read above dots
+
+
+class Canvas(ABC):
+    """A picture of this size that is drawn from back to front."""
+
+    def __init__(self, width: int, height: int, palette: Palette) -> None:
+        self.width, self.height, self.palette = width, height, palette
+
+    def safe(self, text: str) -> str:
+        """Return a text as it can stand in a line here."""
+        return in_line(text)
+
+    @abstractmethod
+    def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
+        """Fill a rectangle, with sharp edges."""
+
+    @abstractmethod
+    def dots(self, points: np.ndarray, radius: float, color: str) -> None:
+        """Draw a dot at each of the points, (n, 2)."""
+
+    @abstractmethod
+    def line(self, y: float, pieces: Sequence[Piece]) -> None:
+        """Write a line of text whose top is at y; blanks stand between the pieces that are apart."""
+
+    @abstractmethod
+    def content(self) -> bytes:
+        """Return the picture as bytes."""

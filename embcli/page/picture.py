@@ -1,0 +1,163 @@
+"""Pages as PNG, drawn by matplotlib without pyplot, whose import takes three times as long."""
+
+from __future__ import annotations
+
+import io
+import logging
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.errors import OutputError
+from embcli.page.canvas import BASELINE, CELL, Canvas
+from embcli.page.drawn import OnCanvas
+from embcli.page.layout import cell_len
+from embcli.safe import in_line
+
+logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of its font cache
+from matplotlib import font_manager  # noqa: E402
+from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.font_manager import FontProperties  # noqa: E402
+from matplotlib.patheffects import withStroke  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from matplotlib.ft2font import FT2Font
+
+    from embcli.page.canvas import Palette, Piece
+
+_SCALE = 2  # pixels for a unit
+_DPI = 72 * _SCALE  # a unit is a point
+_MOST = 2**16 - 1  # pixels, which is as far as matplotlib goes
+_JOINERS = "\u200d\ufe0e\ufe0f"  # which make one picture of several characters, where a font has it
+_FONT = "DejaVu Sans Mono"  # which matplotlib carries
+_SIZE = CELL / 0.602  # of that font, in points
+
+
+class PngCanvas(Canvas):
+    """A PNG picture, two pixels for a unit."""
+
+    def __init__(self, width: int, height: int, palette: Palette) -> None:
+        super().__init__(width, height, palette)
+        if max(width, height) * _SCALE > _MOST:
+            raise OutputError("this page is too large for a png; -f svg and -f html have no end")
+        self._pixels: np.ndarray = np.empty((height * _SCALE, width * _SCALE, 3), np.uint8)
+        self._pixels[:] = _rgb(palette.ground)
+        self._figure = Figure((width / 72, height / 72), _DPI)
+
+    def safe(self, text: str) -> str:
+        """Return a text with characters that no font here has as their escapes."""
+        return _safe(text)
+
+    def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
+        """Fill a rectangle, with sharp edges; all of them are behind dots and text."""
+        left, top, right, bottom = (round(each * _SCALE) for each in (x, y, x + width, y + height))
+        self._pixels[top : max(bottom, top + 1), left : max(right, left + 1)] = _rgb(color)
+
+    def dots(self, points: np.ndarray, radius: float, color: str) -> None:
+        """Draw a dot at each of the points, (n, 2)."""
+        from matplotlib.lines import Line2D
+
+        x, y = points.T * _SCALE
+        line = Line2D(
+            x, self.height * _SCALE - y, linestyle="", marker="o", color=color, markersize=2 * radius, markeredgewidth=0
+        )
+        line.set_zorder(2)
+        self._figure.add_artist(line)
+        line.set_transform(None)
+
+    def line(self, y: float, pieces: Sequence[Piece]) -> None:
+        """Write a line of text whose top is at y."""
+        for piece in pieces:
+            if piece.color is not None and piece.text.strip(" "):
+                for start, text, font in _by_font(piece.text, piece.bold):
+                    x = piece.x + piece.width * cell_len(piece.text[:start]) / cell_len(piece.text)
+                    self._figure.text(
+                        x * _SCALE,
+                        (self.height - y - BASELINE) * _SCALE,
+                        text,
+                        transform=None,
+                        color=piece.color,
+                        fontproperties=FontProperties(fname=font, size=_SIZE),
+                        verticalalignment="baseline",
+                        parse_math=False,
+                        usetex=False,
+                        zorder=3,
+                        path_effects=[withStroke(linewidth=3, foreground=self.palette.ground)] if piece.halo else None,
+                    )
+
+    def content(self) -> bytes:
+        """Return the picture as a PNG file."""
+        self._figure.figimage(self._pixels, origin="upper")
+        file = io.BytesIO()
+        self._figure.set_canvas(FigureCanvasAgg(self._figure))
+        self._figure.savefig(file, format="png", metadata={"Software": None})
+        return file.getvalue()
+
+
+class Picture(OnCanvas):
+    """A page as a PNG picture; characters that no font here has are shown as their escapes."""
+
+    def _safe(self, text: str) -> str:
+        return _safe(text)
+
+    def _canvas(self, width: int, height: int) -> PngCanvas:
+        return PngCanvas(width, height, self._palette)
+
+
+def _safe(text: str) -> str:
+    return "".join(each if _font(each) and each not in _JOINERS else _escape(each) for each in in_line(text))
+
+
+def _rgb(color: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(color[1:]))
+
+
+def _escape(character: str) -> str:
+    r"""Return a character as its escape.
+
+    >>> _escape("👋")
+    '\\U0001f44b'
+    """
+    return character.encode("ascii", "backslashreplace").decode()
+
+
+def _by_font(text: str, bold: bool) -> Iterator[tuple[int, str, str]]:
+    """Yield the parts of a text that one font can draw: where they start, their characters, the font's file."""
+    start = 0
+    fonts = [_font(each, bold) for each in text]
+    for place in range(1, len(text) + 1):
+        if place == len(text) or fonts[place] != fonts[start]:
+            yield start, text[start:place], fonts[start] or _file(bold)
+            start = place
+
+
+@cache
+def _font(character: str, bold: bool = False) -> str | None:
+    """Return the file of a font that has a character: the one that all is written in, or the first that does."""
+    own = _file(bold)
+    if font_manager.get_font(own).get_char_index(ord(character)):
+        return own
+    return next((path for path, font in _others().items() if font.get_char_index(ord(character))), None)
+
+
+@cache
+def _file(bold: bool) -> str:
+    return font_manager.findfont(FontProperties(family=_FONT, weight="bold" if bold else "normal"))
+
+
+@cache
+def _others() -> dict[str, FT2Font]:
+    """Return the fonts that are installed, those with cells of one width first; not those that are made of pictures."""
+    fonts = {}
+    for entry in sorted(font_manager.fontManager.ttflist, key=lambda each: ("Mono" not in each.name, each.fname)):
+        if "LastResort" in entry.fname or entry.weight != 400 or entry.style != "normal":
+            continue  # the first has a sign for every character, which tells nothing of it
+        try:
+            fonts[entry.fname] = font_manager.get_font(entry.fname)
+        except (OSError, RuntimeError):
+            continue  # a font that cannot be read, or has no outlines
+    return fonts

@@ -1,0 +1,81 @@
+"""Pages as SVG, on their own: no script, no font and no style from elsewhere, and text that can be selected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from embcli.page.canvas import BASELINE, SIZE, Canvas
+from embcli.page.drawn import OnCanvas
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from embcli.page.canvas import Palette, Piece
+
+FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+
+
+class SvgCanvas(Canvas):
+    """An SVG document; each piece of text is made as wide as its cells, so that columns are straight in any font."""
+
+    def __init__(self, width: int, height: int, palette: Palette) -> None:
+        super().__init__(width, height, palette)
+        self._elements: list[str] = []
+        self.rectangle(0, 0, width, height, palette.ground)
+
+    def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
+        """Fill a rectangle, with sharp edges."""
+        self._elements.append(
+            f'<rect x="{_short(x)}" y="{_short(y)}" width="{_short(width)}" height="{_short(height)}" fill="{color}"/>'
+        )
+
+    def dots(self, points: np.ndarray, radius: float, color: str) -> None:
+        """Draw a dot at each of the points, (n, 2), all in one element."""
+        places = dict.fromkeys(
+            f"M{_short(x)} {_short(y)}h0" for x, y in points.tolist()
+        )  # one where many fall together
+        self._elements.append(
+            f'<path d="{"".join(places)}" stroke="{color}" stroke-width="{_short(2 * radius)}" stroke-linecap="round"'
+            ' shape-rendering="auto"/>'
+        )
+
+    def line(self, y: float, pieces: Sequence[Piece]) -> None:
+        """Write a line of text whose top is at y."""
+        if pieces:
+            words = "".join(map(self._word, pieces))
+            self._elements.append(f'<text y="{_short(y + BASELINE)}" fill="{self.palette.ink}">{words}</text>')
+
+    def _word(self, piece: Piece) -> str:
+        text = escape(piece.text)
+        if not piece.text.strip(" "):
+            return text
+        look = f' x="{_short(piece.x)}" textLength="{_short(piece.width)}"'
+        if piece.color != self.palette.ink:
+            look += f' fill="{piece.color or "none"}"'
+        if piece.bold:
+            look += ' font-weight="bold"'
+        if piece.halo:
+            look += f' stroke="{self.palette.ground}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
+        return f"<tspan{look}>{text}</tspan>"
+
+    def content(self) -> bytes:
+        """Return the document in UTF-8."""
+        size = f'width="{self.width}" height="{self.height}" viewBox="0 0 {self.width} {self.height}"'
+        text = f'font-family="{FONTS}" font-size="{SIZE}" xml:space="preserve" shape-rendering="crispEdges"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {text}>'
+        return "\n".join([head, *self._elements, "</svg>\n"]).encode()
+
+
+class Svg(OnCanvas):
+    """A page as an SVG picture."""
+
+    def _canvas(self, width: int, height: int) -> SvgCanvas:
+        return SvgCanvas(width, height, self._palette)
+
+
+def _short(length: float) -> str:
+    """Return a length in as few digits as a screen can show."""
+    return f"{length:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,183 @@
+"""How `weights --scatter` looks: dots on a plane, and beside some of them what their rows stand for."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.page.canvas import CELL, LINE, MARGIN, Piece
+from embcli.page.layout import cell_len, shorten
+from embcli.tokens import shown
+from embcli.words import counted
+
+if TYPE_CHECKING:
+    from embcli.page.canvas import Canvas
+    from embcli.verbs.scatter import Scatter
+
+    Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+_MOST_LABELS = 40  # where the user chose no rows
+_MOST_TRIED = 1000
+_MOST_CELLS = 16  # of a label
+_MOST_TICKS = 8
+_MARK, _AWAY = 3.0, 6.0  # radius of a dot with a label, and how far the label is from its middle
+_TICK = 5
+
+
+def view(result: Scatter, canvas: Canvas) -> None:
+    """Draw the rows as dots, with axes, and labels as far as they do not overlap."""
+    cells = int((canvas.width - 2 * MARGIN) / CELL)
+    title, told = (textwrap.wrap(text, cells) for text in _head(result))
+    for number, line in enumerate([*title, *told]):
+        _write(canvas, MARGIN, MARGIN + number * LINE, line, bold=number < len(title))
+    frame = _Frame.around(result.points, canvas, MARGIN + (len(title) + len(told) + 2) * LINE)
+    _put_axes(result, canvas, frame)
+    points = frame.places(result.points)  # (rows, 2)
+    finite = points[np.isfinite(points).all(axis=1)]
+    canvas.dots(np.round(2 * finite) / 2, _radius(len(finite)), canvas.palette.faint)
+    rows, places = _candidates(result, points)
+    labels = [canvas.safe(_label(result, row)) for row in rows.tolist()]
+    boxes = _boxes(places, [cell_len(label) * CELL for label in labels], frame, result.chosen is not None)
+    kept = [box is not None or result.chosen is not None for box in boxes]
+    canvas.dots(places[kept], _MARK, canvas.palette.tones["warm"])
+    for box, label in zip(boxes, labels, strict=True):
+        if box is not None:
+            _write(canvas, box[0], box[1], label, halo=True)
+
+
+def _head(result: Scatter) -> tuple[str, str]:
+    """Return what stands above the picture: its title, and what is in it."""
+    size, dim = result.shape
+    letter = "V" if result.name == "token" else "C"
+    title = f"The rows of the {result.name} weight matrix by their two principal components"
+    told = [f"({letter}, D) = ({size:,}, {dim:,})"]
+    if result.columns < dim:
+        told.append(f"of {result.columns:,} chosen columns")
+    told.append("labels: the rows that lie farthest out" if result.chosen is None else "labels: the chosen rows")
+    told[-1] += ", where there is room"
+    missing = int(np.isnan(result.points[:, 0]).sum())
+    if missing:
+        told.append(f"left out: {counted(missing, 'row')} with NaN or infinity")
+    return title, "; ".join(told)
+
+
+class _Frame:
+    """A rectangle on the canvas, and the part of the plane that it shows; a unit is as long on both axes."""
+
+    def __init__(self, box: Box, middle: np.ndarray, scale: float) -> None:
+        self.left, self.top, self.right, self.bottom = box
+        self._middle, self._scale = middle, scale  # of the plane; units of the canvas for one of the plane
+        self._centre = np.array([(self.left + self.right) / 2, (self.top + self.bottom) / 2])
+
+    @classmethod
+    def around(cls, points: np.ndarray, canvas: Canvas, top: float) -> _Frame:
+        """Return a frame below this height in which all points have a place."""
+        box = MARGIN + 9 * CELL, top, canvas.width - MARGIN, canvas.height - MARGIN - 2.5 * LINE
+        low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
+        room = np.array([box[2] - box[0] - 4 * CELL, box[3] - box[1] - 2 * LINE])
+        extent = np.maximum(high - low, 1e-9 * (high - low).max())
+        return cls(box, (low + high) / 2, float((room / extent).min()))
+
+    def places(self, points: np.ndarray) -> np.ndarray:
+        """Return where points of the plane are on the canvas, (n, 2)."""
+        places: np.ndarray = self._centre + (points - self._middle) * (self._scale, -self._scale)
+        return places
+
+    def ticks(self, axis: int) -> list[tuple[float, float]]:
+        """Return round numbers along an axis and where they are on the canvas, as many on both."""
+        ends = np.array([[self.left, self.bottom], [self.right, self.top]])
+        low, high = ((ends - self._centre) * (1, -1) / self._scale + self._middle)[:, axis].tolist()
+        rough = (self.right - self.left) / self._scale / _MOST_TICKS
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+        values = [place * step for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        return [(value, float(self.places(np.array([[value, value]]))[0, axis])) for value in values]
+
+
+def _put_axes(result: Scatter, canvas: Canvas, frame: _Frame) -> None:
+    """Draw the frame, its ticks, and what each axis is."""
+    color = canvas.palette.dim
+    for x in (frame.left, frame.right):
+        canvas.rectangle(x, frame.top, 1, frame.bottom - frame.top, color)
+    for y in (frame.top, frame.bottom):
+        canvas.rectangle(frame.left, y, frame.right - frame.left + 1, 1, color)
+    end = 0.0
+    for value, x in frame.ticks(0):
+        text = f"{value:.4g}"
+        left = x - len(text) * CELL / 2
+        canvas.rectangle(x, frame.bottom, 1, _TICK, color)
+        if left > end + CELL and left + len(text) * CELL < canvas.width:
+            _write(canvas, left, frame.bottom + _TICK, text)
+            end = left + len(text) * CELL
+    for value, y in frame.ticks(1):
+        text = f"{value:.4g}"
+        canvas.rectangle(frame.left - _TICK, y, _TICK, 1, color)
+        _write(canvas, frame.left - _TICK - (len(text) + 0.5) * CELL, y - LINE / 2, text)
+    first, second = (
+        f"component {number}: {share:.1%} of the variance" for number, share in enumerate(result.explained, 1)
+    )
+    left = min(frame.left, canvas.width - MARGIN - (len(second) + 2) * CELL)
+    _write(canvas, left, frame.top - LINE - 2, f"↑ {second}")
+    _write(canvas, frame.right - (len(first) + 2) * CELL, frame.bottom + _TICK + LINE, f"{first} →")
+
+
+def _radius(dots: int) -> float:
+    return 1 if dots > 5000 else 1.5 if dots > 500 else 2.5
+
+
+def _candidates(result: Scatter, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that labels are tried for, those first that matter most, and where they are on the canvas."""
+    if result.chosen is not None:
+        rows = result.chosen[np.isfinite(points[result.chosen, 0])]
+    else:
+        distance = np.nan_to_num(np.hypot(*(result.points - np.nanmean(result.points, axis=0)).T), nan=-1)
+        rows = np.argsort(-distance, kind="stable")[: np.isfinite(points[:, 0]).sum()]
+    return rows[:_MOST_TRIED], points[rows[:_MOST_TRIED]]
+
+
+def _label(result: Scatter, row: int) -> str:
+    """Return the token that a row stands for, or its number."""
+    token = result.encoding.token_bytes(row) if result.encoding else None
+    return str(row) if token is None else shorten(shown(token), _MOST_CELLS)
+
+
+def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, every: bool) -> list[Box | None]:
+    """Return where labels stand beside their dots, in order, outwards if they can.
+
+    None stands for one that would meet others or the frame. `every` is whether dots without a label are drawn too;
+    where they are not, there are so many labels and no more.
+    """
+    dots = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in places.tolist()]
+    taken = [*dots] if every else []
+    boxes: list[Box | None] = []
+    for (x, y), dot, width in zip(places.tolist(), dots, widths, strict=True):
+        beside = [(x + _AWAY, y - LINE / 2), (x - _AWAY - width, y - LINE / 2)]
+        lefts_and_tops = (
+            *(beside if x > (frame.left + frame.right) / 2 else reversed(beside)),
+            (x - width / 2, y - _AWAY - LINE + 3),
+            (x - width / 2, y + _AWAY - 3),
+        )
+        tried = [(left, top, left + width, top + LINE) for left, top in lefts_and_tops]
+        free = [box for box in tried if _within(box, frame) and not any(_meet(box, other) for other in taken)]
+        if not every and (len(taken) == 2 * _MOST_LABELS or any(_meet(dot, other) for other in taken)):
+            free = []
+        box = free[0] if free else None
+        if box is not None:
+            taken += [box, dot]
+        boxes.append(box)
+    return boxes
+
+
+def _within(box: Box, frame: _Frame) -> bool:
+    return frame.left < box[0] and frame.top < box[1] and box[2] < frame.right and box[3] < frame.bottom
+
+
+def _meet(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _write(canvas: Canvas, x: float, y: float, text: str, bold: bool = False, halo: bool = False) -> None:
+    canvas.line(y, [Piece(x, cell_len(text) * CELL, text, canvas.palette.ink, bold, halo)])

@@ -1,0 +1,313 @@
+"""The neighbors command: what may be asked, held against plain numpy, what it tells, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from embcli import encodings
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
+from tests.oracles import live
+from tests.test_search import first, reference
+
+ROWS, DIM = 300, 12
+
+
+@pytest.fixture
+def inside() -> Embcli:
+    return Inside()
+
+
+@pytest.fixture
+def matrix() -> np.ndarray:
+    values = np.random.default_rng(3).standard_normal((ROWS, DIM)).astype(np.float32)
+    values[20], values[21, 3], values[22, 0], values[23] = 0, np.nan, np.inf, values[5]
+    return values
+
+
+@pytest.fixture
+def model(tmp_path: Path, matrix: np.ndarray) -> str:
+    """Return the path of a model whose rows stand for no tokens."""
+    path = tmp_path / "model.safetensors"
+    safetensors.numpy.save_file({"wte.weight": matrix}, path)
+    return str(path)
+
+
+def answers(inside: Embcli, *arguments: str, stdin: str = "") -> list[dict[str, Any]]:
+    out = inside.ok("neighbors", *arguments, "-f", "ndjson", stdin=stdin).text
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def ids(found: list[dict[str, Any]], query: int = 0) -> list[int]:
+    assert [each["rank"] for each in found if each["query"] == query] == [
+        *range(1, 1 + sum(each["query"] == query for each in found))
+    ]
+    return [each["id"] for each in found if each["query"] == query]
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
+def test_a_row_the_mean_of_rows_and_an_analogy(inside: Embcli, model: str, matrix: np.ndarray, metric: str) -> None:
+    wide = matrix.astype(np.float64)
+    form = unit if metric == "cosine" else np.asarray
+    asked = {
+        ("--ids", "7"): (wide[7], (7,)),
+        ("--ids", "7,9,7"): ((2 * wide[7] + wide[9]) / 3, (7, 9)),
+        ("--ids", "1", "--minus", "2", "--plus", "3,4"): (
+            form(wide[1]) - form(wide[2]) + form((wide[3] + wide[4]) / 2),
+            (1, 2, 3, 4),
+        ),
+    }
+    for arguments, (query, without) in asked.items():
+        scores = reference(matrix, query, metric)
+        for more, left in (([], without), (["--include-query"], ())):
+            found = answers(inside, *arguments, "--from", model, "--metric", metric, "-k", "7", *more)
+            assert ids(found) == first(scores, metric, 7, left)
+            assert [each["score"] for each in found] == pytest.approx(scores[ids(found)], rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
+def test_the_mean_row_is_taken_away_first(inside: Embcli, model: str, matrix: np.ndarray, metric: str) -> None:
+    mean = matrix[np.isfinite(matrix).all(axis=1)].astype(np.float64).mean(axis=0)
+    scores = reference(matrix, matrix[7].astype(np.float64) - mean, metric, mean)
+    found = answers(inside, "--ids", "7", "--from", model, "--metric", metric, "--center")
+    assert ids(found) == first(scores, metric, 10, (7,))
+    assert [each["score"] for each in found] == pytest.approx(scores[ids(found)], rel=1e-9)
+
+
+def test_each_line_is_a_query(inside: Embcli, model: str, matrix: np.ndarray) -> None:
+    found = answers(inside, "--ids", "-", "--lines", "--from", model, "-k", "3", stdin="7\n9,11\n")
+    assert ids(found) == first(reference(matrix, matrix[7].astype(float), "cosine"), "cosine", 3, (7,))
+    both = matrix[[9, 11]].astype(float).mean(axis=0)
+    assert ids(found, 1) == first(reference(matrix, both, "cosine"), "cosine", 3, (9, 11))
+
+
+def test_rows_of_a_seeded_layer_and_the_tokens_they_stand_for(inside: Embcli) -> None:
+    from embcli.weights.seeded import Seeded
+
+    weight, gpt2 = live(Seeded(50257, 4, 1024, 123))["token"], encodings.get("gpt2")
+    token = gpt2.encode(" Paris").tolist()
+    scores = reference(weight, weight[token[0]].astype(float), "cosine")
+    found = answers(inside, " Paris", "--dim", "4")
+    assert ids(found) == first(scores, "cosine", 10, tuple(token))
+    assert [each["token"] for each in found] == [(gpt2.token_bytes(row) or b"").decode() for row in ids(found)]
+    wanted = [row for row in first(scores, "cosine", 50257) if re.search("^ [A-Z]", repr(gpt2.token_bytes(row))[2:-1])]
+    found = answers(inside, " Paris", "--dim", "4", "--match", "^ [A-Z]", "--include-query")
+    assert ids(found) == wanted[:10]
+    several = inside.ok("neighbors", " king", "--minus", " man", "--plus", " woman", "--dim", "4").text
+    assert several.startswith("Nearest to ␣king (5822) - ␣man (582) + ␣woman (2415) by cosine\n")
+    assert "The query is the mean of 4 rows." in inside.ok("neighbors", "Every effort moves you", "--dim", "4").text
+
+
+def test_rows_and_a_border_choose_the_answers(inside: Embcli, model: str, matrix: np.ndarray) -> None:
+    scores = reference(matrix, matrix[7].astype(float), "l2")
+    ranked = [row for row in first(scores, "l2", ROWS) if 5 <= row < 100]
+    found = answers(inside, "--ids", "7", "--from", model, "--metric", "l2", "--rows", "5:100,6", "--include-query")
+    assert ids(found) == ranked[:10]
+    border = repr(float(found[4]["score"]))
+    within = ["--ids", "7", "--from", model, "--metric", "l2", "--within", border, "--include-query"]
+    assert ids(answers(inside, *within)) == [row for row in first(scores, "l2", ROWS) if scores[row] <= float(border)]
+    assert len(answers(inside, *within, "-k", "2")) == 2
+    assert answers(inside, "--ids", "7", "--from", model, "--within", "1.5") == []
+    assert "There is no such row." in inside.ok("neighbors", "--ids", "7", "--from", model, "--within", "1.5").text
+
+
+def test_what_lookup_writes_is_what_vector_reads(inside: Embcli) -> None:
+    lookup = ["lookup", "Every effort", "--dim", "6", "-f", "ndjson"]
+    piped = inside.ok(*lookup).text
+    for show in ("input", "token"):
+        found = answers(inside, "--vector", "-", "--dim", "6", "--show", show, "--metric", "l2", stdin=piped)
+        from embcli.weights.seeded import Seeded
+
+        layers = live(Seeded(50257, 6, 1024, 123))
+        for number, (token, position) in enumerate(((6109, 0), (3626, 1))):
+            query = layers["token"][token] + (layers["position"][position] if show == "input" else np.float32(0))
+            scores = reference(layers["token"], query.astype(float), "l2")
+            assert ids(found, number) == first(scores, "l2", 10)
+            assert (found[10 * number]["score"] == 0) == (show == "token")
+    array = json.dumps(json.loads(piped.splitlines()[0])["vectors"]["token"])
+    assert ids(answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"{array}\n")) == [6109]
+
+
+def test_a_vector_may_lie_in_a_file(inside: Embcli, model: str, matrix: np.ndarray, tmp_path: Path) -> None:
+    (tmp_path / "vectors.jsonl").write_text(json.dumps([1] * DIM) + "\n\n" + json.dumps([-0.5] * DIM))
+    found = answers(inside, "--vector", str(tmp_path / "vectors.jsonl"), "--from", model)
+    for number, sign in enumerate((1, -1)):
+        assert ids(found, number) == first(reference(matrix, np.full(DIM, sign * 1.0), "cosine"), "cosine", 10)
+
+
+@pytest.mark.parametrize("more", [[], ["--center"], ["--metric", "dot"], ["--metric", "l2"], ["--include-query"]])
+def test_the_parts_of_a_score_add_up_to_it(inside: Embcli, model: str, matrix: np.ndarray, more: list[str]) -> None:
+    found = answers(inside, "--ids", "7,8", "--from", model, "--why", *more)
+    mean = matrix[np.isfinite(matrix).all(axis=1)].astype(np.float64).mean(axis=0)
+    query = matrix[[7, 8]].astype(np.float64).mean(axis=0)
+    for each in found:
+        column, share = each["vectors"]["column"], each["vectors"]["share"]
+        assert each["mean"] + sum(share) + each["rest"] == pytest.approx(each["score"], rel=1e-12, abs=1e-15)
+        row = matrix[each["id"]].astype(np.float64)
+        if more == ["--metric", "l2"]:
+            parts = (query - row) ** 2 / each["score"]
+            assert each["mean"] == 0
+        else:
+            away = [mean, np.zeros(DIM)] if "--center" not in more else [np.zeros(DIM), mean]
+            parts = (query - mean) * (row - mean)
+            scale = 1 if "dot" in more else np.linalg.norm(query - away[1]) * np.linalg.norm(row - away[1])
+            parts = parts / scale
+            whole = (query - away[1]) @ (row - away[1]) / scale
+            assert each["mean"] == pytest.approx(whole - parts.sum(), abs=1e-12)
+        order = sorted(range(DIM), key=lambda column: -parts[column])[:10]
+        assert column == order
+        assert share == pytest.approx(parts[order], abs=1e-12)
+
+
+def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
+    page = inside.ok("neighbors", "--ids", "7", "--from", model).text
+    assert re.search(r"^Searched 300 rows; 1[0-9] scores in float64 prove the first\.$", page, re.MULTILINE)
+    assert "\nLeft out: 2 rows with NaN or infinity: 21, 22\n" in page
+    assert "\nLeft out: 1 row with zeros alone, and so no direction: 20\n" in page
+    assert "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
+    run = json.loads(inside.ok("neighbors", "--ids", "7", "--from", model, "-f", "json").out)["run"]
+    assert (run["searched"], run["not_finite"], run["zero"]) == (300, 2, 1)
+    assert run["queries"] == [{"ids": [7], "plus": [], "minus": []}]
+
+
+def test_a_page_has_ranks_scores_and_bars(inside: Embcli, model: str, matrix: np.ndarray) -> None:
+    page = inside.ok("neighbors", "--ids", "5", "--from", model, "-k", "3", COLUMNS="80").text.splitlines()
+    scores = reference(matrix, matrix[5].astype(float), "cosine")
+    ranked = first(scores, "cosine", 3, (5,))
+    assert ranked[0] == 23
+    assert page[0] == "Nearest to ID 5 by cosine"
+    assert page[1].split() == ["rank", "ID", "score"]
+    for place, (line, row) in enumerate(zip(page[3:], ranked, strict=False), 1):
+        rank, told, score, bar = line.split()
+        assert (rank, told, score) == (str(place), str(row), f"{scores[row]:.4f}")
+        assert len(bar) == -(-round(scores[row] * 12 * 8) // 8)
+    assert all(len(line) <= 80 for line in page)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "latex", "csv", "tsv", "json"])
+def test_all_formats_hold_the_same_neighbours(inside: Embcli, model: str, form: str) -> None:
+    wanted = [(each["id"], each["score"]) for each in answers(inside, "--ids", "7", "--from", model)]
+    out = inside.ok("neighbors", "--ids", "7", "--from", model, "-f", form, "--precision", "16").text
+    if form == "json":
+        found = [(each["id"], each["score"]) for each in json.loads(out)["neighbors"]]
+    elif form in ("csv", "tsv"):
+        rows = csv.DictReader(io.StringIO(out), delimiter="," if form == "csv" else "\t")
+        found = [(int(row["id"]), float(row["score"])) for row in rows]
+    else:
+        cells = re.findall(r"^\W*[0-9]+\W+([0-9]+)\W+(0\.[0-9]+)", out, re.MULTILINE)
+        found = [(int(row), float(score)) for row, score in cells]
+    assert [row for row, _ in found] == [row for row, _ in wanted]
+    exact = form in ("json", "csv", "tsv")
+    assert [score for _, score in found] == pytest.approx(
+        [score for _, score in wanted], rel=0, abs=0 if exact else 1e-16
+    )
+
+
+def test_colours_show_the_rows_under_that_of_the_query(inside: Embcli, model: str) -> None:
+    page = inside.ok("neighbors", "--ids", "7", "--from", model, "-k", "2", "--heat").text.splitlines()
+    assert [line.split()[0] for line in page[3:6]] == ["query", "1", "2"]
+    assert all("│" in line for line in page[3:6])
+
+
+BAD = [
+    ("--ids 5,300", "ID 300 at position 1 has no row", "from 0 to 299"),
+    ("--ids 5 -k 0", "--top 0 makes no list", "1 or more"),
+    ("--ids 5 -k -3", "--top -3"),
+    ("--ids 20", "row 20 is zero and has no direction", "--metric dot"),
+    ("--ids 21", "row 21 has NaN or infinity"),
+    ("--ids 5 --minus 22", "row 22 has NaN or infinity"),
+    ("--ids 5 --plus 301", "ID 301"),
+    ("--ids 5 --plus x", "'x' at position 0 is not a token ID"),
+    ("--ids 5 --minus 23", "query 0 is zero and has no direction"),
+    ("--ids 5 --within nan", "--within nan"),
+    ("--ids 5 --within -1 --metric l2", "--within -1 is no distance"),
+    ("--ids 5 --match (", "--match '('", "no regular expression"),
+    ("--ids 5 --match a", "--match 'a' looks at tokens"),
+    ("--ids 5 --rows 400", "row 400 is out of range"),
+    ("--ids 5 --metric l3", "'l3'", "cosine"),
+    ("--ids 5 --show token", "--show", "--vector"),
+    ("--ids 5 --vector -", "--ids and --vector"),
+    ("--ids 5 --why -f csv", "--why has no place in csv"),
+    ("--ids 5 -f npy", "npy"),
+    ("Paris", "give --ids, or --encoding"),
+]
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case[0])
+def test_bad_input_is_refused_by_name(inside: Embcli, model: str, case: tuple[str, ...]) -> None:
+    command, *named = case
+    error = inside.refused("neighbors", *command.split(), "--from", model)
+    for part in named:
+        assert part in error
+
+
+BAD_VECTORS = [
+    ("", "no line with a vector"),
+    ("[1, 2]", "line 1 of --vector has 2 numbers, and rows have D = 12"),
+    (f"{[1] * DIM}\n[1]", "line 2 of --vector has 1 numbers"),
+    ("[NaN]", "line 1 of --vector is no JSON"),
+    (json.dumps([None] * DIM), "null or NaN in it"),
+    (json.dumps(["1"] * DIM), "no array of numbers"),
+    (json.dumps([True] * DIM), "no array of numbers"),
+    (json.dumps([1e39] * DIM), "beyond float32"),
+    (json.dumps([0] * DIM), "query 0 is zero and has no direction"),
+    ('{"vectors": {"token": [1]}}', "no vectors.input; --show names another: token"),
+    ('{"id": 3}', "no vectors.input"),
+    ("3", "no array of numbers"),
+]
+
+
+@pytest.mark.parametrize(("stdin", "told"), BAD_VECTORS)
+def test_bad_vectors_are_refused_by_their_line(inside: Embcli, model: str, stdin: str, told: str) -> None:
+    assert told in inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
+
+
+def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:
+    for stdin, arguments in (("", []), ("a\n\nb\n", ["--lines"])):
+        ran = inside("neighbors", *arguments, "--dim", "4", stdin=stdin)
+        assert (ran.status, ran.out) == (2, b"")
+        assert "no tokens, and so no neighbours" in ran.err
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
+sys.argv[1:] = sys.argv[2:]
+from embcli.__main__ import run
+run()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")
+def test_a_file_above_the_limit_on_address_space_is_searched(tmp_path: Path) -> None:
+    """A matrix of 768 MB, most of it a hole in the file, and 600 MB of address space."""
+    rows, dim = 96_000, 4096
+    head = json.dumps({"wte": {"dtype": "BF16", "shape": [rows, dim], "data_offsets": [0, rows * dim * 2]}}).encode()
+    file = tmp_path / "model.safetensors"
+    with file.open("wb") as made:
+        made.write(len(head).to_bytes(8, "little") + head)
+        for row in (5, 90_000):
+            made.seek(8 + len(head) + row * dim * 2)
+            made.write(b"\x80\x3f" * dim)
+        made.truncate(8 + len(head) + rows * dim * 2)
+    limit = 600 * 10**6
+    assert file.stat().st_size > limit
+    command = [sys.executable, "-c", LIMITED, str(limit), "neighbors", "--ids", "5", "--from", str(file), "-f", "csv"]
+    command += ["--metric", "dot", "-k", "1"]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
+    assert (done.returncode, done.stdout) == (0, b"query,rank,id,score\r\n0,1,90000,4096.0\r\n"), done

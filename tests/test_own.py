@@ -1,0 +1,165 @@
+"""A file's own words as tokens: those of a GGUF beside its rows, and those of word vectors, of which texts are made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGUFWriter, TokenType
+from tokenizers import Tokenizer, models
+
+from embcli.encodings.own import OwnWords
+from embcli.files import open_tensors, tensors
+from tests.conftest import Embcli
+from tests.oracles import assert_same_bits
+
+WORDS = ["the", "king", "queen", "The", "naïve", "two words", "\x1b[2J", "king"]
+VALUES = np.random.default_rng(2).standard_normal((len(WORDS), 4), np.float32)
+
+
+@pytest.fixture
+def glove(tmp_path: Path) -> Path:
+    lines = [f"{word} {' '.join(map(repr, row.tolist()))}\n" for word, row in zip(WORDS, VALUES, strict=True)]
+    (tmp_path / "glove.txt").write_text("".join(lines))
+    return tmp_path / "glove.txt"
+
+
+def gguf(path: Path, words: list[bytes], model: str = "gpt2", kinds: list[int] | None = None, rows: int = 0) -> Path:
+    """Write a file with these tokens and a random token matrix of so many rows, or one for each."""
+    writer = GGUFWriter(path, "llama")
+    writer.add_tokenizer_model(model)
+    writer.add_token_list(words)
+    if kinds is not None:
+        writer.add_token_types(kinds)
+    writer.add_tensor(
+        "token_embd.weight", np.random.default_rng(1).standard_normal((rows or len(words), 4), np.float32)
+    )
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def tokens(inside: Embcli, *arguments: str) -> list[str | None]:
+    return [row["token"] for row in json.loads(inside.ok(*arguments, "-f", "json").out)["rows"]]
+
+
+# --- word vectors -----------------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_the_words_of_the_file_between_blanks(inside: Embcli, glove: Path) -> None:
+    ran = inside("lookup", " queen the\tking\nnaïve", "--from", str(glove), "--show", "token", "-f", "json")
+    document = json.loads(ran.out)
+    assert [(row["id"], row["token"]) for row in document["tokens"]] == [
+        *((2, "queen"), (0, "the"), (1, "king"), (4, "naïve"))
+    ]
+    assert_same_bits(np.array(document["matrices"]["token"], np.float32), VALUES[[2, 0, 1, 4]])
+    assert (document["run"]["encoding"], document["run"]["guesses"]) == (str(glove), {})
+    compared = json.loads(inside.ok("compare", "king", "--from", str(glove), "-f", "json").out)
+    assert compared["tokens"][0]["token"] == "king"
+
+
+def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(inside: Embcli, glove: Path) -> None:
+    told = inside.refused("lookup", "King the boo KING boo QUEEN", "--from", str(glove))
+    assert told == (
+        f"embcli: {str(glove)!r} has no row for 'King', 'boo', 'KING', 'QUEEN'\n"
+        "in small letters there are 'king', 'queen'\n"
+    )
+    many = inside.refused("lookup", " ".join(f"x{place}" for place in range(2000)), "--from", str(glove))
+    assert many.endswith("has no row for 'x0', 'x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'x7' and 1,992 more\n")
+    evil = inside.refused("lookup", "\x1b[2J\u202e", "--from", str(glove))
+    assert "\x1b" not in evil + inside.ok("weights", "--from", str(glove)).text
+
+
+def test_the_words_of_the_rows_are_shown(inside: Embcli, glove: Path) -> None:
+    assert tokens(inside, "weights", "--from", str(glove)) == WORDS
+    page = inside.ok("weights", "--from", str(glove), "--rows", "5:7").text
+    assert " 5  two␣words  │" in page
+    assert " 6  \\x1b[2J    │" in page
+
+
+def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(inside: Embcli, glove: Path) -> None:
+    other = Tokenizer(models.WordLevel({"other": 0}, "other"))
+    other.save(str(glove.parent / "tokenizer.json"))
+    assert tokens(inside, "weights", "--from", str(glove), "--rows", "0") == ["the"]
+    named = ("--encoding", str(glove.parent / "tokenizer.json"))
+    assert tokens(inside, "weights", "--from", str(glove), "--rows", "0", *named) == ["other"]
+
+
+@pytest.mark.parametrize("piece", [1, 3, 1 << 16])
+def test_many_words_are_found_in_one_pass_as_they_are_one_by_one(
+    glove: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    words = open_tensors(glove).vocabulary()
+    assert words is not None
+    wanted = {b"king", b"The", b"two words", b"none", b""}
+    one_by_one = words.find_all(wanted)
+    assert one_by_one == {b"king": 1, b"The": 3, b"two words": 5}
+    monkeypatch.setattr(tensors, "_FEW", 0)
+    monkeypatch.setattr(tensors, "_PIECE", piece)
+    assert words.find_all(wanted) == one_by_one
+
+
+def test_words_stand_where_they_stand_in_the_text(glove: Path) -> None:
+    own, text = OwnWords(open_tensors(glove)), "  queen\u2003the\n"
+    assert [text[start:end] for start, end in own.spans(text).tolist()] == ["queen", "the"]
+    assert own.spans("").shape == (0, 2)
+    assert own.decode(own.encode(text)) == b"queen the"
+    assert (own.vocabulary_size, own.token_bytes(8), own.token_bytes(-1)) == (8, None, None)
+
+
+# --- GGUF -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_tokens_of_a_gguf_stand_beside_its_rows(inside: Embcli, tmp_path: Path) -> None:
+    path = str(gguf(tmp_path / "m.gguf", ["<s>", "Ġthe", "Ġcat", "Ċ"], rows=6))
+    assert tokens(inside, "weights", "--from", path) == ["<s>", " the", " cat", "\n", None, None]
+    assert f"Padding: rows 4 to 5, for which {path} has no tokens\n" in inside.ok("weights", "--from", path).text
+    document = json.loads(inside("lookup", "--ids", "1,5", "--from", path, "-f", "json").out)
+    assert [row["token"] for row in document["tokens"]] == [" the", None]
+    assert document["run"]["encoding"] == path
+    pieces = str(gguf(tmp_path / "p.gguf", ["<s>", "▁the", "<0x0A>"], "llama"))
+    assert tokens(inside, "weights", "--from", pieces) == ["<s>", " the", "\n"]
+
+
+def test_control_tokens_and_those_that_were_added_stand_for_themselves(inside: Embcli, tmp_path: Path) -> None:
+    normal, control, added = TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED
+    words, kinds = ["éĠ"] * 3 + ["<|end|>"], [normal, control, added, control]
+    path = gguf(tmp_path / "m.gguf", words, kinds=kinds)
+    vocabulary = open_tensors(path).vocabulary()
+    assert vocabulary is not None
+    assert [vocabulary[place] for place in range(4)] == [b"\xe9 ", "éĠ".encode(), "éĠ".encode(), b"<|end|>"]
+    few = open_tensors(gguf(tmp_path / "f.gguf", ["Ġ", "Ġ"], kinds=[control])).vocabulary()  # which tells nothing
+    assert few is not None
+    assert (few[0], few[1]) == (b" ", b" ")
+    pieces = gguf(tmp_path / "p.gguf", ["▁▁"] * 3, "llama", [normal, control, added])
+    assert tokens(inside, "weights", "--from", str(pieces)) == ["  ", "▁▁", "  "]
+
+
+def test_a_text_for_a_gguf_takes_an_encoding(inside: Embcli, tmp_path: Path) -> None:
+    path = str(gguf(tmp_path / "m.gguf", ["!", '"', "#"]))
+    told = inside.refused("lookup", "!", "--from", path)
+    assert told == (
+        f"embcli: {path!r} has the tokens of its rows, but not how a text is split into them: "
+        "give --ids, or --encoding\n"
+    )
+    named = inside("lookup", "#", "--from", path, "--encoding", "gpt2", "-f", "json")
+    assert [row["id"] for row in json.loads(named.out)["tokens"]] == [2]
+
+
+def test_a_tokenizer_beside_a_gguf_comes_before_its_own_words(inside: Embcli, tmp_path: Path) -> None:
+    path = str(gguf(tmp_path / "m.gguf", ["a", "b"]))
+    Tokenizer(models.WordLevel({"x": 0, "y": 1}, "x")).save(str(tmp_path / "tokenizer.json"))
+    assert tokens(inside, "weights", "--from", path) == ["x", "y"]
+
+
+def test_words_are_read_where_they_are_shown_alone(
+    inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(gguf(tmp_path / "m.gguf", ["a", "b"]))
+    monkeypatch.setattr("embcli.files.gguf.Gguf.vocabulary", pytest.fail)
+    inside.ok("weights", "--from", path, "-o", str(tmp_path / "rows.npy"))
+    inside.ok("info", "--from", path)

@@ -1,0 +1,398 @@
+"""Views drawn for a file: every one is there whole, safe and straight, in SVG, XHTML and PNG."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.segment import Segment, Segments
+from rich.style import Style
+
+from embcli import names, output
+from embcli.page import Bar, Column, Page, Paper, Word, canvas, picture
+from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES
+from embcli.page.html import Html
+from embcli.page.picture import Picture
+from embcli.page.svg import Svg
+from embcli.page.terminal import Terminal
+from embcli.safe import in_line
+from tests import drawings
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
+from tests.pictures import FOLDER, PICTURES, drawn
+from tests.screen import contrast
+from tests.test_markup import TEXTS, put_all
+from tests.test_readme import MEASURED, NUMBER, README
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from embcli.page.drawn import Drawn
+
+run = Inside()
+untimed = settings(deadline=None)
+KINDS: dict[str, type[Drawn]] = {"svg": Svg, "html": Html}
+kinds = pytest.mark.parametrize("form", KINDS)
+themes = pytest.mark.parametrize("theme", PALETTES)
+SMALL = ("--vocab", "6", "--dim", "40")
+TEXT = "Every effort moves you… 👋 日本語"
+VIEWS = {
+    "tokenize": ("tokenize", TEXT),
+    "tokenize --lines": ("tokenize", "a\nb c", "--lines"),
+    "weights": ("weights", *SMALL),
+    "weights --columns": ("weights", *SMALL, "--columns", "0:30"),
+    "lookup": ("lookup", TEXT),
+    "lookup --trace": ("lookup", "--ids", "2,3,5,1", *SMALL, "--trace", "0", "--draw"),
+    "lookup --position rotary": ("lookup", TEXT, "--position", "rotary"),
+    "compare": ("compare", TEXT, "--draw", "--trace", "--gradient"),
+    "batch": ("batch", "-", "--batch-size", "2", "--dim", "3"),
+    "batch --draw": ("batch", "-", "--batch-size", "2", "--dim", "3", "--draw"),
+    "positions": ("positions", "--kind", "relative", "--clip", "3", "--context-length", "6"),
+    "positions --similarity": ("positions", "--kind", "sinusoidal", "--similarity"),
+    "info": ("info",),
+    "cache": ("cache",),
+    "cache verify": ("cache", "verify"),
+}
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "]]> & &amp; &#0; <!-- -->",
+    "NUL \x00 ESC \x1b[31m",
+    "\ufffe\uffff\ud800",
+    "\u202eabc\u2066",
+    '"\' onload="x"',
+    "日本語 한국 é e\u0301 👋 👩‍👩‍👧",
+)
+
+
+def page(kind: type[Page], put: Callable[[Page], object], width: int = 100, theme: names.Theme = "light") -> bytes:
+    drawn = kind(Paper(width, color=True, theme=theme))
+    put(drawn)
+    return drawn.content()
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a view, but for those that are measured."""
+    return MEASURED.sub("", text).split()
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+@kinds
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_picture_holds_what_the_table_of_that_width_shows(view: str, form: str, width: int) -> None:
+    text = b"Every effort moves you, and so do I. Every effort."
+    arguments = [*VIEWS[view], "--width", str(width), "-f"]
+    table = run.ok(*arguments, "table", stdin=text).text
+    found = drawings.lines(run.ok(*arguments, form, stdin=text).out, form)
+    if view != "compare":
+        short = [line for line in table.splitlines() if len(line) <= width]
+        assert short == [line for line in found if line in short]
+    assert words("\n".join([*found, ""])) == words(table)
+
+
+@themes
+@kinds
+def test_hostile_text_is_read_back_as_the_page_shows_it(form: str, theme: names.Theme) -> None:
+    def put(page: Page) -> None:
+        for text in HOSTILE:
+            page.line(text)
+            page.title(text)
+        page.table([Column("<b>", HOSTILE, "left"), Bar("&"), Column("]]>", [Word(each, "bad") for each in HOSTILE])])
+
+    found = drawings.lines(page(KINDS[form], put, 200, theme), form)
+    assert found[: 2 * len(HOSTILE)] == [in_line(text) for text in HOSTILE for _ in range(2)]
+    assert found == plain(put, 200)
+
+
+def plain(put: Callable[[Page], object], width: int) -> list[str]:
+    """Return the lines of a page in a pipe."""
+    drawn = Terminal(Paper(width))
+    put(drawn)
+    return drawn.content().decode().splitlines()
+
+
+@kinds
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4))
+@untimed
+def test_any_text_is_read_back(form: str, texts: list[str]) -> None:
+    def put(page: Page) -> None:
+        page.table([Column("", texts, "left"), Column("n", [Word(text, "strong") for text in texts])])
+        page.line(*texts)
+
+    assert drawings.lines(page(KINDS[form], put, 400), form) == [line.rstrip(" ") for line in plain(put, 400)]
+
+
+@kinds
+def test_a_line_that_is_too_long_goes_on_in_the_next(form: str) -> None:
+    found = drawings.lines(page(KINDS[form], lambda page: page.line("word " * 50), 60), form)
+    assert max(map(len, found)) <= 60
+    assert " ".join(found).split() == ["word"] * 50
+
+
+@pytest.mark.parametrize("theme", PALETTES)
+def test_every_colour_of_a_theme_can_be_read_on_its_ground(theme: names.Theme) -> None:
+    palette = PALETTES[theme]
+    for color in (palette.ink, palette.dim, *palette.tones.values()):
+        assert contrast(rgb(color), rgb(palette.ground)) >= 4.5
+
+
+def rgb(color: str) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(color.removeprefix("#"))
+    return red, green, blue
+
+
+@themes
+def test_tones_have_the_colours_of_the_theme(theme: names.Theme) -> None:
+    def put(page: Page) -> None:
+        page.line(Word("cold", "embedding"), "  ", Word("warm", "linear"), "  ", Word("dim", "dim"), "  ", "ink")
+        page.line(Word("good", "good"), "  ", Word("three", "token 3"))
+
+    palette = PALETTES[theme]
+    tones = palette.tones
+    wanted = {"cold": tones["cold"], "warm": tones["warm"], "dim": palette.dim, "ink": None}
+    wanted |= {"good": tones["good"], "three": tones["token 3"]}
+    words = {word.text: word for word in drawings.svg(page(Svg, put, theme=theme)).iter(f"{drawings.SVG}tspan")}
+    assert {text: word.get("fill") for text, word in words.items()} == wanted
+    assert [text for text, word in words.items() if word.get("font-weight") == "bold"] == ["good"]
+    text = page(Html, put, theme=theme).decode()
+    spans = dict(re.findall(r'<span style="color:(#\w+)(?:;font-weight:bold)?">(\w+)', text))
+    assert spans == {color: word for word, color in wanted.items() if color}
+    assert f"background: {palette.ground}; color: {palette.ink}" in text
+
+
+# --- strips: what is drawn cell by cell -------------------------------------------------------------------------------
+
+RED, GREEN, BLUE, GOLD, BLACK = "#ff0000", "#00ff00", "#0000ff", "#ffd700", "#000000"
+STRIP = [
+    Segment("row  "),
+    Segment("▌", Style(color=RED, bgcolor=GREEN)),
+    Segment("▌", Style(color=GREEN, bgcolor=BLUE)),
+    Segment("   ", Style(bgcolor=BLUE)),
+    Segment("▀▀", Style(color=RED, bgcolor=BLUE)),
+    Segment("?", Style(color=GOLD, bgcolor=BLACK, bold=True)),
+    Segment("█", Style(color=GREEN)),
+    Segment("▌", Style(color=RED)),
+    Segment.line(),
+]
+TOP = [RED, GREEN, GREEN, BLUE, *[BLUE] * 6, *[RED] * 4, BLACK, BLACK, GREEN, GREEN, RED, None]  # half cells
+BOTTOM = [RED, GREEN, GREEN, BLUE, *[BLUE] * 10, BLACK, BLACK, GREEN, GREEN, RED, None]
+
+
+def put_strip(page: Page) -> None:
+    assert isinstance(page, Terminal)
+    page._parts.append(page._drawn(Segments(STRIP), 60))
+    page.line("row 2")
+
+
+def test_a_strip_in_svg_is_rectangles_that_meet() -> None:
+    found: dict[str, list[str | None]] = {"top": [None] * 20, "bottom": [None] * 20}
+    boxes = []
+    root = drawings.svg(page(Svg, put_strip))
+    assert root.get("shape-rendering") == "crispEdges"
+    for rect in [*root.iter(f"{drawings.SVG}rect")][1:]:
+        x, y, width, height = (float(rect.get(name, "")) for name in ("x", "y", "width", "height"))
+        start, count = (x - MARGIN) / (CELL / 2) - 10, width / (CELL / 2)
+        assert start == int(start)
+        assert count == int(count)
+        boxes.append((start, rect.get("fill")))
+        for half, top in (("top", MARGIN), ("bottom", MARGIN + LINE / 2)):
+            if y <= top < y + height:
+                assert found[half][int(start) : int(start + count)] == [None] * int(count), "they overlap"
+                found[half][int(start) : int(start + count)] = [rect.get("fill")] * int(count)
+    assert found == {"top": TOP, "bottom": BOTTOM}
+    assert (1, GREEN) in boxes, "equal neighbours are one rectangle"
+    assert (2, GREEN) not in boxes
+    assert drawings.lines(page(Svg, put_strip), "svg")[0] == "row  ▌▌   ▀▀?█▌"
+
+
+def test_a_strip_in_html_is_one_background() -> None:
+    data = page(Html, put_strip)
+    (strip,) = (each for each in drawings.html(data).iter(f"{drawings.XHTML}i") if each.get("class") == "drawn")
+    style = strip.get("style", "")
+    assert style.startswith("width:10ch;")
+    found: dict[str, list[str | None]] = {"top": [None] * 20, "bottom": [None] * 20}
+    layers = re.findall(r"linear-gradient\(90deg,(.*?)\) 0 ([\d.]+)%/100% ([\d.]+)% no-repeat", style)
+    assert layers
+    for stops, place, height in layers:
+        halves = ["top", "bottom"] if float(height) == 100 else ["top"] if float(place) == 0 else ["bottom"]
+        for color, start, stop in re.findall(r"(#\w+) ([\d.]+)% ([\d.]+)%", stops):
+            for half in halves:
+                for cell in range(round(float(start) / 5), round(float(stop) / 5)):
+                    found[half][cell] = color
+    assert found == {"top": TOP, "bottom": BOTTOM}
+    (mark,) = strip
+    assert mark.text == "?"
+    assert mark.get("style") == f"left:7ch;color:{GOLD};font-weight:bold"
+    assert drawings.lines(data, "html")[0] == "row  ▌▌   ▀▀?█▌"
+
+
+def test_a_strip_in_a_png_has_its_colours_to_the_edge() -> None:
+    pixels = drawings.png(page(Picture, put_strip))
+    for y, wanted in ((MARGIN + 1, TOP), (MARGIN + LINE - 1, BOTTOM)):
+        for place, color in enumerate(wanted):
+            x = MARGIN + 5 * CELL + (place + 0.5) * CELL / 2
+            assert tuple(pixels[2 * y, round(2 * x)]) == rgb(color or PALETTES["light"].ground), place
+
+
+@kinds
+def test_lines_and_brackets_are_drawn_and_still_text(form: str) -> None:
+    def put(page: Page) -> None:
+        page.table([Column("", ["╭", "│", "╰"], "left"), Bar(), Column("n", ["1", "2", "▌"])])
+
+    data = page(KINDS[form], put)
+    assert drawings.lines(data, form) == plain(put, 100)
+    if form == "svg":
+        boxes = [*drawings.svg(data).iter(f"{drawings.SVG}rect")][1:]
+        across = [box for box in boxes if float(box.get("width", "")) == len("╭  │  1") * CELL]
+        assert len(across) == 1, "the rule is one line"
+        assert {box.get("fill") for box in boxes} == {PALETTES["light"].dim, PALETTES["light"].ink}
+
+
+# --- PNG --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theme", PALETTES)
+def test_a_png_is_as_large_as_its_lines_and_holds_their_colours(theme: names.Theme) -> None:
+    lines = plain(put_all, 100)
+    pixels = drawings.png(page(Picture, put_all, 100, theme))
+    width = int(np.ceil(max(map(picture.cell_len, lines)) * CELL))
+    assert pixels.shape == (2 * (2 * MARGIN + len(lines) * LINE), 2 * (2 * MARGIN + width), 3)
+    colors = {tuple(color) for color in pixels.reshape(-1, 3).tolist()}
+    palette = PALETTES[theme]
+    assert {rgb(each) for each in (palette.ground, palette.ink, palette.dim, palette.tones["cold"])} <= colors
+    frame = pixels.copy()
+    frame[2 * MARGIN - 2 : -2 * MARGIN + 2, 2 * MARGIN - 2 : -2 * MARGIN + 2] = rgb(palette.ground)
+    assert (frame == rgb(palette.ground)).all(), "something is drawn into the margin"
+
+
+def test_a_character_that_no_font_has_is_its_escape_in_a_png() -> None:
+    shown = page(Picture, lambda page: page.line("a\U0010fffdb 1\u200d"))
+    assert shown == page(Picture, lambda page: page.line("a\\U0010fffdb 1\\u200d"))
+    assert shown != page(Picture, lambda page: page.line("ab 1"))
+
+
+def test_a_table_with_escapes_is_straight(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = picture._font
+    monkeypatch.setattr(picture, "_font", lambda each, bold=False: None if each == "é" else own(each, bold))
+    drawn = Picture(Paper(60, color=True))
+    drawn.table([Column("token", ["café", "e"], "left"), Column("n", ["1", "2"])])
+    assert ["".join(run.text for run in line) for line in drawn.runs()][2:] == ["caf\\xe9  1", "e        2"]
+
+
+def test_a_page_that_is_too_long_for_a_png_is_refused() -> None:
+    def put(page: Page) -> None:
+        for _ in range(2000):
+            page.line("x")
+
+    with pytest.raises(picture.OutputError, match="too large for a png; -f svg"):
+        page(Picture, put)
+    assert len(drawings.lines(page(Svg, put), "svg")) == 2000
+
+
+@pytest.mark.parametrize("arguments", [("lookup", TEXT), ("compare",), ("info",), ("weights", "--scatter", *SMALL)])
+def test_a_png_of_a_verb_can_be_read_and_is_the_same_again(
+    embcli: Embcli, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    path = tmp_path / "view.png"
+    embcli.ok(*arguments, "-o", str(path))
+    assert len(np.unique(drawings.png(path.read_bytes()).reshape(-1, 3), axis=0)) > 20
+    if arguments[0] != "compare":  # whose times are measured
+        assert embcli.ok(*arguments, "-f", "png").out == path.read_bytes()
+
+
+def test_a_png_without_matplotlib_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
+    message = run.refused("lookup", "hi", "--seed", "71", "-f", "png")
+    assert message == "embcli: a png needs a package that is missing: pip install 'embcli[pictures]'\n"
+    run.ok("lookup", "hi", "-f", "svg")
+
+
+@pytest.mark.parametrize(("form", "most"), [("svg", {"rich"}), ("html", {"rich"}), ("png", {"rich", "matplotlib"})])
+def test_a_picture_imports_no_more_than_it_needs(form: str, most: set[str]) -> None:
+    code = (
+        "import sys; from embcli.__main__ import main; main(); "
+        "print(*{'rich', 'torch', 'matplotlib', 'matplotlib.pyplot'} & {*sys.modules}, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, "tokenize", "hi", "-f", form]
+    ran = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True)
+    assert {*ran.stderr.decode().split()} == most
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_width_of_a_picture_is_100_cells_whatever_the_terminal() -> None:
+    wide = run.ok("lookup", TEXT, "-f", "svg", COLUMNS="70", LINES="10").out
+    assert wide == run.ok("lookup", TEXT, "-f", "svg", "--width", "100").out
+    assert 90 < max(map(len, drawings.lines(wide, "svg"))) <= 100
+
+
+def test_the_width_of_a_table_can_be_said_too() -> None:
+    said = run.ok("lookup", TEXT, "--width", "70", COLUMNS="200").text
+    assert said == run.ok("lookup", TEXT, COLUMNS="70").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--width", "39"), "--width 39 is out of range; it goes from 40 to 1000"),
+        (("--width", "1001", "-f", "svg"), "--width 1001 is out of range; it goes from 40 to 1000"),
+        (("--width", "80", "-f", "npy"), "--width has no place in npy; it is shown by --format table or markdown"),
+        (("--theme", "dark"), "--theme has no place in table; it is shown by --format svg or html or png"),
+        (("--theme", "dark", "-f", "json"), "--theme has no place in json"),
+        (("--theme", "grey", "-f", "svg"), "'grey' is not one of 'light', 'dark'"),
+    ],
+)
+def test_what_makes_no_sense_of_a_page_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    assert message in run.refused("tokenize", "hi", *arguments)
+
+
+def test_a_picture_without_colour_is_ink_alone() -> None:
+    data = run.ok("lookup", TEXT, "-f", "svg", "--color", "never").out.decode()
+    assert {*re.findall("#[0-9a-f]{6}", data)} == {
+        PALETTES["light"].ground,
+        PALETTES["light"].ink,
+        PALETTES["light"].dim,
+    }
+    colors = run.ok("lookup", TEXT, "-f", "svg", NO_COLOR="1", TERM="dumb").out
+    assert colors == run.ok("lookup", TEXT, "-f", "svg").out, "a file is no terminal"
+
+
+def test_a_png_is_not_for_a_terminal() -> None:
+    assert "binary data is not for a terminal" in Inside(terminal=True).refused("tokenize", "hi", "-f", "png")
+
+
+def test_cells_are_numbers_that_a_float_holds() -> None:
+    for length in (canvas.CELL / 2, canvas.LINE / 2, canvas.MARGIN):
+        assert length * 8 == int(length * 8), "edges of neighbours would differ in their last digits"
+
+
+# --- the README's pictures --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_in_the_readme_is_what_embcli_draws(name: str) -> None:
+    assert f"](tests/pictures/{name}.svg)" in README.read_text()
+    kept, now = ((FOLDER / f"{name}.svg").read_bytes(), drawn(name))
+    assert b"\r" not in kept
+    found, wanted = (MEASURED.sub("", "\n".join([*drawings.lines(data, "svg"), ""])) for data in (now, kept))
+    assert NUMBER.sub("0", found) == NUMBER.sub("0", wanted)
+    numbers = [float(number) for number in NUMBER.findall(wanted)]
+    assert [float(number) for number in NUMBER.findall(found)] == pytest.approx(numbers, abs=2e-4)
+    assert shapes(now) == shapes(kept)
+
+
+def shapes(data: bytes) -> list[dict[str, str]]:
+    """Return the rectangles of a picture, but for its ground, which is as high as a busy machine makes it."""
+    return [each.attrib for each in drawings.svg(data).iter(f"{drawings.SVG}rect")][1:]
+
+
+def test_every_kept_picture_is_one_of_these() -> None:
+    assert {path.stem for path in FOLDER.glob("*.svg")} == {*PICTURES}
+    assert all(path.stat().st_size < 100_000 for path in FOLDER.glob("*.svg"))

@@ -1,0 +1,317 @@
+"""The search for the nearest rows, held against float64 over whole matrices: in all dtypes, where float32 fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from embcli import search
+from embcli.files import open_tensors
+from embcli.files.stored import Binary, StoredLayer
+from embcli.names import Metric
+from embcli.search import Kernel, Space, mean_row, nearest
+from embcli.weights import Layer
+from tests.files.made import safetensors_bytes
+from tests.oracles import Stub
+
+ALL_BUT = search._all_but
+METRICS: tuple[Metric, ...] = ("cosine", "dot", "l2")
+DTYPES = {
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "F64": np.float64,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+}
+
+
+@pytest.fixture(params=["simsimd", "numpy"], autouse=True)
+def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test by both kernels, with small windows and several threads; no bound may turn out to be wrong."""
+    monkeypatch.setattr(search, "_all_but", lambda *_: pytest.fail("a bound was not kept"))
+    if request.param == "numpy":
+        monkeypatch.setattr(search, "_simsimd_dot", lambda: None)
+    else:
+        pytest.importorskip("simsimd")
+    monkeypatch.setattr(search, "_SHARED", 64)
+    monkeypatch.setattr(search, "_CANDIDATES", 16)
+    monkeypatch.setattr(search, "_threads", lambda: 3)
+    monkeypatch.setattr("embcli.files.stored._MAPPED", 1 << 12)
+
+
+def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
+
+
+def of_file(folder: Path, name: str, stored: np.ndarray) -> Layer:
+    """Return a layer in a file, where its numbers lie at a multiple of their size, or rows would not be mapped."""
+    made = safetensors_bytes({"wte": (name, stored.shape, stored.tobytes())})
+    length = int.from_bytes(made[:8], "little")
+    padded = made[8 : 8 + length].ljust(-(-length // 8) * 8)
+    file = folder / "made.safetensors"
+    file.write_bytes(len(padded).to_bytes(8, "little") + padded + made[8 + length :])
+    return open_tensors(file).layer("wte")
+
+
+def adversarial() -> Iterator[tuple[str, np.ndarray]]:
+    """Yield matrices (V, D) float32 that a search in float32 alone gets wrong."""
+    base = normal(200, 33)
+    yield "random", base
+    yield "one column", normal(50, 1)
+    yield "one row", normal(1, 7)
+    yield "equal rows", np.repeat(normal(20, 9), 11, axis=0)
+    yield "all equal", np.ones((70, 5), np.float32)
+    near = np.tile(normal(1, 64), (300, 1))
+    near.view(np.uint32)[...] += np.random.default_rng(1).integers(0, 3, near.shape, np.uint32)
+    yield "a few last bits apart", near
+    yield "huge", base * np.float32(1e37)
+    yield "huge and small", base * np.logspace(-37, 37, 200, dtype=np.float32)[:, None]
+    yield "denormal", base * np.float32(1e-42)
+    yield "small, squares of which are zero", base * np.float32(1e-25)
+    yield "large offset", base + np.float32(1e4)
+    zeros = base.copy()
+    zeros[5::7] = 0
+    zeros[6::7] = -0.0
+    yield "zero rows", zeros
+    odd = base.copy()
+    odd[3, 4], odd[10, 0], odd[11, 32], odd[20] = np.nan, np.inf, -np.inf, np.nan
+    yield "NaN and infinity", odd
+    yield "the identity", np.eye(40, dtype=np.float32)
+    yield "signs", np.sign(base)
+    yield "the largest float32", np.full((9, 3), np.finfo(np.float32).max, np.float32)
+
+
+def reference(matrix: np.ndarray, query: np.ndarray, metric: str, mean: np.ndarray | None = None) -> np.ndarray:
+    """Return the score of each row, (V,), by the obvious float64; NaN for rows that have none."""
+    scores = []
+    for row in matrix.astype(np.float64):
+        row = row if mean is None else row - mean
+        norms = np.sqrt((row * row).sum() * (query * query).sum())
+        if not np.isfinite(row).all() or (metric == "cosine" and not norms):
+            scores.append(np.nan)
+        elif metric == "l2":
+            scores.append(np.sqrt(((row - query) ** 2).sum()))
+        else:
+            scores.append((row * query).sum() / (norms if metric == "cosine" else 1))
+    return np.clip(scores, -1, 1) if metric == "cosine" else np.array(scores)
+
+
+def first(scores: np.ndarray, metric: str, k: int, without: tuple[int, ...] = ()) -> list[int]:
+    """Return the first k IDs by score, then ID; those without a score left out."""
+    sign = 1 if metric == "l2" else -1
+    order = sorted((sign * score, row) for row, score in enumerate(scores) if score == score and row not in without)
+    return [row for _, row in order[:k]]
+
+
+def check(layer: Layer, matrix: np.ndarray, query: np.ndarray, metric: Metric, k: int, centered: bool = False) -> None:
+    mean = matrix[np.isfinite(matrix).all(axis=1)].astype(np.float64).mean(axis=0) if centered else None
+    query = query if mean is None else query - mean
+    found = nearest(layer, [query], Space(metric, mean), k)
+    scores = reference(matrix, query, metric, mean)
+    (answer,) = found.found
+    assert answer.ids.tolist() == first(scores, metric, k)
+    assert answer.scores == pytest.approx(scores[answer.ids], rel=1e-12, abs=1e-300)
+    assert found.not_finite.tolist() == np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist()
+    assert np.isnan(scores).sum() == len(found.not_finite) + len(found.zero)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("name", "matrix"), [*adversarial()], ids=lambda each: each if isinstance(each, str) else "")
+def test_the_first_k_are_those_of_float64_in_matrices_that_float32_gets_wrong(
+    name: str, matrix: np.ndarray, metric: Metric
+) -> None:
+    usable = np.flatnonzero(np.isfinite(matrix).all(axis=1) & matrix.any(axis=1))
+    for row in usable[:: max(len(usable) // 4, 1)]:
+        for k in (1, 2, 10, len(matrix) - 1, len(matrix)):
+            check(Stub(matrix), matrix, matrix[row].astype(np.float64), metric, max(k, 1))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("centered", [False, True])
+def test_all_dtypes_of_a_file_are_searched_as_they_are_stored(
+    tmp_path: Path, name: str, metric: Metric, centered: bool
+) -> None:
+    stored = (normal(700, 24) * 2).astype(DTYPES[name])
+    stored[7], stored[300] = stored[5], 0
+    if name != "F8_E4M3":
+        stored[100, 3] = np.inf
+    stored[101, 3] = np.nan
+    layer, matrix = of_file(tmp_path, name, stored), stored.astype(np.float32)
+    for k in (1, 10, 700):
+        check(layer, matrix, matrix[5].astype(np.float64), metric, k, centered)
+        check(layer, matrix, matrix[[1, 2, 3]].astype(np.float64).mean(axis=0), metric, k, centered)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
+def test_a_mean_row_that_is_longer_than_what_it_leaves(tmp_path: Path, name: str, metric: Metric) -> None:
+    stored = (normal(700, 24) + np.random.default_rng(2).uniform(5, 50, 24)).astype(DTYPES[name])
+    for row in (5, 300):
+        matrix = stored.astype(np.float32)
+        check(of_file(tmp_path, name, stored), matrix, matrix[row].astype(np.float64), metric, 10, centered=True)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_random_matrices_of_any_shape_and_scale(metric: Metric) -> None:
+    random = np.random.default_rng(5)
+    for _ in range(150):
+        rows, dim = int(random.integers(1, 60)), int(random.integers(1, 70))
+        matrix = normal(rows, dim, int(random.integers(1 << 30)))
+        matrix *= (
+            np.float32(10) ** random.uniform(-45, 38, (rows, 1)).astype(np.float32) if random.random() < 0.5 else 1
+        )
+        matrix = np.round(matrix) if random.random() < 0.3 else matrix
+        matrix[random.random(matrix.shape) < 0.002] = random.choice([np.nan, np.inf, -np.inf])
+        query = normal(1, dim, int(random.integers(1 << 30)))[0].astype(np.float64) * 10.0 ** random.uniform(-40, 38)
+        check(Stub(matrix), matrix, query, metric, int(random.integers(1, rows + 1)), bool(random.random() < 0.3))
+
+
+def test_several_queries_are_searched_in_one_pass_with_their_own_exclusions() -> None:
+    matrix = normal(90, 8)
+    passes = []
+
+    class Counted(Stub):
+        def windows(self) -> Iterator[np.ndarray]:
+            passes.append(1)
+            return super().blocks()
+
+        blocks = windows
+
+    queries = [matrix[row].astype(np.float64) for row in (4, 7, 9)]
+    without = [np.array([4]), np.array([7, 1, 1]), np.empty(0, np.int64)]
+    found = nearest(Counted(matrix), queries, Space("cosine"), 5, excluded=without)
+    for query, answer, none in zip(queries, found.found, without, strict=True):
+        wanted = first(reference(matrix, query, "cosine"), "cosine", 5, tuple(none.tolist()))
+        assert answer.ids.tolist() == wanted
+    assert len(passes) == 1
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_rows_that_are_chosen_are_the_only_answers(metric: Metric) -> None:
+    matrix, among = normal(90, 8), np.array([3, 10, 11, 40, 89])
+    matrix[11] = np.nan
+    query = matrix[5].astype(np.float64)
+    found = nearest(Stub(matrix), [query], Space(metric), 4, among)
+    others = tuple({*range(90)} - {*among.tolist()})
+    assert found.found[0].ids.tolist() == first(reference(matrix, query, metric), metric, 4, others)
+    assert (found.searched, found.not_finite.tolist()) == (5, [11])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_within_is_a_border_that_belongs_to_it(metric: Metric) -> None:
+    matrix = normal(90, 8)
+    query = matrix[5].astype(np.float64)
+    scores = reference(matrix, query, metric)
+    ranked = first(scores, metric, 90)
+    for place in (0, 1, 20, 89):
+        border = nearest(Stub(matrix), [query], Space(metric), 90).found[0].scores[place]
+        found = nearest(Stub(matrix), [query], Space(metric), 90, within=border)
+        assert found.found[0].ids.tolist() == ranked[: place + 1]
+        assert (
+            nearest(Stub(matrix), [query], Space(metric), 3, within=border).found[0].ids.tolist()
+            == ranked[: min(place + 1, 3)]
+        )
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_few_rows_are_scored_in_float64_where_few_are_in_doubt(metric: Metric) -> None:
+    matrix = normal(5000, 64)
+    found = nearest(Stub(matrix), [matrix[7].astype(np.float64)], Space(metric), 10)
+    assert 10 <= found.found[0].rescored < 15
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", ["F16", "BF16"])
+@pytest.mark.parametrize("size", [1e-30, 1, 1e30])
+def test_queries_that_16_bits_cannot_hold(tmp_path: Path, name: str, metric: Metric, size: float) -> None:
+    stored = normal(3000, 24).astype(DTYPES[name])
+    layer, matrix = of_file(tmp_path, name, stored), stored.astype(np.float32)
+    query = normal(1, 24, 8)[0].astype(np.float64) * size
+    if metric != "l2" or size == 1:  # a distance to what is far away is the same for all rows
+        check(layer, matrix, query, metric, 10)
+        assert nearest(layer, [query], Space(metric), 10).found[0].rescored < 300
+
+
+def test_a_kernel_that_does_not_keep_its_bounds_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_all_but", ALL_BUT)
+    matrix = normal(300, 16)
+    query = matrix[7].astype(np.float64)
+    honest = Kernel.products
+    monkeypatch.setattr(Kernel, "products", lambda *given: np.sign(found := honest(*given)) * np.abs(found) ** 0.9)
+    found = nearest(Stub(matrix), [query], Space("dot"), 10).found[0]
+    assert found.ids.tolist() == first(reference(matrix, query, "dot"), "dot", 10)
+    assert found.rescored == 300
+
+
+@pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
+def test_products_keep_the_bound_that_is_claimed_for_them(tmp_path: Path, name: str) -> None:
+    """Sums of equal signs round the same way again and again, and are as far off as sums get."""
+    stored = np.abs(normal(64, 8192)).astype(DTYPES[name])
+    stored[1::2] = 1
+    stored[2::4] *= np.float32(-1)
+    layer, wide = of_file(tmp_path, name, stored), stored.astype(np.float64)
+    for row in range(0, 64, 7):
+        found = nearest(layer, [wide[row]], Space("dot"), 5).found[0]
+        assert found.rescored < 64
+        assert found.ids.tolist() == first(reference(wide, wide[row], "dot"), "dot", 5)
+
+
+def test_scores_do_not_depend_on_where_a_row_stands() -> None:
+    row = normal(1, 777)
+    matrix = np.concatenate([normal(100, 777, 3), np.repeat(row, 30, axis=0), normal(3, 777, 4), row])
+    query = normal(1, 777, 9)[0].astype(np.float64)
+    for metric in METRICS:
+        scores = [Space(metric).scores(matrix[start:stop], query) for start, stop in ((0, 134), (99, 134), (133, 134))]
+        assert len({*scores[0][100:130], scores[0][133], *scores[1][1:31], *scores[2]}) == 1
+
+
+def test_the_mean_row_is_that_of_the_finite_rows_in_float64() -> None:
+    matrix = normal(500, 6) + np.float32(1e6)
+    matrix[7, 1], matrix[8, 2], matrix[9, 2] = np.nan, np.inf, -np.inf
+    kept = np.delete(matrix, [7, 8, 9], axis=0).astype(np.float64)
+    assert mean_row(Stub(matrix)) == pytest.approx(kept.mean(axis=0), rel=1e-14)
+    assert np.isnan(mean_row(Stub(np.full((2, 3), np.nan)))).all()
+
+
+@pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("before", [b"", b"x"])
+def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name: str, before: bytes) -> None:
+    """With a byte before them numbers are not aligned, and are read."""
+    stored = normal(700, 24).astype(DTYPES[name])
+    file = tmp_path / "made"
+    file.write_bytes(before + stored.tobytes())
+    numbers = open_tensors_numbers(name)
+    layer = StoredLayer(Binary(file), len(before), (700, 24), numbers)
+    windows = [window.copy() for window in layer.windows()]
+    bits = np.concatenate(windows)
+    if before:
+        assert np.array_equal(bits, stored.astype(np.float32))
+    else:
+        assert len(windows) > 1
+        assert bits.tobytes() == stored.tobytes()
+
+
+def open_tensors_numbers(name: str):  # type: ignore[no-untyped-def]
+    from embcli.files import numbers
+
+    return {"F32": numbers.FLOAT32, "F16": numbers.FLOAT16, "BF16": numbers.BFLOAT16}[name]
+
+
+def test_a_file_that_was_cut_is_refused_at_its_next_window(tmp_path: Path) -> None:
+    from embcli.errors import InputError
+    from embcli.files.numbers import FLOAT32
+
+    file = tmp_path / "made"
+    file.write_bytes(normal(700, 24).tobytes())
+    windows = StoredLayer(Binary(file), 0, (700, 24), FLOAT32).windows()
+    next(windows)
+    os.truncate(file, 5000)
+    with pytest.raises(InputError, match="cut off"):
+        list(windows)
