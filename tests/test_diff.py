@@ -82,7 +82,7 @@ def test_small_moves_do_not_cancel_out(tmp_path: Path) -> None:
         ab, aa, bb = (sum(x * y for x, y in zip(*pair, strict=True)) for pair in pairs)
         assert found.distances[row] == pytest.approx(float(aa - 2 * ab + bb) ** 0.5, rel=1e-12)
         squared = ab * ab / (aa * bb)  # 1 - cos is (1 - cos^2) / (1 + cos)
-        assert found.turns[row] == pytest.approx(float((1 - squared) / 2), rel=1e-2)
+        assert found.turns[row] == pytest.approx(float((1 - squared) / 2), rel=1e-2, abs=0)
 
 
 def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) -> None:
@@ -209,6 +209,20 @@ def test_equal_vocabularies_with_rows_added_are_matched_by_id(inside: Inside, tm
     document = json.loads(inside("diff", str(base), str(tuned), "-f", "json").out)
     assert document["diff"]["matched_by"] == "id"
     assert [row["token"] for row in document["rows"]] == ["a", "b", "c"]
+
+
+def test_matrices_whose_windows_differ_in_size_are_compared_row_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Column after column in one file, which is read in larger pieces, and row after row in the other."""
+    monkeypatch.setattr(stored, "_MAPPED", 1000)
+    monkeypatch.setattr(stored, "_WINDOW", 700)
+    edited = vectors()
+    edited[EDITED, 5] += 1
+    base = saved(tmp_path / "base.safetensors", vectors())
+    np.save(tmp_path / "tuned.npy", np.asfortranarray(edited))
+    for pair in ((base, tmp_path / "tuned.npy"), (tmp_path / "tuned.npy", base)):
+        assert np.flatnonzero(compared(*pair).states).tolist() == EDITED
 
 
 def test_a_matrix_that_lies_at_an_odd_place_is_compared_too(tmp_path: Path) -> None:
