@@ -317,7 +317,7 @@ def neighbors(
     near: options.Nearness,
     encoding: options.EncodingOfModel = None,
     *,
-    place: options.PlaceOfNumbers,
+    place: options.PlaceOfRanked,
 ) -> None:
     """Show the rows nearest to a row.
 
@@ -344,7 +344,7 @@ def audit(
     fail_on: options.FailOn = None,
     encoding: options.EncodingOfModel = None,
     *,
-    place: options.Place,
+    place: options.PlaceOfFindings,
 ) -> int:
     """Show what is odd about a token matrix.
 
@@ -364,7 +364,7 @@ def audit(
 
 
 @verb("embcli diff model.safetensors tuned.safetensors", "embcli diff model.safetensors tuned.safetensors -f ndjson")
-def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *, place: options.Place) -> int:
+def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *, place: options.PlaceOfFindings) -> int:
     """Show which rows of two checkpoints differ.
 
     Matched by their tokens; the exit status is 1 where some do.

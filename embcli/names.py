@@ -33,6 +33,7 @@ PICTURES: tuple[Format, ...] = ("svg", "html", "png")  # views with colours, dra
 DRAWINGS: tuple[Format, ...] = ("svg", "png")  # what more than lines can be drawn in
 PAGES: tuple[Format, ...] = get_args(View)  # views; all other formats are data
 LISTED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "csv", "tsv")  # the formats of a result that has rows
+RANKED: tuple[Format, ...] = (*LISTED, "parquet")  # of one whose rows tell of rows of a matrix
 TOKENIZED: tuple[Format, ...] = (*LISTED, "npy", "safetensors", "ids")  # of one that has IDs
 COMPARED: tuple[Format, ...] = (*LISTED, "npy", "safetensors")  # of one that has matrices
 BATCHED: tuple[Format, ...] = (*PAGES, "json", "ndjson", "npy", "safetensors")  # of one with matrices in each row

@@ -934,6 +934,13 @@ class Place(Group):
         return names.DEFAULT_PRECISION
 
 
+class PlaceOfFindings(Place):
+    """Where goes what was found of the rows of a matrix."""
+
+    able = names.RANKED
+    format: Annotated[names.Format | None, _format_option(names.RANKED)] = None
+
+
 class PlaceOfTokens(Place):
     """Where tokens go."""
 
@@ -992,11 +999,11 @@ class PlaceOfMatrices(Place):
         return self.precision
 
 
-class PlaceOfNumbers(PlaceOfMatrices):
-    """Where a list with numbers goes."""
+class PlaceOfRanked(PlaceOfMatrices):
+    """Where a list goes that can be shown as rows of a matrix."""
 
-    able = names.LISTED
-    format: Annotated[names.Format | None, _format_option(names.LISTED)] = None
+    able = names.RANKED
+    format: Annotated[names.Format | None, _format_option(names.RANKED)] = None
 
 
 class PlaceOfEmbeddings(PlaceOfMatrices):

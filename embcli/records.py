@@ -41,7 +41,8 @@ class Records:
     all rows in order; it may be called again. A piece's arrays are valid until the next piece. `columns` are the
     numbers of the columns that the matrices hold. `default` is the matrix that a format with room for just one of them
     holds. `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document. `lines`
-    is the result as ndjson has it, where a line of that is something else than a row.
+    is the result as ndjson has it, where a line of that is something else than a row. `kinds` are the types of fields
+    that are not whole numbers, for a format that has to know them; a token is text.
     """
 
     run: dict[str, Any]
@@ -55,6 +56,7 @@ class Records:
     sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
     lines: Records | None = None
+    kinds: dict[str, type[str | float | bool]] = field(default_factory=dict)
 
 
 def refuse_too_many(numbers: int, room: int | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -193,14 +194,16 @@ def _parquet(records: Records, show: Names | None, file: BinaryIO) -> None:
     from pyarrow import parquet
 
     names = _flat(records, show)
-    kinds = [(name, pyarrow.string() if name == "token" else pyarrow.int64()) for name in records.fields]
+    types = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_(), int: pyarrow.int64()}
+    told = {"token": str, **records.kinds}
+    kinds = [(name, types[told.get(name, int)]) for name in records.fields]
     for array in map(records.matrices.__getitem__, names):
         kinds.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
     schema = pyarrow.schema(kinds, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
 
     def batch(piece: Piece) -> Any:
         """Return copies of what a piece holds, as that is gone with the next one."""
-        columns = [pyarrow.array(piece.fields[name].copy(), kind) for name, kind in kinds if name in piece.fields]
+        columns = [pyarrow.array(copy(piece.fields[name]), kind) for name, kind in kinds if name in piece.fields]
         for name in names:
             values = pyarrow.array(piece.matrices[name].flatten())
             columns.append(pyarrow.FixedSizeListArray.from_arrays(values, type=kinds[-1][1]))

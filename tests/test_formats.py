@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 import struct
 import subprocess
@@ -201,6 +202,33 @@ def test_duckdb_reads_the_parquet_file_of_a_lookup(embcli: Embcli, tmp_path: Pat
     assert_same_bits(
         float32([row["vector"] for row in rows]), float32([row["vectors"][name or "input"] for row in found])
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "neighbors --ids 2,3 --lines --dim 3 --vocab 6 -k 3",
+        'neighbors "Every effort" --dim 8',
+        "audit --dim 4",
+        "diff base.npy tuned.npy --encoding gpt2",
+    ],
+)
+def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = np.random.default_rng(1).standard_normal((50, 4), np.float32)
+    base[7] = np.nan
+    np.save("base.npy", base)
+    np.save("tuned.npy", np.append(base[:40], base[:3] * 2, 0))
+    words = shlex.split(command)
+    wrote = inside(*words, "-o", "rows.parquet")
+    assert not wrote.err, wrote
+    lines = from_ndjson(inside(*words, "-f", "ndjson").out)
+    rows = parquet.read_table("rows.parquet").to_pylist()
+    told = [{name: None if value != value else value for name, value in row.items()} for row in rows]
+    assert told == [{name: value for name, value in line.items() if name != "vectors"} for line in lines]
+    assert len(told) > 2
 
 
 def test_no_token_at_all_is_a_result_in_every_format() -> None:

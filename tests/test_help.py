@@ -31,9 +31,9 @@ ABLE = {
     "compare": names.COMPARED,
     "batch": names.BATCHED,
     "positions": names.LOOKED_UP,
-    "neighbors": names.LISTED,
-    "audit": names.LISTED,
-    "diff": names.LISTED,
+    "neighbors": names.RANKED,
+    "audit": names.RANKED,
+    "diff": names.RANKED,
     "info": names.LISTED,
     "cache": names.LISTED,
 }
@@ -98,7 +98,9 @@ def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_p
         "compare": options.PlaceOfMatrices,
         "batch": options.PlaceOfBatches,
         "positions": options.PlaceOfEmbeddings,
-        "neighbors": options.PlaceOfNumbers,
+        "neighbors": options.PlaceOfRanked,
+        "audit": options.PlaceOfFindings,
+        "diff": options.PlaceOfFindings,
     }.get(name, options.Place)
     assert place.able == told
     file = tmp_path / "book.txt"

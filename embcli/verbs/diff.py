@@ -30,6 +30,7 @@ STATES: tuple[State, ...] = ("equal", "rounded", "moved", "base only", "tuned on
 _EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
 _BLOCK = 1 << 18  # values that are worked on at a time
 _PIECE = 4096  # rows that are written at a time
+_KINDS = {"state": str, "cosine": float, "distance": float}
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Diff:
         fields = ("base_id", "tuned_id", *(("token",) if known else ()), "state", "cosine", "distance")
         rows = sum(self.counts.values())
         refuse_too_many(rows * len(fields), self.room)
-        return Records(self.run, "rows", rows, fields, self._pieces, more={"diff": self._document()})
+        return Records(self.run, "rows", rows, fields, self._pieces, more={"diff": self._document()}, kinds=_KINDS)
 
     def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
         for start in range(0, len(self.states), _PIECE):

@@ -181,7 +181,15 @@ class Neighbors:
             yield Piece(len(ids), {name: fields[name] for name in names}, {name: matrices[name] for name in wanted})
 
         arrays = {name: Array(each.shape, each.dtype.name) for name, each in matrices.items()}
-        return Records(self.run, "neighbors", len(ids), tuple(fields), pieces, arrays)
+        return Records(
+            self.run,
+            "neighbors",
+            len(ids),
+            tuple(fields),
+            pieces,
+            arrays,
+            kinds=dict.fromkeys(("score", "mean", "rest"), float),
+        )
 
 
 def neighbors(

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from embcli.weights import Layer, Source
 
 _PIECE = 4096  # rows that are written at a time
+_KINDS = {
+    **dict.fromkeys(("unused", "fault"), str),
+    **dict.fromkeys(("norm", "cosine", "centred", "without_first"), float),
+    "candidate": bool,
+}
 _LEAST_UNUSED = 2  # rows by which others can be told
 _SCALE = 1.4826  # of the median absolute deviation, to be a standard deviation where numbers are normal
 _SPREAD = 3  # of these, within which a row is like the unused ones
@@ -153,7 +158,9 @@ class Audit:
         token, indicators = ("token",) if self.encoding else (), vars(self.indicators) if self.indicators else ()
         fields = ("id", *token, "norm", *indicators, "unused", "fault", "equal_to", "candidate")
         refuse_too_many(self.shape[0] * len(fields), self.room)
-        return Records(self.run, "rows", self.shape[0], fields, self._pieces, more={"audit": self._document()})
+        return Records(
+            self.run, "rows", self.shape[0], fields, self._pieces, more={"audit": self._document()}, kinds=_KINDS
+        )
 
     def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
         fault = dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero")
