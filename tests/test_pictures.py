@@ -58,6 +58,8 @@ VIEWS = {
     "batch --draw": ("batch", "-", "--batch-size", "2", "--dim", "3", "--draw"),
     "positions": ("positions", "--kind", "relative", "--clip", "3", "--context-length", "6"),
     "positions --similarity": ("positions", "--kind", "sinusoidal", "--similarity"),
+    "neighbors": ("neighbors", "--ids", "3", *SMALL),
+    "audit": ("audit", *SMALL),
     "info": ("info",),
     "cache": ("cache",),
     "cache verify": ("cache", "verify"),
