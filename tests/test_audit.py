@@ -15,7 +15,7 @@ from embcli import names
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.stored import StoredLayer
-from embcli.options import Checkpointed
+from embcli.options import OneMatrix
 from embcli.verbs.audit import Audit, audit, passes
 from tests.inside import Inside
 from tests.test_startup import imported
@@ -65,7 +65,7 @@ def planted(tied: bool) -> np.ndarray:
 
 
 def audited(folder: Path, **given: object) -> Audit:
-    found = Checkpointed(str(folder)).opened(str(folder), None)
+    found = OneMatrix().opened(str(folder), None)
     return audit(found, lambda blocks, _: blocks, **given)  # type: ignore[arg-type]
 
 
