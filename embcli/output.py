@@ -14,7 +14,6 @@ import stat
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeVar, cast
 
@@ -280,6 +279,8 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
 
 def _refuse_without_package(format: Format) -> None:
     """Raise OutputError for a format whose package is missing."""
+    from importlib.util import find_spec
+
     package, extra = EXTRAS[format]
     if find_spec(package) is None:
         raise OutputError(lacks(format, extra))

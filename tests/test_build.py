@@ -120,7 +120,7 @@ def test_the_build_is_told_without_torch() -> None:
 ASK = "import torch; print(torch.backends.cpu.get_cpu_capability())"
 
 
-@pytest.mark.parametrize("forced", [None, "", "default", "avx2", "avx512", "AVX2"])
+@pytest.mark.parametrize("forced", [None, "default", "avx2", "AVX2"])
 def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.MonkeyPatch, forced: str | None) -> None:
     monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     if forced is not None:
@@ -239,7 +239,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("seconds", [0.01, 0.15, 0.3, 0.6])
+@pytest.mark.parametrize("seconds", [0.05, 0.4])
 def test_a_process_that_is_ended_while_it_loads_torch_ends_with_143(seconds: float) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ENDED, str(seconds)], capture_output=True, timeout=TIMEOUT, check=False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-from embcli import names, output
+from embcli import names
 from embcli.page import Bar, Column, Page, Paper, Word, canvas, picture
 from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES
 from embcli.page.html import Html
@@ -86,7 +87,7 @@ def words(text: str) -> list[str]:
     return MEASURED.sub("", re.sub(r"^The runs scatter[\s\S]*?more\.$", "", text, flags=re.MULTILINE)).split()
 
 
-@pytest.mark.parametrize("width", [60, 100, 200])
+@pytest.mark.parametrize("width", [60, 200])
 @kinds
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_picture_holds_what_the_table_of_that_width_shows(view: str, form: str, width: int) -> None:
@@ -305,15 +306,15 @@ def test_a_png_of_a_verb_can_be_read_and_is_the_same_again(
 ) -> None:
     path = tmp_path / "view.png"
     embcli.ok(*arguments, "-o", str(path))
-    assert len(np.unique(drawings.png(path.read_bytes()).reshape(-1, 3), axis=0)) > 20
+    assert len(np.unique(drawings.png(path.read_bytes()) @ [1 << 16, 1 << 8, 1])) > 20  # colours
     if arguments[0] != "compare":  # whose times are measured
         assert embcli.ok(*arguments, "-f", "png").out == path.read_bytes()
 
 
 def test_a_png_without_matplotlib_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     message = run.refused("lookup", "hi", "--seed", "71", "-f", "png")
-    assert message == "embcli: a png needs a package that is missing: pip install 'embcli[pictures]'\n"
+    assert message == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
     run.ok("lookup", "hi", "-f", "svg")
 
 

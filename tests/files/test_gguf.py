@@ -6,7 +6,7 @@ import os
 import struct
 import subprocess
 import sys
-import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +185,7 @@ def test_missing_parts_and_parts_of_other_names_are_refused(tmp_path: Path) -> N
         assert "one of 3 parts" in refusal(third)
 
 
-# --- speed --------------------------------------------------------------------------------------------------------
+# --- what is not read -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -206,13 +206,12 @@ def wordy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_header_of_262144_words_is_read_in_a_fifth_of_a_second(wordy: Path) -> None:
-    times = []
-    for _ in range(5):
-        start = time.process_time()
-        tensors = open_tensors(wordy)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.2
+def test_a_header_of_262144_words_is_stepped_over_until_they_are_asked_for(wordy: Path) -> None:
+    tracemalloc.start()
+    tensors = open_tensors(wordy)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < wordy.stat().st_size / 2
     words = tensors.vocabulary()
     assert words is not None
     assert (len(words), words[262_143], words.find("▁word77".encode())) == (262_144, b" word262143", 77)
