@@ -15,6 +15,8 @@ from embcli.groups import grouped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# To make the commands of all verbs takes a while; None for what needs them all: help, completion, and the tour.
+_CALLED = next((word for word in sys.argv[1:2] if word in names.VERBS and word != "tour"), None)
 _ON_A_TERMINAL = sys.stdout is not None and sys.stdout.isatty()
 _WIDEST = 100  # columns of a help text
 _VERBS = "What an embedding layer does, from text to the numbers that a model reads"
@@ -31,9 +33,9 @@ app = typer.Typer(
 
 
 def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what makes a function a command, with these examples under its help."""
-    epilog = _epilog(*examples)
-    return lambda function: app.command(epilog=epilog, rich_help_panel=_VERBS, **settings)(grouped(function))
+    """Return what makes a function a command, with these examples under its help, unless another one is called."""
+    register = app.command(epilog=_epilog(*examples), rich_help_panel=_VERBS, **settings)
+    return lambda function: register(grouped(function)) if _CALLED in (None, function.__name__) else function
 
 
 def _epilog(*examples: str) -> str:
@@ -439,7 +441,8 @@ def info(
 
 
 cache = typer.Typer(help="Show, clear or verify the kept layers.", rich_markup_mode=_MARKUP)
-app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
+if _CALLED in (None, "cache"):
+    app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
 
 
 @cache.callback(

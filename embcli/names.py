@@ -7,6 +7,21 @@ from typing import Literal, get_args
 View = Literal["table", "markdown", "latex", "svg", "html", "png"]
 Data = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"]
 Format = Literal[View, Data]
+Verb = Literal[
+    "tokenize",
+    "decode",
+    "weights",
+    "lookup",
+    "compare",
+    "batch",
+    "positions",
+    "neighbors",
+    "audit",
+    "diff",
+    "tour",
+    "info",
+    "cache",
+]
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input"]
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]
@@ -23,6 +38,7 @@ Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)
+VERBS: tuple[Verb, ...] = get_args(Verb)
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
