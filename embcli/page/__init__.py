@@ -55,6 +55,7 @@ __all__ = [
 NARROWEST = 40
 _PIPE_LINES = 40  # of a picture, where there is no screen
 _FRAME = 9  # lines of a screen around a picture
+_LIMIT_DIGITS = 4  # of the end of a scale, at least
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class Page(ABC):
 
     def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
         """Put a colour bar on the page, and what there is to say of the colours above it."""
-        limit = f"{scale.limit:.{self.paper.precision}g}"
+        limit = f"{scale.limit:.{max(self.paper.precision, _LIMIT_DIGITS)}g}"
         low = f"-{limit}" if scale.signed and scale.limit else "0"
         room = self.width - len(f"{low}  {limit}")
         bar = Strip(scale.bar(room * (1 + self._halves))[None], scale, 1, "row" if self._halves else "no")
