@@ -181,6 +181,11 @@ def token_text(token: bytes | None) -> str | None:
     return f"\\{text}" if _LIKE_BYTES.fullmatch(text) else text
 
 
+def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]:
+    """Return the bytes of the token that each row of a layer, (n,) int64, stands for; None for one without a token."""
+    return [encoding.token_bytes(row) if encoding else None for row in rows.tolist()]
+
+
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}
 # Characters that a terminal joins with their neighbours or draws in a width of its own choosing.
 _JOINING = {"\u200d", "\ufe0e", "\ufe0f", *map(chr, range(0x1F1E6, 0x1F200)), *map(chr, range(0x1F3FB, 0x1F400))}
