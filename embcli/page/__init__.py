@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 NARROWEST = 40
-_PIPE_LINES = 40  # of a picture, where there is no screen
+_PIPE_LINES = 40  # that a picture has room in, where there is no screen
 _FRAME = 9  # lines of a screen around a picture
 _LIMIT_DIGITS = 4  # of the end of a scale, at least
 
@@ -69,6 +69,11 @@ class Paper:
     heat: bool = False  # whether matrices are strips of colours in place of numbers
     scale: float | None = None  # the largest number of a strip; None for that of its matrix
     theme: Theme = "light"  # of a picture
+
+    @property
+    def lines(self) -> int:
+        """How many lines a picture has room in, with all that is around it."""
+        return self.screen or _PIPE_LINES
 
 
 class Page(ABC):
@@ -179,7 +184,7 @@ class Page(ABC):
         `rows` and `columns` are their numbers, int64; `means` returns the means of squares of so many rows and as many
         columns, for where there is no room for all numbers.
         """
-        lines = max((self.paper.screen or _PIPE_LINES) - _FRAME, 1)
+        lines = max(self.paper.lines - _FRAME, 1)
         _, room = layout.beside(self.width, [Column(label, [str(rows.max(initial=0))])], (), 1, heat.LEAST)
         squares = Squares.of((len(rows), len(columns)), lines, room, self._halves)
         values = means(squares.per)

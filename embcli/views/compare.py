@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from embcli.verdict import Verdict
 
 _WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
-_PIPE_LINES = 60  # a pipe has no screen, so a printed page stands in for it
+_PRINTED = 60  # lines of a printed page, which stands in for a screen where there is none
 _FRAME = 4  # lines of the heading, of the names of missing steps, and of the prompt
 _NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the steps in the order in which one needs them
 _MOST_TOKENS = 40
@@ -64,7 +64,7 @@ def _is_for(gradient: Gradient | None, page: Page) -> bool:
 
 
 def _room(page: Page) -> int:
-    return (page.paper.screen or _PIPE_LINES) - _FRAME
+    return (page.paper.screen or _PRINTED) - _FRAME
 
 
 def _part(page: Page, put: Callable[[Comparison, Page], None], result: Comparison) -> Page:

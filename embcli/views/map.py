@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from embcli.page import Page
     from embcli.verbs.map import Bins, Map
 
-_PIPE_LINES, _FRAME = 40, 14  # lines where there is no screen, and lines around the map
+_FRAME = 14  # lines around the map
 _NORM = 10  # cells that a norm takes at most
 ZERO, ODD = "0", "!"  # marks of rows and columns
 
@@ -23,7 +23,7 @@ ZERO, ODD = "0", "!"  # marks of rows and columns
 def view(result: Map, page: Page) -> None:
     """Put a whole weight matrix on a page as a map of its bins, with the norms of the rows and what is odd about it."""
     size, dim = result.layer.shape
-    lines = max((page.paper.screen or _PIPE_LINES) - _FRAME, 4)
+    lines = max(page.paper.lines - _FRAME, 4)
     rows = -(-size // lines)
     starts = np.arange(0, size, rows)
     labels = [Column("from row", [str(start) for start in starts])]
