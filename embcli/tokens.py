@@ -78,7 +78,8 @@ class Tokens:
     @property
     def field_names(self) -> tuple[str, ...]:
         """What a row says of its token: sequence (where there are many), position, ID, token."""
-        return ("sequence",) * self.many + ("position", "id") + ("token",) * (self.encoding is not None)
+        sequence = ("sequence",) if self.many else ()
+        return *sequence, "position", "id", *(("token",) if self.encoding is not None else ())
 
     def fields(self, index: np.ndarray, names: Names) -> dict[str, Any]:
         """Return what rows say of these tokens: of `field_names` those that are asked for."""

@@ -167,7 +167,9 @@ class Page(ABC):
         scale = Scale.of(shown, self.paper.scale, signed)
         columns: Columns = [*kept]
         for block, values in zip(blocks, shown, strict=True):
-            cells: list[Cell] = [*fit.strips(values, scale), *[fit.marks(below)] * bool(below)]
+            cells: list[Cell] = [*fit.strips(values, scale)]
+            if below:
+                cells.append(fit.marks(below))
             columns += [Bar(block.title), Column(_axis(numbers, fit.width), cells, "left")]
         columns += after
         if below:
@@ -202,7 +204,7 @@ class Page(ABC):
         limit = f"{scale.limit:.{max(self.paper.precision, _LIMIT_DIGITS)}g}"
         low = f"-{limit}" if scale.signed and scale.limit else "0"
         room = self.width - len(f"{low}  {limit}")
-        bar = Strip(scale.bar(room * (1 + self._halves))[None], scale, 1, "row" if self._halves else "no")
+        bar = Strip(scale.bar(room * self._per_cell)[None], scale, 1, "row" if self._halves else "no")
         words = self._said(scale, shown, mean, f"{'±' if scale.signed else ''}{limit}")
         beside = bool(words) and bar.width + len(f"  {words}") <= room
         self.line()
@@ -212,18 +214,20 @@ class Page(ABC):
 
     def _said(self, scale: Scale, shown: Sequence[np.ndarray], mean: str, limit: str) -> str:
         """Return in words what colours stand for, how many numbers are beyond the scale, and which are none."""
-        words = [f"each {'colour' if self._halves else 'character'}: {mean}"] * bool(mean)
+        words = [f"each {'colour' if self._halves else 'character'}: {mean}"] if mean else []
         beyond = sum(map(scale.beyond, shown))
-        words += [f"{beyond:,} beyond {limit}, shown as that"] * (beyond > 0)
+        if beyond:
+            words.append(f"{beyond:,} beyond {limit}, shown as that")
         for mark, name, which in ((heat.NAN_MARK, "NaN", np.isnan), (heat.INFINITE_MARK, "infinite", np.isinf)):
             count = sum(int(which(each).sum()) for each in shown)
-            words += [f"{mark}: {count:,} {name}"] * (count > 0)
+            if count:
+                words.append(f"{mark}: {count:,} {name}")
         return "; ".join(words)
 
     def room(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
         """Return how many numbers there is room for in a strip beside these columns."""
         _, cells = layout.beside(self.width, labels, after, 1, heat.LEAST)
-        return cells * (1 + self._halves)
+        return cells * self._per_cell
 
     def holds(self, columns: Columns) -> bool:
         """Return whether a table of these columns fits on the page, shortened as far as they may be."""
@@ -233,7 +237,7 @@ class Page(ABC):
     def holds_grid(self, labels: Sequence[Column], blocks: Sequence[Block], numbers: np.ndarray) -> bool:
         """Return whether a grid fits with all columns of its blocks, which have these numbers."""
         if self.paper.heat:
-            least = max(-(-len(numbers) // (1 + self._halves)), heat.LEAST)
+            least = max(-(-len(numbers) // self._per_cell), heat.LEAST)
             return layout.beside(self.width, labels, (), len(blocks), least)[1] >= least
         return layout.fits(self.width, self.numbers(blocks), labels, len(blocks), numbers)
 
@@ -286,6 +290,11 @@ class Page(ABC):
     @abstractmethod
     def _halves(self) -> bool:
         """Whether cells have colours, two each."""
+
+    @property
+    def _per_cell(self) -> int:
+        """How many numbers have room in a cell of a strip."""
+        return 2 if self._halves else 1
 
     @abstractmethod
     def _scale(self, low: str, bar: Strip, high: str) -> str: ...

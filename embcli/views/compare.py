@@ -53,7 +53,7 @@ def view(result: Comparison, page: Page) -> None:
             page.line()  # the last one is left out where it alone is too many
     page.add(end)
     missing = [] if wanted else [name for name in STEPS if name not in chosen]
-    words = ["the cost"] * (not costs) + [f"--show {','.join(missing)}"] * bool(missing)
+    words = [*([] if costs else ["the cost"]), *([f"--show {','.join(missing)}"] if missing else [])]
     if words:
         page.line(f"Left out for want of room: {' and '.join(words)}")
 
