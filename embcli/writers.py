@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from embcli.names import Format
     from embcli.records import Names, Records
 
-    Strip = bytes | list[bytes]  # what stands in each row at one place: the same in all of them, or its own
+    Cells = bytes | list[bytes]  # what stands in each row at one place: the same in all of them, or its own
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers
@@ -88,7 +88,7 @@ class _Dialect:
     end: bytes
     cell: Callable[[str], bytes]
 
-    def line(self, cells: list[Strip]) -> list[Strip]:
+    def line(self, cells: list[Cells]) -> list[Cells]:
         """Return what stands in a line with these cells."""
         spaced = [part for cell in cells for part in (cell, self.between)]
         return [*spaced[:-1], self.end]
@@ -97,7 +97,7 @@ class _Dialect:
         """Return the first line."""
         return _woven(1, *self.line([self.cell(name) for name in names]))
 
-    def fields(self, piece: Piece, names: Names) -> list[Strip]:
+    def fields(self, piece: Piece, names: Names) -> list[Cells]:
         """Return the cells of fields."""
         return [self._cells(piece.fields[name]) for name in names]
 
@@ -293,17 +293,17 @@ def _blocks(records: Records, file: BinaryIO, fields: Names, matrices: Names = (
             yield Piece(min(step, piece.rows - start), values, blocks)
 
 
-def _members(piece: Piece, names: Names) -> dict[str, list[Strip]]:
+def _members(piece: Piece, names: Names) -> dict[str, list[Cells]]:
     """Return the fields of each row as the members of a JSON object."""
     return {name: [_in_json(piece.fields[name])] for name in names}
 
 
-def _object(members: dict[str, list[Strip]]) -> list[Strip]:
+def _object(members: dict[str, list[Cells]]) -> list[Cells]:
     """Return what stands in each row where that is a JSON object with these members."""
-    strips: list[Strip] = []
+    cells: list[Cells] = []
     for name, value in members.items():
-        strips += [f'{"," if strips else "{"}"{name}":'.encode(), *value]
-    return [*strips, b"}"] if strips else [b"{}"]
+        cells += [f'{"," if cells else "{"}"{name}":'.encode(), *value]
+    return [*cells, b"}"] if cells else [b"{}"]
 
 
 def _in_json(values: Any) -> list[bytes]:
@@ -336,15 +336,15 @@ def _words(values: np.ndarray) -> list[bytes]:
     return words
 
 
-def _woven(rows: int, *strips: Strip) -> bytes:
+def _woven(rows: int, *cells: Cells) -> bytes:
     r"""Return rows of text, put together from what stands in them side by side.
 
     >>> _woven(2, [b"a", b"b"], b"=", [b"1", b"2"], b"\n")
     b'a=1\nb=2\n'
     """
-    parts = [b""] * (rows * len(strips))
-    for place, strip in enumerate(strips):
-        parts[place :: len(strips)] = [strip] * rows if isinstance(strip, bytes) else strip
+    parts = [b""] * (rows * len(cells))
+    for place, cell in enumerate(cells):
+        parts[place :: len(cells)] = [cell] * rows if isinstance(cell, bytes) else cell
     return b"".join(parts)
 
 

@@ -311,14 +311,14 @@ def test_a_png_that_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPa
 LARGE = r"""
 import re
 from pathlib import Path
-from embcli.page.canvas import PALETTES, Piece
+from embcli.page.canvas import PALETTES, Span
 from embcli.page.picture import PngCanvas
 def most():
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 PngCanvas(9, 18, PALETTES["light"]).content()  # what matplotlib takes for itself
 before = most()
 canvas = PngCanvas(1000, 5000, PALETTES["light"])
-canvas.line(18, [Piece(9, 8.5, "x", "#000000")])
+canvas.line(18, [Span(9, 8.5, "x", "#000000")])
 canvas.content()
 print(most() - before)
 """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from matplotlib.ft2font import FT2Font
 
-    from embcli.page.canvas import Palette, Piece
+    from embcli.page.canvas import Palette, Span
 
 _SCALE = 2  # pixels for a unit
 _DPI = 72 * _SCALE  # a unit is a point
@@ -74,24 +74,24 @@ class PngCanvas(Canvas):
         self._figure.add_artist(line)
         line.set_transform(None)
 
-    def line(self, y: float, pieces: Sequence[Piece]) -> None:
+    def line(self, y: float, spans: Sequence[Span]) -> None:
         """Write a line of text whose top is at y."""
-        for piece in pieces:
-            if piece.color is not None and piece.text.strip(" "):
-                for start, text, font in _by_font(piece.text, piece.bold):
-                    x = piece.x + piece.width * cell_len(piece.text[:start]) / cell_len(piece.text)
+        for span in spans:
+            if span.color is not None and span.text.strip(" "):
+                for start, text, font in _by_font(span.text, span.bold):
+                    x = span.x + span.width * cell_len(span.text[:start]) / cell_len(span.text)
                     self._figure.text(
                         x * _SCALE,
                         (self.height - y - BASELINE) * _SCALE,
                         text,
                         transform=None,
-                        color=piece.color,
+                        color=span.color,
                         fontproperties=FontProperties(fname=font, size=_SIZE),
                         verticalalignment="baseline",
                         parse_math=False,
                         usetex=False,
                         zorder=3,
-                        path_effects=[withStroke(linewidth=3, foreground=self.palette.ground)] if piece.halo else None,
+                        path_effects=[withStroke(linewidth=3, foreground=self.palette.ground)] if span.halo else None,
                     )
 
     def content(self) -> bytes:
