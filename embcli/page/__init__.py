@@ -1,8 +1,9 @@
-"""What a page can hold, whatever it is put on: titles, lines, tables and grids of numbers.
+"""What a page can hold, whatever it is put on: titles, lines, tables, grids of numbers, strips and pictures of colours.
 
-Views speak only this. A kind of page (`terminal`, `markup`) says how a title, a line and a table look on it; what is
-the same on all of them stands here and in `layout`: which columns fit, how numbers are written, and that no text gets
-on a page that is not safe to print.
+Views speak only this. A kind of page says how a title, a line, a table and a colour bar look on it: that of a
+`terminal`; those of `markup`; and those `drawn` for a file (`svg`, `html`, and `picture`, which is PNG), which show
+what a terminal would. What is the same on all of them stands here: in `layout` which columns fit and how numbers are
+written, in `heat` which colours stand for them; and that no text gets on a page that is not safe to print.
 """
 
 from __future__ import annotations
