@@ -11,7 +11,6 @@ from embcli import cli, safe
 from embcli.__main__ import main
 from tests.conftest import Embcli, Ran
 
-
 assert cli._CALLED is None  # so that all verbs have their commands here
 
 
