@@ -194,31 +194,40 @@ def _parquet(records: Records, show: Names | None, file: BinaryIO) -> None:
     from pyarrow import parquet
 
     names = _flat(records, show)
-    types = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_(), int: pyarrow.int64()}
-    told = {"token": str, **records.kinds}
-    kinds = [(name, types[told.get(name, int)]) for name in records.fields]
-    for array in map(records.matrices.__getitem__, names):
-        kinds.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
-    schema = pyarrow.schema(kinds, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
-
-    def batch(piece: Piece) -> Any:
-        """Return copies of what a piece holds, as that is gone with the next one."""
-        columns = [pyarrow.array(copy(piece.fields[name]), kind) for name, kind in kinds if name in piece.fields]
-        for name in names:
-            values = pyarrow.array(piece.matrices[name].flatten())
-            columns.append(pyarrow.FixedSizeListArray.from_arrays(values, type=kinds[-1][1]))
-        return pyarrow.record_batch(columns, schema)
-
+    schema = _schema(records, names)
     settings = {"compression": "none", "use_dictionary": ["token"], "write_statistics": [*records.fields]}
     with parquet.ParquetWriter(_Counting(file), schema, **settings) as writer:
         group: list[Any] = []
         for piece in _pieces(records, file, records.fields, names):
-            group.append(batch(piece))
+            group.append(_batch(piece, names, schema))
             if sum(each.nbytes for each in group) >= _ROW_GROUP:
                 writer.write_table(pyarrow.Table.from_batches(group))
                 group.clear()
         if group:
             writer.write_table(pyarrow.Table.from_batches(group))
+
+
+def _schema(records: Records, names: Names) -> Any:
+    """Return the columns of a parquet file with these matrices, and what stands beside them."""
+    import pyarrow
+
+    types = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_(), int: pyarrow.int64()}
+    told = {"token": str, **records.kinds}
+    kinds = [(name, types[told.get(name, int)]) for name in records.fields]
+    for array in map(records.matrices.__getitem__, names):
+        kinds.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
+    return pyarrow.schema(kinds, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
+
+
+def _batch(piece: Piece, names: Names, schema: Any) -> Any:
+    """Return copies of what a piece holds, as that is gone with the next one."""
+    import pyarrow
+
+    columns = [pyarrow.array(copy(piece.fields[each.name]), each.type) for each in schema if each.name in piece.fields]
+    for name in names:
+        values = pyarrow.array(piece.matrices[name].flatten())
+        columns.append(pyarrow.FixedSizeListArray.from_arrays(values, type=schema.field("vector").type))
+    return pyarrow.record_batch(columns, schema)
 
 
 class _Counting:
