@@ -75,7 +75,7 @@ def _part(page: Page, put: Callable[[Comparison, Page], None], result: Compariso
 
 def _fitting(page: Page, steps: dict[str, Page], end: Page, result: Comparison) -> tuple[str, ...]:
     """Return the steps that fit on the screen with all that comes behind them, those first that one needs first."""
-    room = _room(page) - end.lines + bool(page.paper.screen)  # the last blank line can be left out there
+    room = _room(page) - end.lines + (1 if page.paper.screen else 0)  # the last blank line can be left out there
     chosen = set() if _is_for(result.gradient, page) else {_NEEDED[0]}
     for name in _NEEDED:
         room -= steps[name].lines + 1
