@@ -306,6 +306,30 @@ def test_a_head_of_its_own_is_asked_for_each_rows_own_token(
     assert f"of {len(rows)} " in Inside()("audit", "--from", str(folder)).text
 
 
+def test_which_head_was_taken_as_the_token_matrix_is_told(inside: Inside, tmp_path: Path) -> None:
+    folder = model(tmp_path / "model", planted(True))
+    (folder / "config.json").write_text(json.dumps({"architectures": ["GPT2LMHeadModel"]}))
+    found = audited(folder).untrained
+    assert found.indicator == "cosine"
+    assert {*found.candidates.tolist()} == PLANTED["candidates"]
+    text = inside("audit", "--from", str(folder)).text
+    assert "\noutput head: the token matrix itself (tied); config.json names 'GPT2LMHeadModel' and no head" in text
+    (folder / "config.json").write_text(json.dumps({"tie_word_embeddings": False}))
+    assert "\noutput head: none in the file; config.json says" in inside("audit", "--from", str(folder)).text
+    assert "output head" not in inside.ok("audit", "--vocab", "9").text
+
+
+def test_small_indicators_keep_their_digits_on_the_page(inside: Inside, tmp_path: Path) -> None:
+    matrix = planted(False) * np.float32(1e-6)
+    folder = model(tmp_path / "model", matrix)
+    found = audited(folder).untrained
+    text = inside("audit", "--from", str(folder)).text
+    assert f"3 candidates, up to {found.threshold:.4e}," in text
+    lines = {line.split()[0]: line.split()[-1] for line in text.partition("candidates, up to")[2].splitlines() if line}
+    norms = np.linalg.norm(matrix.astype(np.float64), axis=1)
+    assert {name: lines[name] for name in ("50", "51", "52")} == {str(row): f"{norms[row]:.4e}" for row in (50, 51, 52)}
+
+
 def test_a_tied_head_is_not_asked(tmp_path: Path) -> None:
     matrix = trained(True)
     assert audited(model(tmp_path / "model", matrix, **{"lm_head.weight": matrix})).head is None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings import Encoding
+    from embcli.files.checkpoint import Head
     from embcli.names import Fault, Unused
     from embcli.verbs.audit.passes import Watch
     from embcli.weights import Layer, Source
@@ -71,6 +72,7 @@ class Untrained:
     indicator: Literal["cosine", "norm"]
     threshold: float | None
     reason: str
+    output: Head | None  # which head that is about; None where there is no checkpoint
     candidates: np.ndarray  # (n,) int64, by indicator
 
 
@@ -258,7 +260,8 @@ def _lying(first: FirstPass, second: SecondPass, known: Encoding | None) -> Lyin
 def _untrained(source: Source, first: FirstPass, second: SecondPass) -> Untrained:
     """Return the tokens by what tells those that were hardly trained."""
     indicators = second.indicators
-    tied = isinstance(source, Checkpoint) and source.head.relation in ("same", "equal")
+    output = source.head if isinstance(source, Checkpoint) else None
+    tied = output is not None and output.relation in ("same", "equal")
     cosine = indicators.cosine if indicators and tied else None
     values = first.norms if cosine is None else cosine
     used = np.flatnonzero(first.measured & (first.norms > 0) & ~first.of_unused)
@@ -266,7 +269,7 @@ def _untrained(source: Source, first: FirstPass, second: SecondPass) -> Untraine
     threshold, reason = _threshold(values[used], of_unused[first.of_unused & ~np.isnan(of_unused)])
     candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
     ordered = candidates[np.argsort(values[candidates], kind="stable")]
-    return Untrained("norm" if cosine is None else "cosine", threshold, reason, ordered)
+    return Untrained("norm" if cosine is None else "cosine", threshold, reason, output, ordered)
 
 
 def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]:

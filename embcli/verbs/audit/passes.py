@@ -149,12 +149,14 @@ def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 def _unit(row: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Return a row, (D,), at length 1; NaN where just rounding is left of another one, which it was."""
-    return _units(row[None], np.sqrt(squares(before[None])))[0]
+    found: np.ndarray = _units(row[None], np.sqrt(squares(before[None])))[0]
+    return found
 
 
 def _apart(units: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return 1 - cos of unit rows, (n, D), to another one, (D,), or each to its own, (n, D)."""
-    return 1 - np.clip(np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape)), -1, 1)
+    cosines: np.ndarray = np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape))
+    return 1 - cosines.clip(-1, 1)
 
 
 def sampled(used: np.ndarray, size: int, dim: int) -> np.ndarray:
