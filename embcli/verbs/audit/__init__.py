@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 import embcli
-from embcli.encodings.unused import merged, unused
+from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint
 from embcli.names import BROKEN, FAULTS
 from embcli.records import Names, Piece, Records, refuse_too_many
@@ -244,7 +244,7 @@ def _used(rows: np.ndarray, idle: dict[int, Unused]) -> np.ndarray:
 def _lying(first: FirstPass, second: SecondPass, known: Encoding | None) -> Lying:
     rows = np.flatnonzero(first.measured)
     norms = first.norms[rows]
-    merges = np.array([row for row in merged(known) if row < len(first.norms)] if known else [], np.int64)
+    merges = np.array([row for row in known.merges() if row < len(first.norms)] if known else [], np.int64)
     in_order = merges[first.measured[merges]]
     return Lying(
         rows=len(rows),
