@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import safetensors.numpy
 
 from embcli import encodings
+from embcli.files import stored
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 from tests.oracles import live
@@ -305,6 +307,25 @@ sys.argv[1:] = sys.argv[2:]
 from embcli.__main__ import run
 run()
 """
+
+
+@pytest.mark.parametrize("calls", [2, 3, 5])
+def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
+    inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    monkeypatch.setattr("embcli.files.stored._READ", 50 * DIM * 4)
+    read, seen = stored.Binary.gather, []
+
+    def gather(self: stored.Binary, *given: Any) -> None:
+        seen.append(given)
+        if len(seen) == calls:
+            os.truncate(model, 500)
+        read(self, *given)
+
+    monkeypatch.setattr(stored.Binary, "gather", gather)
+    told = inside.refused("neighbors", "--ids", "5", "--from", model)
+    assert "it was cut off while it was read" in told
+    assert told.count("\n") == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")

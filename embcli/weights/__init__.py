@@ -53,6 +53,10 @@ class Layer(ABC):
         """
         return self.blocks()
 
+    def stretches(self, count: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return all windows, in up to `count` parts that may be read side by side; each with its first row's ID."""
+        return [(0, self.windows())]
+
     def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Return all blocks, in parts that may be read side by side; each with the ID of its first row."""
         return [(0, self.blocks())]
