@@ -145,6 +145,15 @@ def test_what_lookup_writes_is_what_vector_reads(inside: Embcli) -> None:
     assert ids(answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"{array}\n")) == [6109]
 
 
+def test_vectors_may_follow_texts_with_other_breaks_than_of_lines(inside: Embcli) -> None:
+    small = ("--encoding", "o200k_base", "--dim", "2", "--context-length", "8")
+    piped = inside.ok("lookup", "a\u2028b\x85c\x0bd", *small, "-f", "ndjson").text
+    tokens = piped.removesuffix("\n").count("\n") + 1
+    assert "\u2028" in piped
+    found = answers(inside, "--vector", "-", "--show", "token", "-k", "1", *small[:4], stdin=piped)
+    assert [each["query"] for each in found] == [*range(tokens)]
+
+
 def test_a_vector_may_lie_in_a_file(inside: Embcli, model: str, matrix: np.ndarray, tmp_path: Path) -> None:
     (tmp_path / "vectors.jsonl").write_text(json.dumps([1] * DIM) + "\n\n" + json.dumps([-0.5] * DIM))
     found = answers(inside, "--vector", str(tmp_path / "vectors.jsonl"), "--from", model)
@@ -314,6 +323,7 @@ def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
     inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     monkeypatch.setattr("embcli.files.stored._READ", 50 * DIM * 4)
+    monkeypatch.setattr("embcli.search._SHARED", 1)
     read, seen = stored.Binary.gather, []
 
     def gather(self: stored.Binary, *given: Any) -> None:
