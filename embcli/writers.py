@@ -311,7 +311,7 @@ def _in_json(values: Any) -> list[bytes]:
     if not isinstance(values, np.ndarray):
         return orjson.dumps(values, option=orjson.OPT_INDENT_2)[4:-2].split(b",\n  ")  # no text holds a raw newline
     if not np.isfinite(values).all():
-        note("JSON has no NaN and no infinity: they are written as null; -f csv, npy and safetensors keep them")
+        note("JSON has no NaN and no infinity: they are written as null; the formats that are no JSON keep them")
     values = np.ascontiguousarray(values)
     if values.ndim == 1:
         return orjson.dumps(values, option=_OPTIONS)[1:-1].split(b",")

@@ -444,7 +444,7 @@ def test_dot_products_without_colour_are_twice_as_wide_as_high() -> None:
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 
-SHOWN = f"it is shown by --format {' or '.join(PAGES)}"
+SHOWN = f"it is shown by --format {', '.join(PAGES[:-1])} or {PAGES[-1]}"
 HUGE = ("--vocab", "9" * 20)  # a layer that is refused once it is looked at
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -312,7 +311,7 @@ def test_a_png_of_a_verb_can_be_read_and_is_the_same_again(
 
 
 def test_a_png_without_matplotlib_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     message = run.refused("lookup", "hi", "--seed", "71", "-f", "png")
     assert message == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
     run.ok("lookup", "hi", "-f", "svg")
@@ -348,8 +347,11 @@ def test_the_width_of_a_table_can_be_said_too() -> None:
     [
         (("--width", "39"), "--width 39 is out of range; it goes from 40 to 1000"),
         (("--width", "1001", "-f", "svg"), "--width 1001 is out of range; it goes from 40 to 1000"),
-        (("--width", "80", "-f", "npy"), "--width has no place in npy; it is shown by --format table or markdown"),
-        (("--theme", "dark"), "--theme has no place in table; it is shown by --format svg or html or png"),
+        (
+            ("--width", "80", "-f", "npy"),
+            "--width has no place in npy; it is shown by --format table, markdown, latex, svg, html or png",
+        ),
+        (("--theme", "dark"), "--theme has no place in table; it is shown by --format svg, html or png"),
         (("--theme", "dark", "-f", "json"), "--theme has no place in json"),
         (("--theme", "grey", "-f", "svg"), "'grey' is not one of 'light', 'dark'"),
     ],
