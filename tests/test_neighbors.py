@@ -48,7 +48,7 @@ def model(tmp_path: Path, matrix: np.ndarray) -> str:
 
 def answers(inside: Embcli, *arguments: str, stdin: str = "") -> list[dict[str, Any]]:
     out = inside.ok("neighbors", *arguments, "-f", "ndjson", stdin=stdin).text
-    return [json.loads(line) for line in out.splitlines()]
+    return [json.loads(line) for line in out.removesuffix("\n").split("\n") if line]
 
 
 def ids(found: list[dict[str, Any]], query: int = 0) -> list[int]:
