@@ -184,7 +184,7 @@ def token_text(token: bytes | None) -> str | None:
 
 def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]:
     """Return the bytes of the token that each row of a layer, (n,) int64, stands for; None for one without a token."""
-    return [encoding.token_bytes(row) if encoding else None for row in rows.tolist()]
+    return [encoding.entry(row) if encoding else None for row in rows.tolist()]
 
 
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}

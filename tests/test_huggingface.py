@@ -27,6 +27,7 @@ from embcli.text import Given
 from embcli.tokens import tokenize
 from embcli.verbs.tokenize import Tokenization
 from tests.conftest import Embcli
+from tests.readers import from_ndjson
 from tests.test_encodings import TEXTS
 
 untimed = settings(deadline=None)
@@ -256,6 +257,34 @@ def test_it_is_named_by_its_path_its_folder_or_its_model(
     assert len(outputs) == 1
     ids = outputs.pop().decode()
     assert inside.ok("decode", ids, "--encoding", "org/name").out == PLAIN.encode()
+
+
+def wordpiece(folder: Path, words: list[str], rows: np.ndarray) -> str:
+    """Make a model of WordPiece in a folder, and return the folder."""
+    folder.mkdir()
+    Tokenizer(models.WordPiece({word: place for place, word in enumerate(words)}, unk_token="[UNK]")).save(
+        str(folder / "tokenizer.json")
+    )
+    save_file({"word_embeddings.weight": rows}, folder / "model.safetensors")
+    return str(folder)
+
+
+def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(inside: Embcli, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((4, 3), np.float32)
+    base = wordpiece(tmp_path / "base", ["[UNK]", "gas", "##gas", "x"], rows)
+    tuned = wordpiece(tmp_path / "tuned", ["[UNK]", "##gas", "gas", "y", "x"], rows[[0, 2, 1, 1, 3]])
+    found = from_ndjson(inside("diff", base, tuned, "-f", "ndjson").out)
+    assert [(row["token"], row["state"]) for row in found] == [
+        *((token, "equal") for token in ("[UNK]", "gas", "##gas", "x")),
+        ("y", "tuned"),
+    ]
+    told = ["[UNK]", "gas", "##gas", "x"]
+    for command in ("weights", "audit"):
+        lines = from_ndjson(inside(command, "--from", base, "-f", "ndjson").out)
+        assert [row["token"] for row in lines] == told
+    near = from_ndjson(inside.ok("neighbors", "gas", "--from", base, "--include-query", "-f", "ndjson").out)
+    assert {row["token"] for row in near} == {*told}
+    assert [row["token"] for row in near if row["id"] == 1] == ["gas"]
 
 
 def test_names_of_tiktoken_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
