@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Watch = Callable[[Iterable[np.ndarray], int], Iterable[np.ndarray]]
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
-STATES: tuple[State, ...] = ("equal", "rounded", "moved", "base only", "tuned only")
+STATES: tuple[State, ...] = get_args(State)
 _EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
 _BLOCK = 1 << 18  # values that are worked on at a time
 _STORED = 1 << 22  # values that are read as they are stored
