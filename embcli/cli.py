@@ -380,7 +380,6 @@ def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *,
     base, tuned = models.opened(encoding)
     result = diff(base, tuned, lambda rows, count: watched(rows, count, len), output.room(1))
     output.write(result, view)
-    models.tell_changes(base, tuned)
     return int(result.different)
 
 

@@ -630,7 +630,11 @@ class OneMatrix(Group):
 
     def tell_changes(self, source: "Source | None") -> None:
         """Say how many of the values that were read float32 cannot hold."""
-        _tell_changes(getattr(source, "changed", 0))
+        count = getattr(source, "changed", 0)
+        if count:
+            from embcli.safe import note
+
+            note(f"{count:,} values were rounded to float32, which does not hold them exactly")
 
     @property
     def _named_positions(self) -> str | None:
@@ -735,17 +739,6 @@ class TwoModels(Group):
         """Return what both files hold; raises InputError for what cannot be read."""
         found = OneMatrix(tensor=self.tensor, transposed=self.transposed)
         return found.opened(self.base, encoding), found.opened(self.tuned, encoding)
-
-    def tell_changes(self, *found: "Checkpoint") -> None:
-        """Say how many of the values that were read float32, as which they are compared, cannot hold."""
-        _tell_changes(sum(each.changed for each in found))
-
-
-def _tell_changes(count: int) -> None:
-    if count:
-        from embcli.safe import note
-
-        note(f"{count:,} values were rounded to float32, which does not hold them exactly")
 
 
 class ModelOfBatches(Group):

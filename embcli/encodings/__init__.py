@@ -47,6 +47,12 @@ class Encoding(Protocol):
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes that IDs, (T,), stand for together; the encoding has all of them."""
 
+    def merges(self) -> list[int]:
+        """Return the IDs of the tokens that BPE merged, in the order of merges, which is that of IDs as a rule.
+
+        The later a merge, the rarer the token. Single bytes, single characters and special tokens are no merges.
+        """
+
 
 def meant(encoding: Encoding, size: int, text: bool = False) -> Encoding | None:
     """Return the encoding whose tokens the rows of a layer stand for, if they stand for any.

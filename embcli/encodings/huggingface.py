@@ -102,6 +102,14 @@ class HuggingFaceEncoding:
         joined = b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
         return joined.removeprefix(b" ") if self._leads_with_space else joined
 
+    def merges(self) -> list[int]:
+        """Return the IDs of what the merges of a tokenizer.json make, in their order."""
+        model = json.loads(self.tokenizer.to_str())["model"]
+        prefix = model.get("continuing_subword_prefix") or ""
+        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
+        ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in pairs)
+        return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
+
     @cached_property
     def _spelling(self) -> Callable[[bytes], bytes] | None:
         """What turns a token of the vocabulary into its bytes; None where tokens are words and parts of words."""

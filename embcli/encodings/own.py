@@ -94,3 +94,7 @@ class OwnWords:
         """Return the bytes that IDs, (T,), stand for together, all of them known: words with spaces between them."""
         between = b" " if self._tensors.words_are_whole else b""
         return between.join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+
+    def merges(self) -> list[int]:
+        """Return nothing: a file tells its words, and not how they came about."""
+        return []

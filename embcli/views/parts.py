@@ -10,14 +10,17 @@ import numpy as np
 from embcli.page import LEAST_TOKEN, Column, Excerpt
 from embcli.selection import distinct
 from embcli.tokens import shown
+from embcli.weights.statistics import AT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from embcli.files.checkpoint import Head
     from embcli.page import Page, Tone
     from embcli.tokens import Tokens
 
-QUANTILES = ("least", "1 %", "25 %", "median", "75 %", "99 %", "largest")  # in words, as statistics.AT has them
+_NAMED = {0.0: "least", 0.5: "median", 1.0: "largest"}
+QUANTILES = tuple(_NAMED.get(at, f"{100 * at:.0f} %") for at in AT)  # in words
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -42,6 +45,17 @@ def put_guesses(page: Page, run: dict[str, Any]) -> None:
     """Say on the page what is a guess of how the numbers came about."""
     for reason in run.get("guesses", {}).values():
         page.line(f"A guess: {reason}")
+
+
+def head_in_words(head: Head) -> str:
+    """Return what is known of an output head."""
+    told = {
+        "same": "the token matrix itself (tied)",
+        "equal": f"another tensor, equal to the token matrix in the {head.rows:,} rows compared",
+        "other": "another tensor (not tied)",
+        "none": "none in the file",
+    }[head.relation]
+    return f"{told}; {head.reason}" if head.reason else told
 
 
 def left_out(*parts: str) -> str:

@@ -54,6 +54,10 @@ class Layer(ABC):
         """
         return self.blocks()
 
+    def stored(self, ids: np.ndarray) -> np.ndarray:
+        """Return these rows as they are stored, (n,) int64 -> (n, width); float32 where they have no other form."""
+        return self.rows(ids)
+
     def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Return all blocks, in parts that may be read side by side; each with the ID of its first row."""
         return [(0, self.blocks())]
