@@ -58,6 +58,10 @@ class Layer(ABC):
         """Return these rows as they are stored, (n,) int64 -> (n, width); float32 where they have no other form."""
         return self.rows(ids)
 
+    def stretches(self, count: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return all windows, in up to `count` parts that may be read side by side; each with its first row's ID."""
+        return [(0, self.windows())]
+
     def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Return all blocks, in parts that may be read side by side; each with the ID of its first row."""
         return [(0, self.blocks())]
