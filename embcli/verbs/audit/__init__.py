@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-import embcli
 from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint
 from embcli.names import BROKEN, FAULTS
 from embcli.records import Names, Piece, Records, refuse_too_many
-from embcli.tokens import token_text
+from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
-from embcli.weights import shape_of
+from embcli.weights import run_of, shape_of
 from embcli.weights.statistics import AT, equal_rows, histogram, quantiles, rank_correlation, refuse_covariance
 from embcli.words import counted
 
@@ -152,7 +151,7 @@ class Audit:
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""
-        return [self.encoding.token_bytes(row) if self.encoding else None for row in ids.tolist()]
+        return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
         """Return the rows as data, and beside them what holds of all.
@@ -223,7 +222,7 @@ def audit(source: Source, watch: Watch, fail_on: tuple[Fault, ...] | None = None
         shape=(size, dim),
         dtype=layer.dtype,
         encoding=known,
-        run={"embcli": embcli.__version__, "encoding": known.name if known else None, **source.run},
+        run=run_of(source, known),
         norms=first.norms,
         unused=idle,
         equal=equal_rows(first.digests, np.flatnonzero(first.norms > 0)),
