@@ -18,9 +18,10 @@ import safetensors.numpy
 
 from embcli import encodings
 from embcli.files import stored
+from embcli.verbs.neighbors import Query, Wanted, neighbors
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
-from tests.oracles import live
+from tests.oracles import Stub, StubSource, live
 from tests.test_search import first, reference
 
 ROWS, DIM = 300, 12
@@ -286,6 +287,27 @@ BAD_VECTORS = [
 @pytest.mark.parametrize(("stdin", "told"), BAD_VECTORS)
 def test_bad_vectors_are_refused_by_their_line(inside: Embcli, model: str, stdin: str, told: str) -> None:
     assert told in inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
+
+
+def test_more_than_a_terminal_or_memory_has_room_for_is_refused(
+    inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("--ids", "-", "--lines", "--from", model, "-k", "280", "--format")
+    told = Inside(terminal=True).refused("neighbors", *lines, "csv", stdin="5\n" * 100)
+    assert "112,000 numbers are too many for a terminal" in told
+    assert inside.ok("neighbors", *lines, "csv", stdin="5\n" * 100).text.count("\n") == 28_001
+    monkeypatch.setattr("embcli.memory.free", lambda: 10**6)
+    told = inside.refused("neighbors", *lines, "csv", stdin="5\n" * 100)
+    assert "280 neighbours of each of 100 queries do not fit into memory; lower --top" in told
+
+
+def test_neighbours_are_told_query_by_query(matrix: np.ndarray) -> None:
+    source = StubSource({"token": Stub(matrix)})
+    queries = [Query(np.array([row])) for row in (3, 5, 7)]
+    records = neighbors(source, Wanted(top=7, why=True), lambda _: queries).records()
+    pieces = [(piece.rows, piece.fields["query"].tolist()) for piece in records.pieces(records.fields, ("share",))]
+    assert pieces == [(7, [number] * 7) for number in range(3)]
+    assert records.rows == 21
 
 
 def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:

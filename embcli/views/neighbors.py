@@ -52,11 +52,10 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     columns = _labels(result, found, rows, written)
     if page.paper.heat:
         _put_heat(result, number, rows, columns, page)
-    if result.shares is None:
-        if not page.paper.heat:
-            page.table([*columns, Column("", _bars(found, rows), "left")], rows.gaps)
-    else:
-        _put_shares(columns, result.shares[number], rows, page)
+    if result.wanted.why:
+        _put_shares(columns, result.shares(number), rows, page)
+    elif not page.paper.heat:
+        page.table([*columns, Column("", _bars(found, rows), "left")], rows.gaps)
     if rows.left_out:
         missing = rows.missing(np.arange(1, len(found.ids) + 1), "rank")
         page.line(f"{left_out(missing)}; -f ndjson gives all.")
