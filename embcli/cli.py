@@ -138,7 +138,8 @@ def weights(
 
     if density and scatter:
         raise InputError("--map and --scatter are two pictures; give one of them")
-    output = place.to(needs={"--scatter": names.DRAWINGS} if scatter else {}, heat="--map" if density else "--heat")
+    needs = {"--scatter": names.DRAWINGS} if scatter else {}
+    output = place.to(needs=needs, colored_by="--map" if density else None)
     source, _ = model.source(encoding)
     if density:
         from embcli.verbs.map import density_map

@@ -968,9 +968,9 @@ class PlaceOfMatrices(Place):
         self,
         show: tuple[str, ...] | None = None,
         needs: Mapping[str, tuple[names.Format, ...]] | None = None,
-        heat: str = "--heat",
+        colored_by: str | None = None,
     ) -> "Output":
-        """Return the output; `heat` is the option that asks for colours, where another than --heat was given.
+        """Return the output; `colored_by` is the option that asks for colours, where another than --heat was given.
 
         Raises OutputError for what cannot be done, and InputError for a scale that is none, or is of no use.
         """
@@ -979,13 +979,13 @@ class PlaceOfMatrices(Place):
 
         from embcli.errors import InputError
 
-        colored = self.heat or heat != "--heat"
-        if self.scale is not None and not colored:
+        flag = colored_by or ("--heat" if self.heat else None)
+        if self.scale is not None and flag is None:
             raise InputError(f"--scale {self.scale:g} has nothing to scale; it goes with --heat")
         if self.scale is not None and not 0 < self.scale < inf:
             raise InputError(f"--scale {self.scale:g} is out of range; it is a finite number above 0")
-        asked = {**(needs or {}), heat: names.PAGES} if colored else needs
-        return replace(super().to(show, asked), heat=colored, scale=self.scale)
+        asked = {**(needs or {}), flag: names.PAGES} if flag else needs
+        return replace(super().to(show, asked), heat=flag is not None, scale=self.scale)
 
     @property
     def _precision(self) -> int:

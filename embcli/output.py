@@ -232,7 +232,7 @@ def to(
     needs = {option: formats for option, (value, formats) in given.items() if value is not None} | dict(needs or {})
     for option, formats in needs.items():
         if chosen not in formats:
-            raise OutputError(f"{option} has no place in {chosen}; it is shown by --format {' or '.join(formats)}")
+            raise OutputError(f"{option} has no place in {chosen}; it is shown by --format {_either(formats)}")
     if show is not None and len(show) > 1 and chosen in ONE_MATRIX:
         raise OutputError(f"this format holds one matrix, not {', '.join(show)}; choose one with --show")
     if chosen in EXTRAS:
@@ -270,20 +270,27 @@ def _chosen(able: tuple[Format, ...], format: Format | None, file: Path | None) 
     chosen = format or SUFFIXES.get(suffix)
     if chosen is None:
         if suffix and not os.environ.get("EMBCLI_FORMAT"):
-            raise OutputError(f"--output {str(file)!r} tells no form; name one with --format")
+            raise OutputError(f"--output {str(file)!r} tells no format; name one with --format")
         return default if default in able else "table"
     if chosen not in able:
         raise OutputError(f"this result has no form as {chosen}; it can be written as {', '.join(able)}")
     return chosen
 
 
+def _either(formats: tuple[Format, ...]) -> str:
+    """Return formats to choose from, in words."""
+    return " or ".join([", ".join(formats[:-1]), formats[-1]]) if len(formats) > 1 else formats[0]
+
+
 def _refuse_without_package(format: Format) -> None:
-    """Raise OutputError for a format whose package is missing."""
-    from importlib.util import find_spec
+    """Raise OutputError for a format whose package is missing, or cannot be loaded."""
+    from importlib import import_module
 
     package, extra = EXTRAS[format]
-    if find_spec(package) is None:
-        raise OutputError(lacks(format, extra))
+    try:
+        import_module(package)
+    except ImportError:
+        raise OutputError(lacks(format, extra)) from None
 
 
 def _refuse_unwritable(path: Path, format: Format) -> None:

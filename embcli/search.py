@@ -3,19 +3,21 @@
 The pass takes two products a row, with the query and with itself, and tells of each score between which two numbers it
 lies. Rows that may be among the first k are read again and scored in float64; no other row can be.
 
-The products are those of the package simsimd where it is installed, of rows as they are stored, at the speed of memory;
-otherwise numpy's, of rows that are widened to float32.
+The products are those of the package simsimd where it is installed, of rows as they are stored; otherwise numpy's, of
+rows that are widened to float32.
 """
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+
+from embcli.weights.passes import cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,15 +27,17 @@ if TYPE_CHECKING:
 
     Watch = Callable[[Iterable[Any], int, Callable[[Any], int]], Iterator[Any]]
 
+Item = TypeVar("Item")
+
 _UNIT = 2.0**-23  # twice float32's unit roundoff: ARM's products of bfloat16 are rounded to odd
 _LEAST = 2.0**-126  # below which a float32 may be flushed to zero
 _EXACT = 2.0**-50  # a few roundings of float64
-_BLOCK = 1 << 21  # bytes whose two products are taken one after the other: they stay in the processor's cache
-_SCORES = 1 << 22  # products that are held at a time
+_SCORES = 1 << 20  # products of a piece
 _WIDE = 1 << 18  # values that are scored in float64 at a time
 _CANDIDATES = 1 << 16  # that are held before those are dropped which others have left behind
-_SHARED = 1 << 21  # values of a window for which threads are started
-_THREADS = 4  # at most: two of them are as fast as memory
+_PIECE = 1 << 25  # values of rows whose products are looked at together
+_SHARED = 1 << 21  # values of a matrix for which threads are started
+_THREADS = 4  # at most: two of them are nearly as fast as memory
 
 
 @dataclass(frozen=True)
@@ -96,55 +100,40 @@ class _Vector:
 
 
 class Kernel:
-    """Products of rows with vectors and with themselves, in float32, by simsimd or else by numpy."""
+    """Products of rows with vectors and with themselves, in float32, by simsimd or else by numpy.
 
-    def __init__(self, layer: Layer) -> None:
-        self._layer = layer
-        self._dot = _simsimd_dot()
+    The vectors are rounded to the numbers of `like`, which are rows as the products take them.
+    """
 
-    def blocks(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) each, as the products take them."""
-        return self._layer.blocks() if self._dot is None else self._layer.windows()
+    def __init__(self, vectors: list[np.ndarray], like: np.ndarray, dtype: str) -> None:
+        self._dot, self._dtype = _simsimd_dot(), dtype
+        self.vectors = [self._vector(vector, like) for vector in vectors]
 
-    def vector(self, wide: np.ndarray, like: np.ndarray) -> _Vector:
+    def _vector(self, wide: np.ndarray, like: np.ndarray) -> _Vector:
         """Return a vector (D,) float64 in the numbers of some rows."""
         largest = float(np.abs(wide).max())
         scale = 2.0 ** np.floor(np.log2(largest)) if largest else 1.0
-        values = _rounded(wide / scale, like, self._layer.dtype)
-        kept = _widened(values, self._layer.dtype).astype(np.float64)
+        values = _rounded(wide / scale, like, self._dtype)
+        kept = _widened(values, self._dtype).astype(np.float64)
         return _Vector(values, scale, float(np.linalg.norm(kept)), float(np.linalg.norm(wide / scale - kept)))
 
-    def products(self, rows: np.ndarray, vectors: list[_Vector], pool: ThreadPoolExecutor) -> np.ndarray:
-        """Return the products of rows (n, D) with vectors, and with themselves in the last row, (vectors + 1, n)."""
-        found = np.empty((len(vectors) + 1, len(rows)), np.float32)
-        step = max(_BLOCK // (rows.shape[1] * rows.itemsize), 1)
-        work = self._by_numpy if self._dot is None else self._by_simsimd
-
-        def part(start: int, stop: int) -> None:
-            for first in range(start, stop, step):
-                last = min(first + step, stop)
-                work(rows[first:last], vectors, found[:, first:last])
-
-        threads = _threads() if rows.size >= _SHARED else 1
-        edges = [len(rows) * place // threads for place in range(threads + 1)]
-        with np.errstate(over="ignore", invalid="ignore"):
-            waiting = [pool.submit(part, *edges[place : place + 2]) for place in range(1, threads)]
-            part(*edges[:2])
-            for each in waiting:
-                each.result()
+    def products(self, rows: np.ndarray) -> np.ndarray:
+        """Return the products of rows (n, D) with the vectors, in the last row with themselves, (vectors + 1, n)."""
+        found = np.empty((len(self.vectors) + 1, len(rows)), np.float32)
+        (self._by_numpy if self._dot is None else self._by_simsimd)(rows, found)
         return found
 
-    def _by_simsimd(self, rows: np.ndarray, vectors: list[_Vector], found: np.ndarray) -> None:
+    def _by_simsimd(self, rows: np.ndarray, found: np.ndarray) -> None:
         # Without its `out`: with it simsimd 6.5 returns None without counting the reference, and Python ends.
-        dot, kind = self._dot, "f32" if rows.dtype == np.float32 else _SHORT[self._layer.dtype]
+        dot, kind = self._dot, "f32" if rows.dtype == np.float32 else _SHORT[self._dtype]
         assert dot is not None  # noqa: S101 - for the type checker
-        for vector, place in zip(vectors, found, strict=False):
+        for vector, place in zip(self.vectors, found, strict=False):
             place[:] = dot(vector.values, rows, kind, out_dtype="f32")
         found[-1] = dot(rows, rows, kind, out_dtype="f32")
 
-    def _by_numpy(self, rows: np.ndarray, vectors: list[_Vector], found: np.ndarray) -> None:
+    def _by_numpy(self, rows: np.ndarray, found: np.ndarray) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            np.matmul(np.stack([vector.values for vector in vectors]), rows.T, out=found[:-1])
+            np.matmul(np.stack([vector.values for vector in self.vectors]), rows.T, out=found[:-1])
             np.einsum("ij,ij->i", rows, rows, out=found[-1])
 
 
@@ -161,13 +150,6 @@ def _simsimd_dot() -> Callable[..., Any] | None:
         simsimd.disable_capability(capability)
     dot: Callable[..., Any] = simsimd.dot
     return dot
-
-
-def _threads() -> int:
-    try:
-        return min(len(os.sched_getaffinity(0)), _THREADS)
-    except AttributeError:  # not on every system
-        return min(os.cpu_count() or 1, _THREADS)
 
 
 def _rounded(wide: np.ndarray, like: np.ndarray, dtype: str) -> np.ndarray:
@@ -323,49 +305,84 @@ def nearest(
     """
     bar = -np.inf if within is None else float(space.closeness(np.array([within]))[0])
     races = [_Race(k, bar, each) for each in excluded or [np.empty(0, np.int64)] * len(queries)]
-    kernel, unsure = Kernel(layer), []
-    vectors: list[_Vector] = []
-    mean: _Vector | None = None
+    unsure = [np.empty(0, np.int64)]
     everything = np.arange(layer.shape[0]) if among is None else among
-    pieces = _pieces(layer, kernel, among, len(queries))
-    with ThreadPoolExecutor(max(_threads() - 1, 1)) as pool:
-        for ids, rows in watch(pieces, len(everything), lambda piece: len(piece[0])):
-            if not vectors:
-                vectors = [kernel.vector(query, rows) for query in queries]
-                mean = None if space.mean is None else kernel.vector(space.mean, rows)
-            with np.errstate(all="ignore"):
-                found = kernel.products(rows, [*vectors, *([] if mean is None else [mean])], pool)
-                products = _Products(space, found[-1], layer.shape[1])
-                lengths = products.lengths(found[-2], mean)
-                known = lengths.low > 0  # which NaN is not
-                unsure.append(ids[~known])
-                for race, vector, query, row in zip(races, vectors, queries, found, strict=False):
-                    race.take(ids, products.closeness(lengths, row, vector, query))
-    not_finite, zero = _without_score(layer, np.concatenate([np.empty(0, np.int64), *unsure]), space)
+    vectors, pieces = _multiplied(layer, queries if space.mean is None else [*queries, space.mean], among)
+    for ids, found in watch(pieces, len(everything), lambda piece: len(piece[0])):
+        with np.errstate(all="ignore"):
+            products = _Products(space, found[-1], layer.shape[1])
+            lengths = products.lengths(found[-2], None if space.mean is None else vectors[-1])
+            known = lengths.low > 0  # which NaN is not
+            unsure.append(ids[~known])
+            for race, vector, query, row in zip(races, vectors, queries, found, strict=False):
+                race.take(ids, products.closeness(lengths, row, vector, query))
+    not_finite, zero = _without_score(layer, np.sort(np.concatenate(unsure)), space)
     answers = zip(queries, races, strict=True)
     found_for = [_finished(layer, space, query, race, within, everything) for query, race in answers]
     return Search(found_for, len(everything), not_finite, zero)
 
 
-def _pieces(
-    layer: Layer, kernel: Kernel, among: np.ndarray | None, queries: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the IDs of rows to search, (n,) int64, and the rows, (n, D), so few that their products can be held."""
-    most = max(_SCORES // (queries + 2), 256)
+def _multiplied(
+    layer: Layer, vectors: list[np.ndarray], among: np.ndarray | None
+) -> tuple[list[_Vector], Iterator[tuple[np.ndarray, np.ndarray]]]:
+    """Return vectors (D,) float64 as they are multiplied, and the products with them of all rows, or of some.
+
+    Those come in pieces, in no order: the IDs of rows, (n,) int64, and their products, (vectors + 1, n).
+    """
+    parts = _parts(layer, among)
+    first = next(parts[0], (np.empty(0, np.int64), np.empty((0, layer.shape[1]), np.float32)))
+    kernel = Kernel(vectors, first[1], layer.dtype)
+    parts[0] = chain([first], parts[0])
+    return kernel.vectors, _ahead([_pieces(kernel, part) for part in parts])
+
+
+def _parts(layer: Layer, among: np.ndarray | None) -> list[Iterator[tuple[np.ndarray, np.ndarray]]]:
+    """Return the IDs of rows to search, (n,) int64, with the rows, (n, D), in parts that are read side by side."""
     if among is not None:
-        step = min(max(_WIDE // layer.shape[1], 1), most)
-        for start in range(0, len(among), step):
-            ids = among[start : start + step]
-            yield ids, layer.rows(ids)
-        return
-    first = 0
-    for rows in kernel.blocks():
-        for start in range(0, len(rows), most):
-            part = rows[start : start + most]
-            yield np.arange(first + start, first + start + len(part)), part
-            del part
+        return [_rows(layer, among)]
+    if _simsimd_dot() is None:
+        return [_numbered(0, layer.blocks())]
+    threads = min(cores(), _THREADS) if layer.shape[0] * layer.shape[1] >= _SHARED else 1
+    return [_numbered(first, windows) for first, windows in layer.stretches(threads)]
+
+
+def _numbered(first: int, windows: Iterator[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for rows in windows:
+        yield np.arange(first, first + len(rows)), rows
         first += len(rows)
-        del rows
+
+
+def _pieces(kernel: Kernel, rows: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the IDs of many rows at a time, and their products."""
+    most = max(_SCORES // (len(kernel.vectors) + 1), 256)
+    ids: list[np.ndarray] = []
+    found: list[np.ndarray] = []
+    held = 0
+    for numbers, part in rows:
+        for start in range(0, len(part), most):
+            ids.append(numbers[start : start + most])
+            found.append(kernel.products(part[start : start + most]))
+            held += len(ids[-1])
+            if held >= most or held * part.shape[1] >= _PIECE:
+                yield np.concatenate(ids), np.concatenate(found, axis=1)
+                ids, found, held = [], [], 0
+    if held:
+        yield np.concatenate(ids), np.concatenate(found, axis=1)
+
+
+def _ahead(parts: list[Iterator[Item]]) -> Iterator[Item]:
+    """Yield what parts yield, of several each one ahead in a thread of its own."""
+    if len(parts) == 1:
+        yield from parts[0]
+        return
+    with ThreadPoolExecutor(len(parts)) as pool:
+        waiting = [(part, pool.submit(next, part, None)) for part in parts]
+        while waiting:
+            part, coming = waiting.pop(0)
+            found = coming.result()
+            if found is not None:
+                waiting.append((part, pool.submit(next, part, None)))
+                yield found
 
 
 def _without_score(layer: Layer, unsure: np.ndarray, space: Space) -> tuple[np.ndarray, np.ndarray]:

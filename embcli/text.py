@@ -52,7 +52,7 @@ def read(
         return Given(ids=_lines_of_ids(source) if lines else (parse_ids(source),), lines=lines)
     texts = [_text(text, file, errors, example)]
     if lines:
-        _split(texts)
+        texts = lines_of(texts[0])
     return Given(texts=tuple(texts), lines=lines)
 
 
@@ -88,7 +88,7 @@ def parse_ids(text: str) -> np.ndarray:
 
 def _lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
     arrays = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines_of(text), 1):
         try:
             arrays.append(parse_ids(line))
         except InputError as error:
@@ -157,10 +157,13 @@ def _standard_input(what: str, example: str, errors: str | None = None) -> str:
     return decode(data, "standard input", errors or "strict", errors_can_be_replaced=errors is not None)
 
 
-def _split(texts: list[str]) -> None:
-    """Put the lines of the only text in its place, which frees it before they are gone through."""
-    texts[:] = texts[0].split("\n")
-    for number, line in enumerate(texts):
-        texts[number] = line.removesuffix("\r")
-    if not texts[-1]:
-        texts.pop()
+def lines_of(text: str) -> list[str]:
+    r"""Return the lines of a text without their ends, which are LF or CRLF: other breaks may stand within JSON.
+
+    >>> lines_of("a\u2028b\r\n\nc\n")
+    ['a\u2028b', '', 'c']
+    """
+    lines = text.split("\n")
+    for number, line in enumerate(lines):  # in place: long texts are not held three times
+        lines[number] = line.removesuffix("\r")
+    return lines if lines[-1] else lines[:-1]

@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
-from embcli import safe
+from embcli import cli, safe
 from embcli.__main__ import main
 from tests.conftest import Embcli, Ran
+
+assert cli._CALLED is None  # so that all verbs have their commands here
 
 
 class Buffer(io.BytesIO):

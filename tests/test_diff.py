@@ -55,7 +55,7 @@ def test_planted_edits_are_found_exactly(
     inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, mapped: int
 ) -> None:
     """In one value each, in the first and the last row too; windows and blocks are smaller than the matrix, or not."""
-    monkeypatch.setattr(stored, "_MAPPED", mapped)
+    monkeypatch.setattr(stored, "_READ", mapped)
     monkeypatch.setattr(verb, "_BLOCK", mapped)
     matrix = vectors()
     edited = matrix.copy()
@@ -216,7 +216,7 @@ def test_matrices_whose_windows_differ_in_size_are_compared_row_by_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Column after column in one file, which is read in larger pieces, and row after row in the other."""
-    monkeypatch.setattr(stored, "_MAPPED", 1000)
+    monkeypatch.setattr(stored, "_READ", 1000)
     monkeypatch.setattr(stored, "_WINDOW", 700)
     edited = vectors()
     edited[EDITED, 5] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import safetensors.numpy
 
 from embcli import encodings
+from embcli.files import stored
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 from tests.oracles import live
@@ -46,7 +48,7 @@ def model(tmp_path: Path, matrix: np.ndarray) -> str:
 
 def answers(inside: Embcli, *arguments: str, stdin: str = "") -> list[dict[str, Any]]:
     out = inside.ok("neighbors", *arguments, "-f", "ndjson", stdin=stdin).text
-    return [json.loads(line) for line in out.splitlines()]
+    return [json.loads(line) for line in out.removesuffix("\n").split("\n") if line]
 
 
 def ids(found: list[dict[str, Any]], query: int = 0) -> list[int]:
@@ -141,6 +143,15 @@ def test_what_lookup_writes_is_what_vector_reads(inside: Embcli) -> None:
             assert (found[10 * number]["score"] == 0) == (show == "token")
     array = json.dumps(json.loads(piped.splitlines()[0])["vectors"]["token"])
     assert ids(answers(inside, "--vector", "-", "--dim", "6", "-k", "1", stdin=f"{array}\n")) == [6109]
+
+
+def test_vectors_may_follow_texts_with_other_breaks_than_of_lines(inside: Embcli) -> None:
+    small = ("--encoding", "o200k_base", "--dim", "2", "--context-length", "8")
+    piped = inside.ok("lookup", "a\u2028b\x85c\x0bd", *small, "-f", "ndjson").text
+    tokens = piped.removesuffix("\n").count("\n") + 1
+    assert "\u2028" in piped
+    found = answers(inside, "--vector", "-", "--show", "token", "-k", "1", *small[:4], stdin=piped)
+    assert [each["query"] for each in found] == [*range(tokens)]
 
 
 def test_a_vector_may_lie_in_a_file(inside: Embcli, model: str, matrix: np.ndarray, tmp_path: Path) -> None:
@@ -305,6 +316,26 @@ sys.argv[1:] = sys.argv[2:]
 from embcli.__main__ import run
 run()
 """
+
+
+@pytest.mark.parametrize("calls", [2, 3, 5])
+def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
+    inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    monkeypatch.setattr("embcli.files.stored._READ", 50 * DIM * 4)
+    monkeypatch.setattr("embcli.search._SHARED", 1)
+    read, seen = stored.Binary.gather, []
+
+    def gather(self: stored.Binary, *given: Any) -> None:
+        seen.append(given)
+        if len(seen) == calls:
+            os.truncate(model, 500)
+        read(self, *given)
+
+    monkeypatch.setattr(stored.Binary, "gather", gather)
+    told = inside.refused("neighbors", "--ids", "5", "--from", model)
+    assert "it was cut off while it was read" in told
+    assert told.count("\n") == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")

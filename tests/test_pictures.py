@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-from embcli import names
+from embcli import memory, names
 from embcli.page import Bar, Column, Page, Paper, Word, canvas, picture
 from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES
 from embcli.page.html import Html
@@ -300,6 +299,38 @@ def test_a_page_that_is_too_long_for_a_png_is_refused() -> None:
     assert len(drawings.lines(page(Svg, put), "svg")) == 2000
 
 
+def test_a_png_that_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_of_it = 12 * drawings.png(page(Picture, put_all))[..., 0].size
+    monkeypatch.setattr(memory, "free", lambda: bytes_of_it)
+    page(Picture, put_all)
+    monkeypatch.setattr(memory, "free", lambda: bytes_of_it - 1)
+    with pytest.raises(picture.OutputError, match="too large for a png; -f svg"):
+        page(Picture, put_all)
+
+
+LARGE = r"""
+import re
+from pathlib import Path
+from embcli.page.canvas import PALETTES, Span
+from embcli.page.picture import PngCanvas
+def most():
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+PngCanvas(9, 18, PALETTES["light"]).content()  # what matplotlib takes for itself
+before = most()
+canvas = PngCanvas(1000, 5000, PALETTES["light"])
+canvas.line(18, [Span(9, 8.5, "x", "#000000")])
+canvas.content()
+print(most() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_a_png_takes_no_more_memory_than_it_is_refused_for() -> None:
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, timeout=TIMEOUT, check=True)
+    pixels = 2000 * 10000
+    assert 4 * pixels < int(done.stdout) < 12 * pixels * 1.1
+
+
 @pytest.mark.parametrize("arguments", [("lookup", TEXT), ("compare",), ("info",), ("weights", "--scatter", *SMALL)])
 def test_a_png_of_a_verb_can_be_read_and_is_the_same_again(
     embcli: Embcli, tmp_path: Path, arguments: tuple[str, ...]
@@ -312,7 +343,7 @@ def test_a_png_of_a_verb_can_be_read_and_is_the_same_again(
 
 
 def test_a_png_without_matplotlib_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     message = run.refused("lookup", "hi", "--seed", "71", "-f", "png")
     assert message == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
     run.ok("lookup", "hi", "-f", "svg")
@@ -348,8 +379,11 @@ def test_the_width_of_a_table_can_be_said_too() -> None:
     [
         (("--width", "39"), "--width 39 is out of range; it goes from 40 to 1000"),
         (("--width", "1001", "-f", "svg"), "--width 1001 is out of range; it goes from 40 to 1000"),
-        (("--width", "80", "-f", "npy"), "--width has no place in npy; it is shown by --format table or markdown"),
-        (("--theme", "dark"), "--theme has no place in table; it is shown by --format svg or html or png"),
+        (
+            ("--width", "80", "-f", "npy"),
+            "--width has no place in npy; it is shown by --format table, markdown, latex, svg, html or png",
+        ),
+        (("--theme", "dark"), "--theme has no place in table; it is shown by --format svg, html or png"),
         (("--theme", "dark", "-f", "json"), "--theme has no place in json"),
         (("--theme", "grey", "-f", "svg"), "'grey' is not one of 'light', 'dark'"),
     ],

@@ -222,7 +222,7 @@ def test_a_suffix_that_tells_no_format_is_refused_unless_one_is_named(
 ) -> None:
     if environment is not None:
         monkeypatch.setenv("EMBCLI_FORMAT", environment)
-    with pytest.raises(OutputError, match=r"'out\.unknown' tells no form; name one with --format"):
+    with pytest.raises(OutputError, match=r"'out\.unknown' tells no format; name one with --format"):
         to(LOOKUP_FORMATS, path=Path("out.unknown"))
     assert to(LOOKUP_FORMATS, "tsv", Path("out.unknown")).format == "tsv"
 

@@ -41,8 +41,9 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.importorskip("simsimd")
     monkeypatch.setattr(search, "_SHARED", 64)
     monkeypatch.setattr(search, "_CANDIDATES", 16)
-    monkeypatch.setattr(search, "_threads", lambda: 3)
-    monkeypatch.setattr("embcli.files.stored._MAPPED", 1 << 12)
+    monkeypatch.setattr(search, "cores", lambda: 3)
+    monkeypatch.setattr(search, "_PIECE", 1 << 11)
+    monkeypatch.setattr("embcli.files.stored._READ", 1 << 12)
 
 
 def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -50,12 +51,8 @@ def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
 
 
 def of_file(folder: Path, name: str, stored: np.ndarray) -> Layer:
-    """Return a layer in a file, where its numbers lie at a multiple of their size, or rows would not be mapped."""
-    made = safetensors_bytes({"wte": (name, stored.shape, stored.tobytes())})
-    length = int.from_bytes(made[:8], "little")
-    padded = made[8 : 8 + length].ljust(-(-length // 8) * 8)
     file = folder / "made.safetensors"
-    file.write_bytes(len(padded).to_bytes(8, "little") + padded + made[8 + length :])
+    file.write_bytes(safetensors_bytes({"wte": (name, stored.shape, stored.tobytes())}))
     return open_tensors(file).layer("wte")
 
 
@@ -283,19 +280,18 @@ def test_the_mean_row_is_that_of_the_finite_rows_in_float64() -> None:
 @pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("before", [b"", b"x"])
 def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name: str, before: bytes) -> None:
-    """With a byte before them numbers are not aligned, and are read."""
     stored = normal(700, 24).astype(DTYPES[name])
     file = tmp_path / "made"
     file.write_bytes(before + stored.tobytes())
-    numbers = open_tensors_numbers(name)
-    layer = StoredLayer(Binary(file), len(before), (700, 24), numbers)
-    windows = [window.copy() for window in layer.windows()]
-    bits = np.concatenate(windows)
-    if before:
-        assert np.array_equal(bits, stored.astype(np.float32))
-    else:
-        assert len(windows) > 1
-        assert bits.tobytes() == stored.tobytes()
+    layer = StoredLayer(Binary(file), len(before), (700, 24), open_tensors_numbers(name))
+    windows = [window.tobytes() for window in layer.windows()]
+    assert len(windows) > 1
+    assert b"".join(windows) == stored.tobytes()
+    for count in (2, 3, 701):
+        for first, rows in layer.stretches(count):
+            read = b"".join(window.tobytes() for window in rows)
+            assert read == stored.tobytes()[first * len(stored[0].tobytes()) :][: len(read)]
+        assert sum(len(window) for _, rows in layer.stretches(count) for window in rows) == 700
 
 
 def open_tensors_numbers(name: str):  # type: ignore[no-untyped-def]

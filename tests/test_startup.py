@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from embcli import cli
+from embcli import cli, names
 from embcli.__main__ import main
 from tests.benchmarks import help_plain
 from tests.conftest import TIMEOUT
@@ -51,6 +51,18 @@ def imported(*arguments: str, **environment: str) -> set[str]:
 @pytest.mark.parametrize("arguments", ["--help", "--version", "--show-completion zsh", *(f"{c} -h" for c in COMMANDS)])
 def test_help_imports_nothing_heavy(arguments: str) -> None:
     assert imported(*arguments.split()) == set()
+
+
+BUILT = "import embcli.cli, typer; print(*typer.main.get_command(embcli.cli.app).commands)"
+
+
+@pytest.mark.parametrize("words", ["lookup", "cache verify", "tour", "--help", "nonsense", ""])
+def test_the_command_of_the_called_verb_alone_is_made(words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUILT, *words.split()], capture_output=True, timeout=TIMEOUT, check=True, text=True
+    )
+    called = words.split()[:1]
+    assert done.stdout.split() == (called if called in (["lookup"], ["cache"]) else [*names.VERBS])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -488,7 +488,9 @@ def test_what_is_no_number_is_null_in_json_with_one_note(said: pytest.CaptureFix
     assert_told(document or [row["vectors"]["token"] for row in from_ndjson(data)], ODD)
     output = said.readouterr()
     assert output.out == ""
-    assert output.err.startswith("embcli: JSON has no NaN and no infinity: they are written as null; -f csv")
+    assert output.err.startswith(
+        "embcli: JSON has no NaN and no infinity: they are written as null; the formats that are no JSON keep"
+    )
     assert output.err.count("\n") == 1
 
 

@@ -35,6 +35,9 @@ class Encoding(Protocol):
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None where the encoding has no such token."""
 
+    def entry(self, token_id: int) -> bytes | None:
+        """Return a token as the vocabulary tells it from others: its bytes, but `##s` of WordPiece, not `s`."""
+
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return what tokens stand for in a text, by their places, where that is not what `token_bytes` gives.
 

@@ -72,6 +72,13 @@ class HuggingFaceEncoding:
             self._known[token_id] = self._looked_up(token_id)
         return self._known[token_id]
 
+    def entry(self, token_id: int) -> bytes | None:
+        """Return a token as the vocabulary has it, where its bytes are not all of that."""
+        if self._spelling is not None or token_id in self._added:
+            return self.token_bytes(token_id)
+        token = self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
+        return None if token is None else token.encode()
+
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return nothing: a token has one spelling."""
         return {}

@@ -164,6 +164,10 @@ class TiktokenEncoding:
         except KeyError:
             return self._known.setdefault(token_id, self._looked_up(token_id))
 
+    def entry(self, token_id: int) -> bytes | None:
+        """Return the bytes of a token, which are all that it is."""
+        return self.token_bytes(token_id)
+
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return the places of tokens that stand in the text under another name than `token_bytes` gives, and it."""
         found: dict[int, bytes] = {}

@@ -135,6 +135,6 @@ def _repository(cache: Path, name: str) -> Path:
         names = ", ".join(path.name.removeprefix("models--").replace("--", "/", 1) for path in found[:6])
         raise InputError(f"the Hugging Face cache has {len(found)} models {shortened(name)}: {names}; name one of them")
     raise InputError(
-        f"{shortened(name)} is no file and no folder, nor in the Hugging Face cache {str(cache)!r};"
-        f" nothing is ever downloaded: hf download {name} does that"
+        f"{shortened(name)} is no file and no folder, nor in the Hugging Face cache {str(cache)!r}"
+        + (f"; nothing is ever downloaded: hf download {name} does that" if "/" in name else "")
     )

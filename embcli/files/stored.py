@@ -1,16 +1,15 @@
 """Matrices whose numbers lie in a file as they are: rows are read where they stand and widened to float32.
 
-Rows and blocks are read, not mapped, so that a file which is cut meanwhile is an error rather than a signal. Windows,
-which are for passes at the speed of memory, are mapped one after the other, so that a limit on address space below the
-size of the file does not matter.
+All is read, not mapped, so that a file which is cut meanwhile is an error rather than a signal, and a limit on address
+space below the size of the file does not matter.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 18  # values that are widened at a time: they stay in the processor's cache
 _WINDOW = 1 << 24  # values of a block where each of its columns is a read of its own
 _GAP = 1 << 12  # bytes that are sooner read than stepped over
-_MAPPED = 1 << 25  # bytes of a window; whoever goes from one to the next holds both
+_READ = 1 << 21  # bytes of rows as they are stored that are read at a time: they stay in the processor's cache
 
 
 class Bytes(Protocol):
@@ -86,17 +85,6 @@ class Binary:
         except OSError as error:
             raise self.refused(str(error.strerror)) from None
 
-    def mapped(self, start: int, length: int) -> np.ndarray:
-        """Return bytes as they lie in memory for the whole system, (length,) uint8, to be read and soon let go.
-
-        Raises InputError where they are not there; a file that is cut after that ends the process with SIGBUS.
-        """
-        if os.fstat(self.file.fileno()).st_size < start + length:
-            raise self._cut()
-        first = start // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        window = mmap.mmap(self.file.fileno(), start - first + length, access=mmap.ACCESS_READ, offset=first)
-        return np.frombuffer(window, np.uint8, length, start - first)
-
     def _cut(self) -> InputError:
         size = os.fstat(self.file.fileno()).st_size
         return self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
@@ -150,19 +138,28 @@ class StoredLayer(Layer):
             yield found[: len(ids)]
 
     def windows(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) each: mapped as they are stored where that can be, otherwise float32."""
-        (rows, dim), stored = self.shape, self._numbers.stored
-        known = self._numbers in (BFLOAT16, FLOAT16) or stored == FLOAT32.stored
-        aligned = self._start % stored.itemsize == 0 and sys.byteorder == "little"
-        if self._by_columns or not (known and aligned and isinstance(self._file, Binary)):
-            yield from self.blocks()
-            return
-        step = max(_MAPPED // (dim * stored.itemsize), 1)
-        for start in range(0, rows, step):
-            count = min(step, rows - start)
-            data = self._file.mapped(self._start + start * dim * stored.itemsize, count * dim * stored.itemsize)
-            yield data.view(stored).reshape(count, dim)
-            del data  # or three windows are there at once
+        """Yield all rows in order, (n, D) each: as they are stored where they are floats of 16 or 32 bits."""
+        ((_, windows),) = self.stretches(1)
+        return windows
+
+    def stretches(self, count: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return all windows, in up to `count` parts that may be read side by side; each with its first row's ID."""
+        known = self._numbers in (BFLOAT16, FLOAT16) or self._numbers.stored == FLOAT32.stored
+        if self._by_columns or not known or sys.byteorder != "little":
+            return [(0, self.blocks())]
+        rows = self.shape[0]
+        count = min(count, rows)
+        edges = [rows * place // count for place in range(count + 1)]
+        return [(first, self._as_stored(first, last)) for first, last in pairwise(edges)]
+
+    def _as_stored(self, first: int, last: int) -> Iterator[np.ndarray]:
+        width = self.shape[1] * self._numbers.stored.itemsize
+        step = max(_READ // width, 1)
+        room = np.empty((min(step, last - first), self.shape[1]), self._numbers.stored)
+        for start in range(first, last, step):
+            part = room[: last - start]
+            self._file.gather(part, (self._start + start * width,), (part.nbytes,))
+            yield part
 
     def _room(self, found: np.ndarray) -> np.ndarray:
         """Return a place for the stored form of rows, (n, width), or (D, n) where they are columns in the file.

@@ -16,7 +16,7 @@ from embcli.names import PAGES, Format, Metric
 from embcli.records import Array, Names, Piece, Records
 from embcli.search import Search, Space, mean_row, nearest
 from embcli.selection import distinct, select
-from embcli.text import parse_ids
+from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, token_text
 from embcli.verbs.lookup import check_ids
 from embcli.weights import shape_of
@@ -316,7 +316,7 @@ def of_vectors(text: str, show: str | None, shape: tuple[int, int]) -> list[Quer
     `show` names it, and is `input` where it is None. Numbers become float32, which is what `lookup` wrote. Raises
     InputError for anything else, by its line.
     """
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if line.strip()]
     if not lines:
         raise InputError("--vector has no line with a vector; each is a JSON array of numbers")
     return [Query(np.empty(0, np.int64), given=_parsed(line, number, show, shape)) for number, line in lines]

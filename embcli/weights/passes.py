@@ -18,6 +18,14 @@ def unwatched(steps: Iterable[int], total: int) -> Iterable[int]:
     return steps
 
 
+def cores() -> int:
+    """Return on how many cores this process may run."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
 def side_by_side(parts: Sequence[Iterator[int]], total: int, watch: Watch = unwatched) -> None:
     """Run parts of a pass to their ends, on all cores; each yields how much of the total it has done since the last."""
     for _ in watch(parts[0] if len(parts) == 1 else _together(parts), total):
@@ -37,7 +45,7 @@ def _together(parts: Sequence[Iterator[int]]) -> Iterator[int]:
                 break
 
     told = 0
-    with ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(parts), cores())) as pool:
         try:
             running = [pool.submit(run, place) for place in range(len(parts))]
             waiting = {*running}
