@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Word
-from embcli.views.parts import QUANTILES, head_in_words, put_guesses, token_column
-from embcli.words import counted
+from embcli.views.parts import head_in_words, put_guesses, token_column
+from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
     from embcli.page import Page

@@ -10,7 +10,6 @@ import numpy as np
 from embcli.page import LEAST_TOKEN, Column, Excerpt
 from embcli.selection import distinct
 from embcli.tokens import shown
-from embcli.weights.statistics import AT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from embcli.page import Page, Tone
     from embcli.tokens import Tokens
 
-_NAMED = {0.0: "least", 0.5: "median", 1.0: "largest"}
-QUANTILES = tuple(_NAMED.get(at, f"{100 * at:.0f} %") for at in AT)  # in words
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
