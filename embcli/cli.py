@@ -138,7 +138,8 @@ def weights(
 
     if density and scatter:
         raise InputError("--map and --scatter are two pictures; give one of them")
-    output = place.to(needs={"--scatter": names.DRAWINGS} if scatter else {}, heat="--map" if density else "--heat")
+    needs = {"--scatter": names.DRAWINGS} if scatter else {}
+    output = place.to(needs=needs, colored_by="--map" if density else None)
     source, _ = model.source(encoding)
     if density:
         from embcli.verbs.map import density_map
@@ -380,7 +381,6 @@ def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *,
     base, tuned = models.opened(encoding)
     result = diff(base, tuned, lambda rows, count: watched(rows, count, len), output.room(1))
     output.write(result, view)
-    models.tell_changes(base, tuned)
     return int(result.different)
 
 

@@ -39,7 +39,6 @@ Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 VERBS: tuple[Verb, ...] = get_args(Verb)
-LAYERS: tuple[Layer, ...] = get_args(Layer)
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)

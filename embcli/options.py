@@ -630,7 +630,11 @@ class OneMatrix(Group):
 
     def tell_changes(self, source: "Source | None") -> None:
         """Say how many of the values that were read float32 cannot hold."""
-        _tell_changes(getattr(source, "changed", 0))
+        count = getattr(source, "changed", 0)
+        if count:
+            from embcli.safe import note
+
+            note(f"{count:,} values were rounded to float32, which does not hold them exactly")
 
     @property
     def _named_positions(self) -> str | None:
@@ -735,17 +739,6 @@ class TwoModels(Group):
         """Return what both files hold; raises InputError for what cannot be read."""
         found = OneMatrix(tensor=self.tensor, transposed=self.transposed)
         return found.opened(self.base, encoding), found.opened(self.tuned, encoding)
-
-    def tell_changes(self, *found: "Checkpoint") -> None:
-        """Say how many of the values that were read float32, as which they are compared, cannot hold."""
-        _tell_changes(sum(each.changed for each in found))
-
-
-def _tell_changes(count: int) -> None:
-    if count:
-        from embcli.safe import note
-
-        note(f"{count:,} values were rounded to float32, which does not hold them exactly")
 
 
 class ModelOfBatches(Group):
@@ -975,9 +968,9 @@ class PlaceOfMatrices(Place):
         self,
         show: tuple[str, ...] | None = None,
         needs: Mapping[str, tuple[names.Format, ...]] | None = None,
-        heat: str = "--heat",
+        colored_by: str | None = None,
     ) -> "Output":
-        """Return the output; `heat` is the option that asks for colours, where another than --heat was given.
+        """Return the output; `colored_by` is the option that asks for colours, where another than --heat was given.
 
         Raises OutputError for what cannot be done, and InputError for a scale that is none, or is of no use.
         """
@@ -986,13 +979,13 @@ class PlaceOfMatrices(Place):
 
         from embcli.errors import InputError
 
-        colored = self.heat or heat != "--heat"
-        if self.scale is not None and not colored:
+        flag = colored_by or ("--heat" if self.heat else None)
+        if self.scale is not None and flag is None:
             raise InputError(f"--scale {self.scale:g} has nothing to scale; it goes with --heat")
         if self.scale is not None and not 0 < self.scale < inf:
             raise InputError(f"--scale {self.scale:g} is out of range; it is a finite number above 0")
-        asked = {**(needs or {}), heat: names.PAGES} if colored else needs
-        return replace(super().to(show, asked), heat=colored, scale=self.scale)
+        asked = {**(needs or {}), flag: names.PAGES} if flag else needs
+        return replace(super().to(show, asked), heat=flag is not None, scale=self.scale)
 
     @property
     def _precision(self) -> int:

@@ -46,7 +46,7 @@ class Records:
     """
 
     run: dict[str, Any]
-    unit: str  # what a row is: "tokens" or "rows"
+    unit: str  # what its rows are: "tokens", "neighbors"; their list has this name in a JSON document
     rows: int
     fields: tuple[str, ...]
     pieces: Callable[[Names, Names], Iterator[Piece]]

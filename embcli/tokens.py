@@ -78,7 +78,8 @@ class Tokens:
     @property
     def field_names(self) -> tuple[str, ...]:
         """What a row says of its token: sequence (where there are many), position, ID, token."""
-        return ("sequence",) * self.many + ("position", "id") + ("token",) * (self.encoding is not None)
+        sequence = ("sequence",) if self.many else ()
+        return *sequence, "position", "id", *(("token",) if self.encoding is not None else ())
 
     def fields(self, index: np.ndarray, names: Names) -> dict[str, Any]:
         """Return what rows say of these tokens: of `field_names` those that are asked for."""
@@ -179,6 +180,11 @@ def token_text(token: bytes | None) -> str | None:
     except UnicodeDecodeError:
         return "".join(f"\\x{byte:02x}" for byte in token)
     return f"\\{text}" if _LIKE_BYTES.fullmatch(text) else text
+
+
+def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]:
+    """Return the bytes of the token that each row of a layer, (n,) int64, stands for; None for one without a token."""
+    return [encoding.token_bytes(row) if encoding else None for row in rows.tolist()]
 
 
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}

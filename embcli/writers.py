@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from embcli.names import Format
     from embcli.records import Names, Records
 
-    Strip = bytes | list[bytes]  # what stands in each row at one place: the same in all of them, or its own
+    Cells = bytes | list[bytes]  # what stands in each row at one place: the same in all of them, or its own
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers
@@ -88,7 +88,7 @@ class _Dialect:
     end: bytes
     cell: Callable[[str], bytes]
 
-    def line(self, cells: list[Strip]) -> list[Strip]:
+    def line(self, cells: list[Cells]) -> list[Cells]:
         """Return what stands in a line with these cells."""
         spaced = [part for cell in cells for part in (cell, self.between)]
         return [*spaced[:-1], self.end]
@@ -97,7 +97,7 @@ class _Dialect:
         """Return the first line."""
         return _woven(1, *self.line([self.cell(name) for name in names]))
 
-    def fields(self, piece: Piece, names: Names) -> list[Strip]:
+    def fields(self, piece: Piece, names: Names) -> list[Cells]:
         """Return the cells of fields."""
         return [self._cells(piece.fields[name]) for name in names]
 
@@ -194,31 +194,40 @@ def _parquet(records: Records, show: Names | None, file: BinaryIO) -> None:
     from pyarrow import parquet
 
     names = _flat(records, show)
-    types = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_(), int: pyarrow.int64()}
-    told = {"token": str, **records.kinds}
-    kinds = [(name, types[told.get(name, int)]) for name in records.fields]
-    for array in map(records.matrices.__getitem__, names):
-        kinds.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
-    schema = pyarrow.schema(kinds, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
-
-    def batch(piece: Piece) -> Any:
-        """Return copies of what a piece holds, as that is gone with the next one."""
-        columns = [pyarrow.array(copy(piece.fields[name]), kind) for name, kind in kinds if name in piece.fields]
-        for name in names:
-            values = pyarrow.array(piece.matrices[name].flatten())
-            columns.append(pyarrow.FixedSizeListArray.from_arrays(values, type=kinds[-1][1]))
-        return pyarrow.record_batch(columns, schema)
-
+    schema = _schema(records, names)
     settings = {"compression": "none", "use_dictionary": ["token"], "write_statistics": [*records.fields]}
     with parquet.ParquetWriter(_Counting(file), schema, **settings) as writer:
         group: list[Any] = []
         for piece in _pieces(records, file, records.fields, names):
-            group.append(batch(piece))
+            group.append(_batch(piece, names, schema))
             if sum(each.nbytes for each in group) >= _ROW_GROUP:
                 writer.write_table(pyarrow.Table.from_batches(group))
                 group.clear()
         if group:
             writer.write_table(pyarrow.Table.from_batches(group))
+
+
+def _schema(records: Records, names: Names) -> Any:
+    """Return the columns of a parquet file with these matrices, and what stands beside them."""
+    import pyarrow
+
+    types = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_(), int: pyarrow.int64()}
+    told = {"token": str, **records.kinds}
+    kinds = [(name, types[told.get(name, int)]) for name in records.fields]
+    for array in map(records.matrices.__getitem__, names):
+        kinds.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
+    return pyarrow.schema(kinds, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
+
+
+def _batch(piece: Piece, names: Names, schema: Any) -> Any:
+    """Return copies of what a piece holds, as that is gone with the next one."""
+    import pyarrow
+
+    columns = [pyarrow.array(copy(piece.fields[each.name]), each.type) for each in schema if each.name in piece.fields]
+    for name in names:
+        values = pyarrow.array(piece.matrices[name].flatten())
+        columns.append(pyarrow.FixedSizeListArray.from_arrays(values, type=schema.field("vector").type))
+    return pyarrow.record_batch(columns, schema)
 
 
 class _Counting:
@@ -293,17 +302,17 @@ def _blocks(records: Records, file: BinaryIO, fields: Names, matrices: Names = (
             yield Piece(min(step, piece.rows - start), values, blocks)
 
 
-def _members(piece: Piece, names: Names) -> dict[str, list[Strip]]:
+def _members(piece: Piece, names: Names) -> dict[str, list[Cells]]:
     """Return the fields of each row as the members of a JSON object."""
     return {name: [_in_json(piece.fields[name])] for name in names}
 
 
-def _object(members: dict[str, list[Strip]]) -> list[Strip]:
+def _object(members: dict[str, list[Cells]]) -> list[Cells]:
     """Return what stands in each row where that is a JSON object with these members."""
-    strips: list[Strip] = []
+    cells: list[Cells] = []
     for name, value in members.items():
-        strips += [f'{"," if strips else "{"}"{name}":'.encode(), *value]
-    return [*strips, b"}"] if strips else [b"{}"]
+        cells += [f'{"," if cells else "{"}"{name}":'.encode(), *value]
+    return [*cells, b"}"] if cells else [b"{}"]
 
 
 def _in_json(values: Any) -> list[bytes]:
@@ -336,15 +345,15 @@ def _words(values: np.ndarray) -> list[bytes]:
     return words
 
 
-def _woven(rows: int, *strips: Strip) -> bytes:
+def _woven(rows: int, *cells: Cells) -> bytes:
     r"""Return rows of text, put together from what stands in them side by side.
 
     >>> _woven(2, [b"a", b"b"], b"=", [b"1", b"2"], b"\n")
     b'a=1\nb=2\n'
     """
-    parts = [b""] * (rows * len(strips))
-    for place, strip in enumerate(strips):
-        parts[place :: len(strips)] = [strip] * rows if isinstance(strip, bytes) else strip
+    parts = [b""] * (rows * len(cells))
+    for place, cell in enumerate(cells):
+        parts[place :: len(cells)] = [cell] * rows if isinstance(cell, bytes) else cell
     return b"".join(parts)
 
 

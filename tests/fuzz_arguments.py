@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer
@@ -49,7 +50,7 @@ VALUES: dict[str, list[str]] = {
     "--show": [*names.MATRICES, *names.STEPS, *names.OUTPUTS, "token,input", "embedding,linear", ","],
     "--columns": CHOSEN,
     "--rows": CHOSEN,
-    "--layer": [*names.LAYERS, "x"],
+    "--layer": [*get_args(names.Layer), "x"],
     "--color": ["auto", "always", "never", "red"],
     "--format": [*names.FORMATS, *names.ALIASES, "yaml"],
     "--output": ["-", "out.json", "out", *(f"out.{name}" for name in names.FORMATS), "none/out", ".", "text.txt/x"],

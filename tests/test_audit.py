@@ -17,6 +17,8 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.stored import StoredLayer
 from embcli.options import OneMatrix
 from embcli.verbs.audit import Audit, audit, passes
+from embcli.weights import statistics
+from embcli.weights.statistics import Covariance
 from tests.inside import Inside
 from tests.test_startup import imported
 
@@ -137,6 +139,68 @@ def test_the_indicators_are_those_of_plain_numpy(tmp_path: Path, monkeypatch: py
         np.testing.assert_allclose(vars(found)[name], wanted, rtol=0, atol=1e-6)
 
 
+def test_rows_that_nearly_are_the_first_component_have_cosines_all_the_same(tmp_path: Path) -> None:
+    """What is left of them is small, and nothing of those that are zero: held against exact fractions."""
+    first = np.zeros(DIM, np.float32)
+    first[0] = 1
+    matrix = np.float32(1e-7) * vectors(TOKENS + PADDING, seed=8)
+    matrix[:, 0] = 1000 * vectors(TOKENS + PADDING, 1, seed=9)[:, 0]
+    matrix[UNUSED[0], 1:] *= 50
+    matrix[3], matrix[4] = 0, first
+    found = audited(model(tmp_path / "model", matrix, True)).indicators
+    assert found is not None
+    for each in vars(found).values():
+        assert (np.isnan(each) | ((each >= 0) & (each <= 2))).all()
+    wide = matrix.astype(np.float64)
+    component = np.linalg.svd(wide[:TOKENS] - wide[:TOKENS].mean(axis=0))[2][0]
+    without = wide - np.outer(wide @ component, component)
+    told = np.delete(np.arange(len(wide)), [3, 4])
+    wanted = cosine_distances(without[told], without[UNUSED].mean(axis=0))
+    np.testing.assert_allclose(found.without_first[told], wanted, rtol=0, atol=1e-3)
+    assert np.isnan(found.without_first[3])
+
+
+def test_rows_in_one_direction_have_none_without_it(tmp_path: Path) -> None:
+    matrix = np.zeros((TOKENS + PADDING, DIM), np.float32)
+    matrix[:, 5] = np.arange(1, len(matrix) + 1)
+    found = audited(model(tmp_path / "model", matrix, True)).indicators
+    assert found is not None
+    assert np.isnan(found.without_first).all()
+    assert not found.cosine.any()
+
+
+def test_an_unused_row_that_outweighs_the_others_is_held_against_them(tmp_path: Path) -> None:
+    matrix = trained(True)
+    matrix[UNUSED[4]] *= 1e9
+    found = audited(model(tmp_path / "model", matrix, True))
+    wide = matrix[UNUSED].astype(np.float64)
+    own = [cosine_distances(wide[[row]], np.delete(wide, row, axis=0).mean(axis=0))[0] for row in range(len(wide))]
+    middle = np.median(own)
+    assert found.untrained.threshold == pytest.approx(middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9)
+    assert second_pass(matrix).unused_apart[UNUSED] == pytest.approx(own, abs=1e-6)
+
+
+def second_pass(matrix: np.ndarray) -> passes.SecondPass:
+    first = passes.FirstPass(len(matrix), DIM, dict.fromkeys(UNUSED.tolist(), "reserved"))
+    first.add(matrix)
+    second = passes.SecondPass(first)
+    second.add(matrix)
+    return second
+
+
+def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_read(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "free", lambda: 5 * 8 * DIM**2)
+    folder = str(model(tmp_path / "model", trained(False)))
+    inside.ok("audit", "--from", folder)
+    monkeypatch.setattr(StoredLayer, "blocks", lambda _: pytest.fail("the matrix was read"))
+    monkeypatch.setattr(statistics, "free", lambda: 5 * 8 * DIM**2 - 1)
+    message = inside.refused("audit", "--from", folder)
+    assert "the covariance of 16 columns does not fit into memory" in message
+    assert "--transposed" in message
+
+
 def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path) -> None:
     matrix = trained(True)
     found = audited(model(tmp_path / "model", matrix, True))
@@ -162,6 +226,29 @@ def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path, monkeypatch: pyte
     assert lying.mean_cosine == pytest.approx(mean_of_all_pairs(wide), abs=1e-9)
     assert lying.centred_mean_cosine == pytest.approx(mean_of_all_pairs(wide - wide.mean(axis=0)), abs=1e-9)
     assert lying.iso_score == pytest.approx(written_out(np.cov(wide.T)), abs=1e-9)
+
+
+@pytest.mark.parametrize("rows", [5000, 40_000])
+def test_equal_rows_vary_in_no_direction(tmp_path: Path, rows: int) -> None:
+    save_file({"wte.weight": np.repeat(vectors(1, 8), rows, axis=0)}, tmp_path / "model.safetensors")
+    lying = audited(tmp_path).lying
+    assert lying.iso_score is None
+    assert lying.centred_mean_cosine is None
+    assert lying.mean_cosine == pytest.approx(1)
+
+
+def test_rows_that_differ_in_their_last_bits_vary_as_numpy_says(tmp_path: Path) -> None:
+    """Far from zero, where sums of products have no digit of the variance left; one column does not vary."""
+    steps = np.random.default_rng(5).integers(-2, 3, (3000, 6)) * np.spacing(np.float32(1000))
+    matrix = (1000 + steps).astype(np.float32)
+    matrix[:, 2] = 0.1
+    save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
+    assert audited(tmp_path).lying.iso_score == pytest.approx(
+        written_out(np.cov(matrix.T.astype(np.float64))), abs=1e-9
+    )
+    covariance = Covariance(6)
+    covariance.add(matrix.astype(np.float64))
+    np.testing.assert_allclose(covariance.matrix(), np.cov(matrix.T.astype(np.float64)), rtol=1e-9, atol=1e-20)
 
 
 def mean_of_all_pairs(rows: np.ndarray) -> float:
@@ -217,6 +304,30 @@ def test_a_head_of_its_own_is_asked_for_each_rows_own_token(
     assert found.wins == np.count_nonzero(logits.argmax(axis=1) == rows)
     assert 0 < found.wins < len(rows)
     assert f"of {len(rows)} " in Inside()("audit", "--from", str(folder)).text
+
+
+def test_which_head_was_taken_as_the_token_matrix_is_told(inside: Inside, tmp_path: Path) -> None:
+    folder = model(tmp_path / "model", planted(True))
+    (folder / "config.json").write_text(json.dumps({"architectures": ["GPT2LMHeadModel"]}))
+    found = audited(folder).untrained
+    assert found.indicator == "cosine"
+    assert {*found.candidates.tolist()} == PLANTED["candidates"]
+    text = inside("audit", "--from", str(folder)).text
+    assert "\noutput head: the token matrix itself (tied); config.json names 'GPT2LMHeadModel' and no head" in text
+    (folder / "config.json").write_text(json.dumps({"tie_word_embeddings": False}))
+    assert "\noutput head: none in the file; config.json says" in inside("audit", "--from", str(folder)).text
+    assert "output head" not in inside.ok("audit", "--vocab", "9").text
+
+
+def test_small_indicators_keep_their_digits_on_the_page(inside: Inside, tmp_path: Path) -> None:
+    matrix = planted(False) * np.float32(1e-6)
+    folder = model(tmp_path / "model", matrix)
+    found = audited(folder).untrained
+    text = inside("audit", "--from", str(folder)).text
+    assert f"3 candidates, up to {found.threshold:.4e}," in text
+    lines = {line.split()[0]: line.split()[-1] for line in text.partition("candidates, up to")[2].splitlines() if line}
+    norms = np.linalg.norm(matrix.astype(np.float64), axis=1)
+    assert {name: lines[name] for name in ("50", "51", "52")} == {str(row): f"{norms[row]:.4e}" for row in (50, 51, 52)}
 
 
 def test_a_tied_head_is_not_asked(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ CASES = {
     "embcli decode 1 2 --encoding o": {name for name in ENCODINGS if name.startswith("o")},
     "embcli weights --rows 0:5 --format ": set(names.LOOKED_UP),
     "embcli lookup 'it''s = a \"test\"' -f n": {name for name in names.FORMATS if name.startswith("n")},
-    "embcli weights --layer ": set(names.LAYERS),
+    "embcli weights --layer ": set(get_args(names.Layer)),
     "embcli lookup --show ": set(names.MATRICES),
     "embcli lookup --show input,token,": {"input,token,position"},
     "embcli compare --show em": {"embedding"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from itertools import permutations
 from pathlib import Path
 
 import ml_dtypes
@@ -269,11 +270,88 @@ def test_all_formats_hold_the_rows(inside: Inside, tmp_path: Path) -> None:
     assert float(lines[10].split(",")[3]) == pytest.approx(cosine, rel=1e-12)
 
 
-def test_numbers_that_float32_does_not_hold_are_told(inside: Inside, tmp_path: Path) -> None:
-    np.save(tmp_path / "fine.npy", vectors(3, 2).astype(float) + 1e-12)
-    ran = inside("diff", str(tmp_path / "fine.npy"), str(tmp_path / "fine.npy"))
-    assert ran.status == 0
-    assert "12 values were rounded to float32" in ran.err
+@pytest.mark.parametrize("name", ["a.npy", "a.pt", "a.safetensors"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.int32])
+def test_numbers_that_float32_does_not_hold_are_compared_as_they_are_stored(
+    inside: Inside, tmp_path: Path, dtype: torch.dtype, name: str
+) -> None:
+    matrix = (vectors() * (1 << 20)).astype(np.float64).round() * 128 + (1 << 30)
+    edited = matrix.copy()
+    edited[EDITED, 3] += 1
+    pair = tmp_path / f"base{name}", tmp_path / name
+    for path, values in zip(pair, (matrix, edited), strict=True):
+        weight = torch.from_numpy(values).to(dtype)
+        if name == "a.npy":
+            np.save(path, weight.numpy())
+        elif name == "a.pt":
+            torch.save({"wte.weight": weight}, path)
+        else:
+            save_file({"wte.weight": weight}, path)
+    found = compared(*pair)
+    assert np.array_equal(matrix.astype(np.float32), edited.astype(np.float32))
+    assert np.flatnonzero(found.states).tolist() == EDITED
+    assert {STATES[state] for state in found.states[EDITED]} == {"moved"}
+    assert (found.distances[EDITED] == 1).all()
+    assert inside("diff", *map(str, pair)).err == ""
+
+
+@pytest.mark.parametrize("kind", [">f8", "<f8", "f8 by columns", ">f4"])
+def test_a_last_bit_of_an_array_is_seen_however_it_lies(tmp_path: Path, kind: str) -> None:
+    matrix = vectors().astype(kind[:3].strip())
+    edited = matrix.copy()
+    edited[EDITED, 5] = np.nextafter(edited[EDITED, 5], matrix.dtype.type(9))
+    lie = np.asfortranarray if kind.endswith("columns") else np.ascontiguousarray
+    np.save(tmp_path / "base.npy", matrix)
+    np.save(tmp_path / "tuned.npy", lie(edited))
+    found = compared(tmp_path / "base.npy", tmp_path / "tuned.npy")
+    assert np.flatnonzero(found.states == 2).tolist() == EDITED == np.flatnonzero(found.states).tolist()
+
+
+def test_bits_that_do_not_show_in_float32_are_no_equal_row(tmp_path: Path) -> None:
+    """Two kinds of NaN in eight bits, and whole numbers that float64 does not hold."""
+    paths = tmp_path / "base.safetensors", tmp_path / "tuned.safetensors"
+    for kind, values in {
+        "F8_E5M2": np.array([[[1, 0x7D]], [[1, 0x7E]]], np.uint8),
+        "I64": np.array([[[1, 1 << 60]], [[1, (1 << 60) + 1]]]),
+    }.items():
+        for path, each in zip(paths, values, strict=True):
+            path.write_bytes(safetensors_bytes({"wte.weight": (kind, each.shape, each.tobytes())}))
+        assert states(compared(*paths)) == ["rounded"]
+
+
+def test_whole_numbers_and_floats_of_many_bits_are_told_apart(tmp_path: Path) -> None:
+    np.save(tmp_path / "whole.npy", np.array([[1 << 24, 5], [1 << 24, 5]], np.int32))
+    np.save(tmp_path / "float.npy", np.array([[(1 << 24) + 1, 5], [1 << 24, 5]], np.float64))
+    for pair in (("whole.npy", "float.npy"), ("float.npy", "whole.npy")):
+        assert states(compared(*(tmp_path / name for name in pair))) == ["moved", "rounded"]
+
+
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+@pytest.mark.parametrize(("left", "right"), list(permutations(FLOATS, 2)))
+def test_one_matrix_saved_in_two_dtypes_is_only_rounded(tmp_path: Path, left: torch.dtype, right: torch.dtype) -> None:
+    """From numbers below the least that any of them holds to those above 1; a step and a half beyond is a move."""
+    matrix = np.concatenate([vectors(), vectors(seed=2) * 1e-3, vectors(40, seed=3) * 1e-8]) / 2
+    held = {dtype: torch.from_numpy(matrix).to(dtype) for dtype in (left, right)}
+    paths = tmp_path / "left.safetensors", tmp_path / "right.safetensors"
+    for path, weight in zip(paths, held.values(), strict=True):
+        save_file({"wte.weight": weight}, path)
+    assert {*states(compared(*paths))} <= {"equal", "rounded"}
+    coarse = max(FLOATS.index(left), FLOATS.index(right))
+    step = torch.finfo(FLOATS[coarse]).eps * 2
+    changed = torch.from_numpy(matrix).double()
+    changed[EDITED, 1] = changed[EDITED, 1] * (1 + 2 * step) + step
+    save_file({"wte.weight": changed.to(right)}, paths[1])
+    assert np.flatnonzero(compared(*paths).states == 2).tolist() == EDITED
+
+
+def test_no_row_turns_by_less_than_nothing(tmp_path: Path) -> None:
+    """Rows that grow and do not turn, of which rounding makes as many a little less than 0 as more."""
+    base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors() * 2)
+    turns = compared(base, tuned).turns
+    assert (turns >= 0).all()
+    assert (turns < 1e-15).all()
 
 
 def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:

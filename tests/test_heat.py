@@ -341,6 +341,14 @@ def test_a_scale_that_is_given_is_that_of_every_picture_and_says_what_is_beyond(
     assert "beyond" not in Inside().ok("weights", "--vocab", "7", "--dim", "50", "--heat", "--scale", "9").text
 
 
+@pytest.mark.parametrize("precision", [1, 2, 9])
+def test_the_end_of_a_scale_is_told_to_four_digits_and_more(precision: int) -> None:
+    command = ("weights", "--vocab", "7", "--dim", "50", "--heat", "--scale", "1.25", "--precision", str(precision))
+    printed = Inside().ok(*command).text
+    assert range_of(printed) == (-1.25, 1.25)
+    assert " beyond ±1.25, " in printed
+
+
 def test_the_rows_of_a_token_stand_under_each_other_so_that_the_sum_is_seen() -> None:
     printed = Inside().ok("lookup", "Every effort", "--dim", "40", "--heat").text
     layers = live(Seeded(50257, 40))

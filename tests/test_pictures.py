@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-from embcli import names
+from embcli import memory, names
 from embcli.page import Bar, Column, Page, Paper, Word, canvas, picture
 from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES
 from embcli.page.html import Html
@@ -297,6 +297,38 @@ def test_a_page_that_is_too_long_for_a_png_is_refused() -> None:
     with pytest.raises(picture.OutputError, match="too large for a png; -f svg"):
         page(Picture, put)
     assert len(drawings.lines(page(Svg, put), "svg")) == 2000
+
+
+def test_a_png_that_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_of_it = 12 * drawings.png(page(Picture, put_all))[..., 0].size
+    monkeypatch.setattr(memory, "free", lambda: bytes_of_it)
+    page(Picture, put_all)
+    monkeypatch.setattr(memory, "free", lambda: bytes_of_it - 1)
+    with pytest.raises(picture.OutputError, match="too large for a png; -f svg"):
+        page(Picture, put_all)
+
+
+LARGE = r"""
+import re
+from pathlib import Path
+from embcli.page.canvas import PALETTES, Span
+from embcli.page.picture import PngCanvas
+def most():
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+PngCanvas(9, 18, PALETTES["light"]).content()  # what matplotlib takes for itself
+before = most()
+canvas = PngCanvas(1000, 5000, PALETTES["light"])
+canvas.line(18, [Span(9, 8.5, "x", "#000000")])
+canvas.content()
+print(most() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_a_png_takes_no_more_memory_than_it_is_refused_for() -> None:
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, timeout=TIMEOUT, check=True)
+    pixels = 2000 * 10000
+    assert 4 * pixels < int(done.stdout) < 12 * pixels * 1.1
 
 
 @pytest.mark.parametrize("arguments", [("lookup", TEXT), ("compare",), ("info",), ("weights", "--scatter", *SMALL)])

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from embcli import memory, weights
+from embcli import weights
 from embcli.errors import InputError
 from embcli.page import progress
 from embcli.page.canvas import CELL, LINE, PALETTES
 from embcli.page.svg import SvgCanvas
-from embcli.verbs import scatter as verb
 from embcli.verbs.scatter import Scatter, scatter
 from embcli.views.scatter import view
+from embcli.weights import statistics
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests import drawings
@@ -61,8 +61,9 @@ def test_the_plane_is_that_of_the_singular_vectors(
 ) -> None:
     values = stretched(rows, dim, mean)
     wanted, shares = by_svd(values)
-    for most in (verb._ROWS, 3):  # rows that are multiplied at a time
-        monkeypatch.setattr(verb, "_ROWS", most)
+    for most in (1 << 10, 3):  # rows that are multiplied at a time
+        monkeypatch.setattr(statistics, "_PENDING", 1)
+        monkeypatch.setattr(statistics, "_LEAST_ROWS", most)
         monkeypatch.setattr(weights, "_BLOCK", most * dim)
         found = scattered(values)
         assert found.points == pytest.approx(wanted, abs=1e-6 * np.abs(wanted).max() + (1e-5 if rows == 2 else 0))
@@ -109,7 +110,7 @@ def test_a_layer_without_a_plane_is_refused(values: np.ndarray, message: str) ->
 def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_layer_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "free", lambda: 4 * 8 * 30**2)
+    monkeypatch.setattr(statistics, "free", lambda: 5 * 8 * 30**2)
     scattered(stretched(9, 30))
     monkeypatch.setattr(StubSource, "open", lambda *_: pytest.fail("the layer was opened"))
     with pytest.raises(InputError, match="the covariance of 31 columns does not fit into memory"):

@@ -10,7 +10,8 @@ import pytest
 from tokenizers import Tokenizer, models, trainers
 
 from embcli import encodings
-from embcli.encodings.unused import merged, unused
+from embcli.encodings.unused import unused
+from embcli.files.checkpoint import Checkpoint
 
 
 @pytest.mark.parametrize("name", ["gpt2", "p50k_base", "cl100k_base", "o200k_base", "o200k_harmony"])
@@ -70,7 +71,7 @@ def test_merges_of_a_tokenizer_json_are_what_its_trainer_added(tmp_path: Path) -
         document["added_tokens"] = []
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
         path.write_text(json.dumps(document))
-        return merged(encodings.get(str(path)))
+        return encodings.get(str(path)).merges()
 
     by_id = sorted(made.get_vocab(), key=made.token_to_id)
     merges = [by_id[token_id] for token_id in ids]
@@ -81,5 +82,7 @@ def test_merges_of_a_tokenizer_json_are_what_its_trainer_added(tmp_path: Path) -
 
 def test_words_are_no_merges(tmp_path: Path) -> None:
     Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")).save(str(tmp_path / "words.json"))
-    assert merged(encodings.get(str(tmp_path / "words.json"))) == []
-    assert merged(Named()) == []
+    assert encodings.get(str(tmp_path / "words.json")).merges() == []
+    (tmp_path / "vectors.txt").write_text("king 1 2\nqueen 3 4\n")
+    words = Checkpoint.of(str(tmp_path / "vectors.txt"))
+    assert encodings.of_rows(words.tensors).merges() == []

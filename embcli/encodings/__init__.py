@@ -35,6 +35,9 @@ class Encoding(Protocol):
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None where the encoding has no such token."""
 
+    def entry(self, token_id: int) -> bytes | None:
+        """Return a token as the vocabulary tells it from others: its bytes, but `##s` of WordPiece, not `s`."""
+
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return what tokens stand for in a text, by their places, where that is not what `token_bytes` gives.
 
@@ -46,6 +49,12 @@ class Encoding(Protocol):
 
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes that IDs, (T,), stand for together; the encoding has all of them."""
+
+    def merges(self) -> list[int]:
+        """Return the IDs of the tokens that BPE merged, in the order of merges, which is that of IDs as a rule.
+
+        The later a merge, the rarer the token. Single bytes, single characters and special tokens are no merges.
+        """
 
 
 def meant(encoding: Encoding, size: int, text: bool = False) -> Encoding | None:

@@ -72,6 +72,13 @@ class HuggingFaceEncoding:
             self._known[token_id] = self._looked_up(token_id)
         return self._known[token_id]
 
+    def entry(self, token_id: int) -> bytes | None:
+        """Return a token as the vocabulary has it, where its bytes are not all of that."""
+        if self._spelling is not None or token_id in self._added:
+            return self.token_bytes(token_id)
+        token = self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
+        return None if token is None else token.encode()
+
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return nothing: a token has one spelling."""
         return {}
@@ -101,6 +108,14 @@ class HuggingFaceEncoding:
             return text.encode()
         joined = b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
         return joined.removeprefix(b" ") if self._leads_with_space else joined
+
+    def merges(self) -> list[int]:
+        """Return the IDs of what the merges of a tokenizer.json make, in their order."""
+        model = json.loads(self.tokenizer.to_str())["model"]
+        prefix = model.get("continuing_subword_prefix") or ""
+        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
+        ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in pairs)
+        return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
 
     @cached_property
     def _spelling(self) -> Callable[[bytes], bytes] | None:

@@ -82,6 +82,10 @@ class OwnWords:
         """Return the bytes of one word, or None for a row behind the last one."""
         return self._words[token_id] if 0 <= token_id < len(self._words) else None
 
+    def entry(self, token_id: int) -> bytes | None:
+        """Return the bytes of a token, which are all that it is."""
+        return self.token_bytes(token_id)
+
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return nothing: a word has one spelling."""
         return {}
@@ -94,3 +98,7 @@ class OwnWords:
         """Return the bytes that IDs, (T,), stand for together, all of them known: words with spaces between them."""
         between = b" " if self._tensors.words_are_whole else b""
         return between.join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+
+    def merges(self) -> list[int]:
+        """Return nothing: a file tells its words, and not how they came about."""
+        return []

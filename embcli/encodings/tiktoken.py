@@ -164,6 +164,10 @@ class TiktokenEncoding:
         except KeyError:
             return self._known.setdefault(token_id, self._looked_up(token_id))
 
+    def entry(self, token_id: int) -> bytes | None:
+        """Return the bytes of a token, which are all that it is."""
+        return self.token_bytes(token_id)
+
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return the places of tokens that stand in the text under another name than `token_bytes` gives, and it."""
         found: dict[int, bytes] = {}
@@ -186,6 +190,17 @@ class TiktokenEncoding:
         b'Every effort'
         """
         return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+
+    def merges(self) -> list[int]:
+        """Return the IDs of the tokens that BPE merged, in the order of merges.
+
+        >>> found = TiktokenEncoding("gpt2").merges()
+        >>> found[0], found[-1], len(found)
+        (256, 50255, 50000)
+        """
+        special = {*self.definition.special_tokens.values()}
+        ids = (token_id for token_id in range(self.vocabulary_size) if token_id not in special)
+        return [token_id for token_id in ids if len(self.token_bytes(token_id) or b"") > 1]
 
     def _looked_up(self, token_id: int) -> bytes | None:
         # The lines are sorted by rank and nearly always line i is rank i; p50k_base leaves out a rank in the middle.

@@ -1,13 +1,9 @@
-"""What an encoding tells of its IDs: which tokens no text is made of, and which are merges of BPE in their order."""
+"""Which tokens of an encoding no text is made of."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
-
-from embcli.encodings.huggingface import HuggingFaceEncoding
-from embcli.encodings.tiktoken import TiktokenEncoding
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -44,29 +40,3 @@ def _why(token: bytes | None) -> Unused | None:
     if _NEVER.search(token):
         return "byte"
     return "reserved" if _RESERVED.fullmatch(token.decode("utf-8", "replace")) else None
-
-
-def merged(encoding: Encoding) -> list[int]:
-    """Return the IDs of the tokens that BPE merged, in the order of merges, which is that of IDs as a rule.
-
-    The later a merge, the rarer the token. Single bytes, single characters and special tokens are no merges.
-
-    >>> from embcli.encodings import get
-    >>> found = merged(get("gpt2"))
-    >>> found[0], found[-1], len(found)
-    (256, 50255, 50000)
-    """
-    if isinstance(encoding, TiktokenEncoding):
-        special = {*encoding.definition.special_tokens.values()}
-        ids = (token_id for token_id in range(encoding.vocabulary_size) if token_id not in special)
-        return [token_id for token_id in ids if len(encoding.token_bytes(token_id) or b"") > 1]
-    return _merges(encoding) if isinstance(encoding, HuggingFaceEncoding) else []
-
-
-def _merges(encoding: HuggingFaceEncoding) -> list[int]:
-    """Return the IDs of what the merges of a tokenizer.json make, in their order."""
-    model = json.loads(encoding.tokenizer.to_str())["model"]
-    prefix = model.get("continuing_subword_prefix") or ""
-    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
-    ids = (encoding.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in pairs)
-    return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))

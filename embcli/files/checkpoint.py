@@ -85,6 +85,8 @@ _BEHIND_PADDING = {
 }
 _SHIFTED_NAMES = re.compile(r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.")
 
+_CAUSAL = re.compile("(?:LMHeadModel|ForCausalLM)$")  # how classes of models with an output head are named
+
 _LAYER = {"encoding": "token", "first_position": "position"}  # which a guess about something else is of
 
 _MOST_NAMED = 8  # candidates in a message
@@ -97,7 +99,7 @@ _SAID = ("model_type", "position_embedding_type", "max_position_embeddings", "n_
 class Head:
     """The output head: `same` as the token matrix in the file, `equal` to it in the rows compared, or `other`.
 
-    `tensor` is None where the file has none and the token matrix stands in for it, or no config says what does.
+    `tensor` is None where the file has none: the token matrix stands in for it, by `reason`, or nothing is known.
     """
 
     tensor: Tensor | None
@@ -270,11 +272,25 @@ class Checkpoint:
             if isinstance(tied, bool):
                 said = "config.json says so" if tied else "config.json says that it is a matrix of its own"
                 return Head(None, "same" if tied else "none", reason=said)
-            return Head(None, "none")
+            assumed = self._assumed_tied()
+            return Head(None, "same" if assumed else "none", reason=assumed)
         if (tensor.file, tensor.start, tensor.shape) == (token.file, token.start, token.shape):
             return Head(tensor, "same")
         rows = _equal_rows(self.tensors, token, tensor)
         return Head(tensor, "equal", rows) if rows else Head(tensor, "other")
+
+    def _assumed_tied(self) -> str:
+        """Return why a model without an output head in its file answers by the token matrix; empty where none says so.
+
+        Hugging Face's config.json leaves `tie_word_embeddings` out where it is true, its default; llama.cpp takes
+        token_embd where a causal model has no output.weight.
+        """
+        metadata, named = self.tensors.metadata, self.config.get("architectures")
+        causal = metadata.get(f"{metadata.get('general.architecture')}.attention.causal", True)
+        if self.tensors.format == "GGUF" and causal and _parts(self._tensor("token").name)[0] == "token_embd":
+            return "the file has no output.weight"
+        found = [name for name in named if _CAUSAL.search(str(name))] if isinstance(named, list) else []
+        return f"config.json names {shortened(str(found[0]))} and no head of its own" if found else ""
 
     def _tensor(self, name: str) -> Tensor:
         tensor = self.find(name)

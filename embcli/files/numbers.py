@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -102,12 +103,27 @@ BFLOAT16 = Numbers("bfloat16", np.dtype("<u2"), _from_bfloat16)
 FLOAT8_E4M3 = Numbers("float8_e4m3fn", np.dtype("u1"), _looked_up(partial(_float8, 4)))
 FLOAT8_E5M2 = Numbers("float8_e5m2", np.dtype("u1"), _looked_up(partial(_float8, 5)))
 
+# Of floats: how many bits the significand has, with the one that is not stored, and the exponent of the least number.
+_STEPS = {
+    "float64": (53, -1074),
+    FLOAT32.name: (24, -149),
+    FLOAT16.name: (11, -24),
+    BFLOAT16.name: (8, -133),
+    FLOAT8_E4M3.name: (4, -9),
+    FLOAT8_E5M2.name: (3, -16),
+}
+
 # Numbers by name, as numpy and ml_dtypes have it; in files they are little-endian.
 NAMED = {numbers.name: numbers for numbers in (FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
     dtype.name: numbers
     for dtype in map(np.dtype, ("<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"))
     if (numbers := of(dtype))
 }
+
+
+def held_by_float32(name: str) -> bool:
+    """Say whether float32 holds all numbers of a dtype; quantised blocks become float32, so it holds theirs."""
+    return re.fullmatch("float(64|96|128)|u?int(32|64)", name) is None
 
 
 def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
@@ -128,6 +144,20 @@ def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(values), values, nearest.view(np.float32))
     exponent_bits = {FLOAT8_E4M3.name: 4, FLOAT8_E5M2.name: 5}.get(name)
     return values if exponent_bits is None else _nearest(values, _float8(exponent_bits)[:128])
+
+
+def steps(name: str, values: np.ndarray) -> np.ndarray:
+    """Return how far a dtype's numbers, in any shape, are from the next larger ones in size; 0 for what is no float.
+
+    >>> steps("bfloat16", np.array([1.0, -3.0, 0.0])).tolist() == [2.0**-7, 2.0**-6, 2.0**-133]
+    True
+    """
+    if name not in _STEPS:
+        return np.zeros(values.shape)
+    bits, least = _STEPS[name]
+    exponents = np.where(values == 0, least, np.frexp(values)[1] - bits)
+    found: np.ndarray = np.ldexp(1.0, np.maximum(exponents, least))
+    return found
 
 
 def _nearest(values: np.ndarray, table: np.ndarray) -> np.ndarray:

@@ -70,6 +70,12 @@ class TorchLayer(Layer):
 
         return self._widened(torch.from_numpy(ids.astype(np.int64)))
 
+    def stored(self, ids: np.ndarray) -> np.ndarray:
+        """Return these rows as they are stored, (n,) int64 -> (n, D)."""
+        import torch
+
+        return self._picked(torch.from_numpy(ids.astype(np.int64)))
+
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
         step = max(_BLOCK // self.shape[1], 1)
@@ -77,16 +83,19 @@ class TorchLayer(Layer):
             yield self._widened(slice(start, start + step))
 
     def _widened(self, rows: torch.Tensor | slice) -> np.ndarray:
+        stored = self._picked(rows)
+        found = np.empty(stored.shape, np.float32)
+        self.changed += self._numbers.widen(stored, found)
+        return found
+
+    def _picked(self, rows: torch.Tensor | slice) -> np.ndarray:
         import torch
 
         if os.fstat(self._binary.file.fileno()).st_size < self._binary.size:  # what is gone from a map is a SIGBUS
             raise self._binary.refused("it was cut off while it was read")
         picked = self._weight[rows].contiguous()
         bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[picked.element_size()]
-        stored = picked.view(bits).numpy().view(self._numbers.stored)
-        found = np.empty(stored.shape, np.float32)
-        self.changed += self._numbers.widen(stored, found)
-        return found
+        return picked.view(bits).numpy().view(self._numbers.stored)
 
 
 def _check_archive(binary: Binary) -> None:

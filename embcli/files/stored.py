@@ -119,6 +119,13 @@ class StoredLayer(Layer):
         self._fill(wanted, found, self._room(found))
         return found if np.array_equal(wanted, ids) else found[places]
 
+    def stored(self, ids: np.ndarray) -> np.ndarray:
+        """Return these rows as they are stored, (n,) int64 -> (n, width), but in the machine's order of bytes."""
+        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
+        found = self._read(wanted, self._room(np.empty((len(wanted), self.shape[1]), np.float32)))
+        native = np.ascontiguousarray(found, found.dtype.newbyteorder("="))
+        return native if np.array_equal(wanted, ids) else native[places]
+
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
         rows, dim = self.shape
@@ -167,14 +174,17 @@ class StoredLayer(Layer):
 
     def _fill(self, ids: np.ndarray, found: np.ndarray, room: np.ndarray) -> None:
         """Read rows by IDs that ascend, by way of a place for their stored form."""
-        if self._by_columns:
-            self._read_columns(ids, room)
-            stored = room[:, : len(ids)].T
-        else:
-            stored = room[: len(ids)]
-            self._read_rows(ids, stored)
+        stored = self._read(ids, room)
         if room.dtype != found.dtype or self._by_columns:
             self.changed += self._numbers.widen(stored, found)
+
+    def _read(self, ids: np.ndarray, room: np.ndarray) -> np.ndarray:
+        """Return the stored form of rows by IDs that ascend, (n, width), read into its place."""
+        if self._by_columns:
+            self._read_columns(ids, room)
+            return room[:, : len(ids)].T
+        self._read_rows(ids, room[: len(ids)])
+        return room[: len(ids)]
 
     def _read_rows(self, ids: np.ndarray, stored: np.ndarray) -> None:
         width = stored.shape[1] * stored.itemsize

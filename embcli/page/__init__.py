@@ -1,8 +1,9 @@
-"""What a page can hold, whatever it is put on: titles, lines, tables and grids of numbers.
+"""What a page can hold, whatever it is put on: titles, lines, tables, grids of numbers, strips and pictures of colours.
 
-Views speak only this. A kind of page (`terminal`, `markup`) says how a title, a line and a table look on it; what is
-the same on all of them stands here and in `layout`: which columns fit, how numbers are written, and that no text gets
-on a page that is not safe to print.
+Views speak only this. A kind of page says how a title, a line, a table and a colour bar look on it: that of a
+`terminal`; those of `markup`; and those `drawn` for a file (`svg`, `html`, and `picture`, which is PNG), which show
+what a terminal would. What is the same on all of them stands here: in `layout` which columns fit and how numbers are
+written, in `heat` which colours stand for them; and that no text gets on a page that is not safe to print.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ __all__ = [
 ]
 
 NARROWEST = 40
-_PIPE_LINES = 40  # of a picture, where there is no screen
+_PIPE_LINES = 40  # that a picture has room in, where there is no screen
 _FRAME = 9  # lines of a screen around a picture
+_LIMIT_DIGITS = 4  # of the end of a scale, at least
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Paper:
     heat: bool = False  # whether matrices are strips of colours in place of numbers
     scale: float | None = None  # the largest number of a strip; None for that of its matrix
     theme: Theme = "light"  # of a picture
+
+    @property
+    def lines(self) -> int:
+        """How many lines a picture has room in, with all that is around it."""
+        return self.screen or _PIPE_LINES
 
 
 class Page(ABC):
@@ -161,7 +168,9 @@ class Page(ABC):
         scale = Scale.of(shown, self.paper.scale, signed)
         columns: Columns = [*kept]
         for block, values in zip(blocks, shown, strict=True):
-            cells: list[Cell] = [*fit.strips(values, scale), *[fit.marks(below)] * bool(below)]
+            cells: list[Cell] = [*fit.strips(values, scale)]
+            if below:
+                cells.append(fit.marks(below))
             columns += [Bar(block.title), Column(_axis(numbers, fit.width), cells, "left")]
         columns += after
         if below:
@@ -178,7 +187,7 @@ class Page(ABC):
         `rows` and `columns` are their numbers, int64; `means` returns the means of squares of so many rows and as many
         columns, for where there is no room for all numbers.
         """
-        lines = max((self.paper.screen or _PIPE_LINES) - _FRAME, 1)
+        lines = max(self.paper.lines - _FRAME, 1)
         _, room = layout.beside(self.width, [Column(label, [str(rows.max(initial=0))])], (), 1, heat.LEAST)
         squares = Squares.of((len(rows), len(columns)), lines, room, self._halves)
         values = means(squares.per)
@@ -193,10 +202,10 @@ class Page(ABC):
 
     def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
         """Put a colour bar on the page, and what there is to say of the colours above it."""
-        limit = f"{scale.limit:.{self.paper.precision}g}"
+        limit = f"{scale.limit:.{max(self.paper.precision, _LIMIT_DIGITS)}g}"
         low = f"-{limit}" if scale.signed and scale.limit else "0"
         room = self.width - len(f"{low}  {limit}")
-        bar = Strip(scale.bar(room * (1 + self._halves))[None], scale, 1, "row" if self._halves else "no")
+        bar = Strip(scale.bar(room * self._per_cell)[None], scale, 1, "row" if self._halves else "no")
         words = self._said(scale, shown, mean, f"{'±' if scale.signed else ''}{limit}")
         beside = bool(words) and bar.width + len(f"  {words}") <= room
         self.line()
@@ -206,18 +215,20 @@ class Page(ABC):
 
     def _said(self, scale: Scale, shown: Sequence[np.ndarray], mean: str, limit: str) -> str:
         """Return in words what colours stand for, how many numbers are beyond the scale, and which are none."""
-        words = [f"each {'colour' if self._halves else 'character'}: {mean}"] * bool(mean)
+        words = [f"each {'colour' if self._halves else 'character'}: {mean}"] if mean else []
         beyond = sum(map(scale.beyond, shown))
-        words += [f"{beyond:,} beyond {limit}, shown as that"] * (beyond > 0)
+        if beyond:
+            words.append(f"{beyond:,} beyond {limit}, shown as that")
         for mark, name, which in ((heat.NAN_MARK, "NaN", np.isnan), (heat.INFINITE_MARK, "infinite", np.isinf)):
             count = sum(int(which(each).sum()) for each in shown)
-            words += [f"{mark}: {count:,} {name}"] * (count > 0)
+            if count:
+                words.append(f"{mark}: {count:,} {name}")
         return "; ".join(words)
 
     def room(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
         """Return how many numbers there is room for in a strip beside these columns."""
         _, cells = layout.beside(self.width, labels, after, 1, heat.LEAST)
-        return cells * (1 + self._halves)
+        return cells * self._per_cell
 
     def holds(self, columns: Columns) -> bool:
         """Return whether a table of these columns fits on the page, shortened as far as they may be."""
@@ -227,7 +238,7 @@ class Page(ABC):
     def holds_grid(self, labels: Sequence[Column], blocks: Sequence[Block], numbers: np.ndarray) -> bool:
         """Return whether a grid fits with all columns of its blocks, which have these numbers."""
         if self.paper.heat:
-            least = max(-(-len(numbers) // (1 + self._halves)), heat.LEAST)
+            least = max(-(-len(numbers) // self._per_cell), heat.LEAST)
             return layout.beside(self.width, labels, (), len(blocks), least)[1] >= least
         return layout.fits(self.width, self.numbers(blocks), labels, len(blocks), numbers)
 
@@ -280,6 +291,11 @@ class Page(ABC):
     @abstractmethod
     def _halves(self) -> bool:
         """Whether cells have colours, two each."""
+
+    @property
+    def _per_cell(self) -> int:
+        """How many numbers have room in a cell of a strip."""
+        return 2 if self._halves else 1
 
     @abstractmethod
     def _scale(self, low: str, bar: Strip, high: str) -> str: ...

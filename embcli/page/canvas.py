@@ -67,8 +67,8 @@ PALETTES: dict[Theme, Palette] = {
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A piece of a line of text that begins at x and is made to take `width`."""
+class Span:
+    """A span of a line of text that begins at x and is made to take `width`."""
 
     x: float
     width: float
@@ -97,8 +97,8 @@ class Canvas(ABC):
         """Draw a dot at each of the points, (n, 2)."""
 
     @abstractmethod
-    def line(self, y: float, pieces: Sequence[Piece]) -> None:
-        """Write a line of text whose top is at y; blanks stand between the pieces that are apart."""
+    def line(self, y: float, spans: Sequence[Span]) -> None:
+        """Write a line of text whose top is at y; blanks stand between the spans that are apart."""
 
     @abstractmethod
     def content(self) -> bytes:

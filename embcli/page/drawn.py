@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rich.ansi import AnsiDecoder
 from rich.cells import split_graphemes
 
-from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Canvas, Piece
+from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Canvas, Span
 from embcli.page.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -155,10 +155,10 @@ class OnCanvas(Drawn):
         canvas = self._canvas(2 * MARGIN + math.ceil(cells * CELL), 2 * MARGIN + len(lines) * LINE)
         for number, line in enumerate(lines):
             y = MARGIN + number * LINE
-            for (left, top, right, bottom), color in merged(line):
+            for (left, top, right, bottom), color in boxes_of(line):
                 size = (right - left) * CELL, (bottom - top) * LINE
                 canvas.rectangle(MARGIN + left * CELL, y + top * LINE, *size, color)
-            canvas.line(y, [*_pieces(line)])
+            canvas.line(y, [*_spans(line)])
         return canvas.content()
 
     @abstractmethod
@@ -179,17 +179,17 @@ def _sentences(runs: list[Run]) -> list[Run]:
     return joined
 
 
-def _pieces(line: list[Run]) -> Iterator[Piece]:
-    """Yield the text of a line; what is drawn side by side is one piece of it."""
+def _spans(line: list[Run]) -> Iterator[Span]:
+    """Yield the text of a line; what is drawn side by side is one span of it."""
     for drawn, group in groupby(line, key=lambda run: run.is_shape):
         runs = [*group]
         for some in [runs] if drawn else [[run] for run in runs]:
             text, cells = "".join(run.text for run in some), sum(run.cells for run in some)
             first = some[0]
-            yield Piece(MARGIN + first.at * CELL, cells * CELL, text, None if drawn else first.ink, first.bold)
+            yield Span(MARGIN + first.at * CELL, cells * CELL, text, None if drawn else first.ink, first.bold)
 
 
-def merged(line: list[Run]) -> list[tuple[Box, str]]:
+def boxes_of(line: list[Run]) -> list[tuple[Box, str]]:
     """Return the rectangles of a line, with those made one that are side by side and of one colour."""
     boxes: list[tuple[Box, str]] = []
     open_at: dict[tuple[float, float, float, str], int] = {}  # right, top, bottom, colour -> place

@@ -121,7 +121,7 @@ def colored(strip: Strip, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def drawn(strip: Strip) -> str:
     """Return a strip of one row in characters, the more ink the larger a number."""
-    characters = RAMP + INFINITE_MARK + NAN_MARK  # which INFINITE and NAN count from behind
+    characters = {**dict(enumerate(RAMP)), NAN: NAN_MARK, INFINITE: INFINITE_MARK}
     steps = strip.scale.steps(strip.values[0], len(RAMP)).repeat(strip.cells)
     return "".join(characters[step] for step in steps.tolist())
 
@@ -140,7 +140,7 @@ class Fit:
         """Return how so many columns fit into so many cells, which may be halved; into bins only where they must."""
         if columns <= room:
             return cls(columns, 1, min(room // max(columns, 1), WIDEST))
-        per = -(-columns // (room * (1 + halves)))
+        per = -(-columns // (2 * room if halves else room))
         return cls(-(-columns // per), per, 1, halves)
 
     @property
@@ -188,7 +188,7 @@ class Squares:
 
     def rows(self, lines: int) -> list[int | None]:
         """Return the row that begins in each line; None for a line in which none does."""
-        tops = [line * (1 + self.halves) for line in range(lines)]
+        tops = [2 * line if self.halves else line for line in range(lines)]
         return [top // self.size * self.per if top % self.size == 0 else None for top in tops]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from embcli.page.canvas import LINE, MARGIN, SIZE
-from embcli.page.drawn import Drawn, merged
+from embcli.page.drawn import Drawn, boxes_of
 from embcli.page.svg import FONTS
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Html(Drawn):
     def _strip(self, runs: list[Run]) -> str:
         start, cells = runs[0].at, sum(run.cells for run in runs)
         bands: dict[tuple[float, float], list[tuple[float, float, str]]] = {}
-        for (left, top, right, bottom), color in merged(runs):
+        for (left, top, right, bottom), color in boxes_of(runs):
             bands.setdefault((top, bottom), []).append(((left - start) / cells, (right - start) / cells, color))
         layers = [_layer(*band, sorted(boxes)) for band, boxes in bands.items()]
         words = (

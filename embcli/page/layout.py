@@ -157,7 +157,8 @@ class Excerpt:
         hidden = numbers[self.head : self.total - self.tail]
         which = f" {hidden[0]} to {hidden[-1]}" if consecutive(hidden) and len(hidden) > 1 else ""
         which = f" {hidden[0]}" if len(hidden) == 1 else which
-        return f"{what}{'s' * (len(hidden) > 1)}{which} ({self.left_out:,} of {self.total:,})"
+        plural = "s" if len(hidden) > 1 else ""
+        return f"{what}{plural}{which} ({self.left_out:,} of {self.total:,})"
 
 
 class Numbers:
@@ -323,7 +324,7 @@ def _cell(written: Numbers, numbers: np.ndarray) -> int:
 
 def _most(room: int, labels: Sequence[Column], blocks: int, cell: int, dots: bool) -> int:
     """Return how many columns of numbers fit into each block beside labels, a bar and dots."""
-    taken = sum(label.width + GAP for label in labels) + blocks * (1 + dots) * (1 + GAP)
+    taken = sum(label.width + GAP for label in labels) + blocks * (2 if dots else 1) * (1 + GAP)
     return (room + GAP - taken) // (blocks * (cell + GAP))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli import memory
 from embcli.errors import OutputError
 from embcli.page.canvas import BASELINE, CELL, Canvas
 from embcli.page.drawn import OnCanvas
@@ -17,7 +18,7 @@ from embcli.safe import in_line
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of its font cache
 from matplotlib import font_manager  # noqa: E402
-from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
+from matplotlib.backends.backend_agg import RendererAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.font_manager import FontProperties  # noqa: E402
 from matplotlib.patheffects import withStroke  # noqa: E402
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 
     from matplotlib.ft2font import FT2Font
 
-    from embcli.page.canvas import Palette, Piece
+    from embcli.page.canvas import Palette, Span
 
 _SCALE = 2  # pixels for a unit
 _DPI = 72 * _SCALE  # a unit is a point
 _MOST = 2**16 - 1  # pixels, which is as far as matplotlib goes
+_BYTES = 12  # of a pixel: 4 that are drawn on, 8 as Pillow takes and holds it
 _JOINERS = "\u200d\ufe0e\ufe0f"  # which make one picture of several characters, where a font has it
 _FONT = "DejaVu Sans Mono"  # which matplotlib carries
 _SIZE = CELL / 0.602  # of that font, in points
@@ -43,11 +45,13 @@ class PngCanvas(Canvas):
 
     def __init__(self, width: int, height: int, palette: Palette) -> None:
         super().__init__(width, height, palette)
-        if max(width, height) * _SCALE > _MOST:
+        size = width * _SCALE, height * _SCALE
+        if max(size) > _MOST or _BYTES * size[0] * size[1] > memory.free():
             raise OutputError("this page is too large for a png; -f svg and -f html have no end")
-        self._pixels: np.ndarray = np.empty((height * _SCALE, width * _SCALE, 3), np.uint8)
-        self._pixels[:] = _rgb(palette.ground)
-        self._figure = Figure((width / 72, height / 72), _DPI)
+        self._renderer = RendererAgg(*size, _DPI)  # type: ignore[no-untyped-call]
+        self._pixels = np.asarray(self._renderer.buffer_rgba())  # type: ignore[no-untyped-call]  # its own, drawn over
+        self._pixels[:] = _rgba(palette.ground)
+        self._figure = Figure((width / 72, height / 72), _DPI, frameon=False)
 
     def safe(self, text: str) -> str:
         """Return a text with characters that no font here has as their escapes."""
@@ -56,7 +60,7 @@ class PngCanvas(Canvas):
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
         """Fill a rectangle, with sharp edges; all of them are behind dots and text."""
         left, top, right, bottom = (round(each * _SCALE) for each in (x, y, x + width, y + height))
-        self._pixels[top : max(bottom, top + 1), left : max(right, left + 1)] = _rgb(color)
+        self._pixels[top : max(bottom, top + 1), left : max(right, left + 1)] = _rgba(color)
 
     def dots(self, points: np.ndarray, radius: float, color: str) -> None:
         """Draw a dot at each of the points, (n, 2)."""
@@ -70,34 +74,31 @@ class PngCanvas(Canvas):
         self._figure.add_artist(line)
         line.set_transform(None)
 
-    def line(self, y: float, pieces: Sequence[Piece]) -> None:
+    def line(self, y: float, spans: Sequence[Span]) -> None:
         """Write a line of text whose top is at y."""
-        for piece in pieces:
-            if piece.color is not None and piece.text.strip(" "):
-                for start, text, font in _by_font(piece.text, piece.bold):
-                    x = piece.x + piece.width * cell_len(piece.text[:start]) / cell_len(piece.text)
+        for span in spans:
+            if span.color is not None and span.text.strip(" "):
+                for start, text, font in _by_font(span.text, span.bold):
+                    x = span.x + span.width * cell_len(span.text[:start]) / cell_len(span.text)
                     self._figure.text(
                         x * _SCALE,
                         (self.height - y - BASELINE) * _SCALE,
                         text,
                         transform=None,
-                        color=piece.color,
+                        color=span.color,
                         fontproperties=FontProperties(fname=font, size=_SIZE),
                         verticalalignment="baseline",
                         parse_math=False,
                         usetex=False,
                         zorder=3,
-                        path_effects=[withStroke(linewidth=3, foreground=self.palette.ground)] if piece.halo else None,
+                        path_effects=[withStroke(linewidth=3, foreground=self.palette.ground)] if span.halo else None,
                     )
 
     def content(self) -> bytes:
         """Return the picture as a PNG file."""
-        self._figure.figimage(self._pixels, origin="upper")
-        canvas = FigureCanvasAgg(self._figure)
-        canvas.draw()  # type: ignore[no-untyped-call]
+        self._figure.draw(self._renderer)
         file = io.BytesIO()  # and not savefig, for which a user's matplotlibrc may have a resolution of its own
-        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-        Image.fromarray(pixels[..., :3]).save(file, "PNG")
+        Image.fromarray(self._pixels[..., :3]).save(file, "PNG")
         return file.getvalue()
 
 
@@ -115,8 +116,8 @@ def _safe(text: str) -> str:
     return "".join(each if _font(each) and each not in _JOINERS else _escape(each) for each in in_line(text))
 
 
-def _rgb(color: str) -> tuple[int, ...]:
-    return tuple(bytes.fromhex(color[1:]))
+def _rgba(color: str) -> tuple[int, ...]:
+    return *bytes.fromhex(color[1:]), 255
 
 
 def _escape(character: str) -> str:

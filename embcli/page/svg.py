@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from embcli.page.canvas import Palette, Piece
+    from embcli.page.canvas import Palette, Span
 
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
 class SvgCanvas(Canvas):
-    """An SVG document; each piece of text is made as wide as its cells, so that columns are straight in any font."""
+    """An SVG document; each span of text is made as wide as its cells, so that columns are straight in any font."""
 
     def __init__(self, width: int, height: int, palette: Palette) -> None:
         super().__init__(width, height, palette)
@@ -42,22 +42,22 @@ class SvgCanvas(Canvas):
             ' shape-rendering="auto"/>'
         )
 
-    def line(self, y: float, pieces: Sequence[Piece]) -> None:
+    def line(self, y: float, spans: Sequence[Span]) -> None:
         """Write a line of text whose top is at y."""
-        if pieces:
-            words = "".join(map(self._word, pieces))
+        if spans:
+            words = "".join(map(self._word, spans))
             self._elements.append(f'<text y="{_short(y + BASELINE)}" fill="{self.palette.ink}">{words}</text>')
 
-    def _word(self, piece: Piece) -> str:
-        text = escape(piece.text)
-        if not piece.text.strip(" "):
+    def _word(self, span: Span) -> str:
+        text = escape(span.text)
+        if not span.text.strip(" "):
             return text
-        look = f' x="{_short(piece.x)}" textLength="{_short(piece.width)}"'
-        if piece.color != self.palette.ink:
-            look += f' fill="{piece.color or "none"}"'
-        if piece.bold:
+        look = f' x="{_short(span.x)}" textLength="{_short(span.width)}"'
+        if span.color != self.palette.ink:
+            look += f' fill="{span.color or "none"}"'
+        if span.bold:
             look += ' font-weight="bold"'
-        if piece.halo:
+        if span.halo:
             look += f' stroke="{self.palette.ground}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
         return f"<tspan{look}>{text}</tspan>"
 

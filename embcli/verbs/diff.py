@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 import embcli
 from embcli.errors import InputError
-from embcli.files.numbers import rounded_to
+from embcli.files.numbers import held_by_float32, rounded_to, steps
 from embcli.records import Names, Piece, Records, refuse_too_many
 from embcli.tokens import token_text
 from embcli.weights import shape_of
@@ -29,6 +30,8 @@ State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = ("equal", "rounded", "moved", "base only", "tuned only")
 _EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
 _BLOCK = 1 << 18  # values that are worked on at a time
+_STORED = 1 << 22  # values that are read as they are stored
+_IN_WINDOWS = {"float32": 4, "float16": 2, "bfloat16": 2}  # what windows may have as it is stored, in so many bytes
 _PIECE = 4096  # rows that are written at a time
 _KINDS = {"state": str, "cosine": float, "distance": float}
 
@@ -70,8 +73,9 @@ class Matching:
 class Diff:
     """Two token matrices held against each other, pair by pair of rows that stand for the same token.
 
-    A pair is `equal` where all bits are; `rounded` where each value is that of the other row, one of the two being
-    rounded to the other's dtype, and but for the sign of zeros and the bits of NaN; or else `moved`.
+    A pair is `equal` where all bits are, as they are stored or, of two dtypes that float32 holds, as float32; `rounded`
+    where the values may be one number rounded to either dtype, and but for the sign of zeros and the bits of NaN; or
+    else `moved`.
     """
 
     shapes: tuple[tuple[int, int], tuple[int, int]]
@@ -168,17 +172,17 @@ def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch, room: int | None = N
             f"the rows have different lengths: {shapes[0][1]:,} in {base.given!r}, {shapes[1][1]:,} in {tuned.given!r}"
         )
     layers = base.open({"token": None})["token"], tuned.open({"token": None})["token"]
-    matching = _matching(base, tuned)
+    matching, dtypes = _matching(base, tuned), (layers[0].dtype, layers[1].dtype)
     states = np.zeros(len(matching.base), np.int8)
     turns, distances = np.zeros(len(states)), np.zeros(len(states))
-    for places in watch(_blocks(_to_compare(*layers, matching, watch), shapes[0][1]), len(states)):
-        left, right = layers[0].rows(matching.base[places]), layers[1].rows(matching.tuned[places])
-        states[places] = _states(left, right, layers[0].dtype, layers[1].dtype)
+    for places in watch(_blocks(_to_compare(*layers, matching, watch), shapes[0][1], _BLOCK), len(states)):
+        left, right = _values(layers[0], matching.base[places]), _values(layers[1], matching.tuned[places])
+        states[places] = _states(left, right, dtypes)
         apart = states[places] != _EQUAL
         turns[places[apart]], distances[places[apart]] = _apart(left[apart], right[apart])
     run = {"embcli": embcli.__version__, "base": _run(base), "tuned": _run(tuned)}
     encodings = base.encoding, tuned.encoding
-    return Diff(shapes, (layers[0].dtype, layers[1].dtype), encodings, run, matching, states, turns, distances, room)
+    return Diff(shapes, dtypes, encodings, run, matching, states, turns, distances, room)
 
 
 def _run(found: Checkpoint) -> dict[str, Any]:
@@ -208,21 +212,29 @@ def _others(rows: np.ndarray, size: int) -> np.ndarray:
 
 
 def _to_compare(base: Layer, tuned: Layer, matching: Matching, watch: Watch) -> np.ndarray:
-    """Return the pairs that need a closer look, (n,) int64: all but those whose stored bits are seen to be equal."""
-    if matching.by == "token" or base.dtype != tuned.dtype:
-        return np.arange(len(matching.base))
+    """Return the pairs that need a closer look, (n,) int64: of two dtypes all, of one those that differ in bits."""
     rows = len(matching.base)
-    parts = watch(_differing(base, tuned, rows), rows)
+    if base.dtype != tuned.dtype:
+        return np.arange(rows)
+    parts = watch(_differing(base, tuned, matching), rows)
     return np.flatnonzero(np.concatenate([np.zeros(0, bool), *parts]))
 
 
-def _differing(base: Layer, tuned: Layer, rows: int) -> Iterator[np.ndarray]:
-    """Yield for consecutive rows, up to so many, whether their stored bits differ, (n,) bool."""
-    left, right = base.windows(), tuned.windows()
-    one, other = next(left), next(right)
-    if one.dtype != other.dtype:  # where just one of them is not read as it is stored
-        left, right = base.blocks(), tuned.blocks()
+def _differing(base: Layer, tuned: Layer, matching: Matching) -> Iterator[np.ndarray]:
+    """Yield for consecutive pairs whether their stored bits differ, (n,) bool."""
+    if matching.by == "id" and base.dtype in _IN_WINDOWS:
+        left, right = base.windows(), tuned.windows()
         one, other = next(left), next(right)
+        if one.itemsize == other.itemsize == _IN_WINDOWS[base.dtype]:
+            yield from _differing_windows(chain([one], left), chain([other], right), len(matching.base))
+            return
+    for places in _blocks(np.arange(len(matching.base)), base.shape[1], _STORED):
+        yield _bits_differ(base.stored(matching.base[places]), tuned.stored(matching.tuned[places]))
+
+
+def _differing_windows(left: Iterator[np.ndarray], right: Iterator[np.ndarray], rows: int) -> Iterator[np.ndarray]:
+    """Yield for consecutive rows, up to so many, whether their bits differ, (n,) bool."""
+    one, other = next(left), next(right)
     while rows:
         count = min(len(one), len(other), rows)
         yield _bits_differ(one[:count], other[:count])
@@ -242,31 +254,56 @@ def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return found
 
 
-def _blocks(places: np.ndarray, dim: int) -> Iterator[np.ndarray]:
-    step = max(_BLOCK // dim, 1)
+def _values(layer: Layer, ids: np.ndarray) -> np.ndarray:
+    """Return these rows, (n,) int64 -> (n, D), as float32 or, where that does not hold them, as float64."""
+    return layer.rows(ids) if held_by_float32(layer.dtype) else layer.stored(ids).astype(np.float64)
+
+
+def _blocks(places: np.ndarray, dim: int, values: int) -> Iterator[np.ndarray]:
+    step = max(values // dim, 1)
     for start in range(0, len(places), step):
         yield places[start : start + step]
 
 
-def _states(left: np.ndarray, right: np.ndarray, left_dtype: str, right_dtype: str) -> np.ndarray:
-    """Return the states of pairs of float32 rows, (n, D) each -> (n,) int8."""
+def _states(left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str]) -> np.ndarray:
+    """Return the states of pairs of rows, (n, D) each -> (n,) int8; of one dtype, their bits are known to differ."""
     moved = (left != right) & ~(np.isnan(left) & np.isnan(right))
-    if left_dtype != right_dtype:
-        moved &= (rounded_to(right_dtype, left) != right) & (left != rounded_to(left_dtype, right))
-    bits = _bits_differ(left, right)
+    bits = np.ones(len(left), bool)
+    if dtypes[0] != dtypes[1]:
+        moved &= (_rounded_to(dtypes[1], left) != right) & (left != _rounded_to(dtypes[0], right))
+        moved[moved] = _too_far(left[moved], right[moved], dtypes)
+        if all(map(held_by_float32, dtypes)):
+            bits = _bits_differ(left, right)
     return np.where(moved.any(axis=1), _MOVED, np.where(bits, _ROUNDED, _EQUAL)).astype(np.int8)
 
 
+def _rounded_to(name: str, values: np.ndarray) -> np.ndarray:
+    """Return float32 or float64 values, (n, D), as a dtype has them."""
+    if not held_by_float32(name):
+        return values
+    with np.errstate(over="ignore"):
+        return rounded_to(name, values.astype(np.float32, copy=False))
+
+
+def _too_far(left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str]) -> np.ndarray:
+    """Return which pairs of values, (n,) each, are no one number that was rounded to either dtype, (n,) bool."""
+    reach = (steps(dtypes[0], left) + steps(dtypes[1], right)) / 2
+    with np.errstate(over="ignore"):
+        found: np.ndarray = ~(np.abs(left.astype(np.float64) - right) <= reach)  # of NaN, too
+    return found
+
+
 def _apart(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return 1 - cos and the L2 distances of pairs of float32 rows, (n,) float64 each.
+    """Return 1 - cos and the L2 distances of pairs of rows, (n, D) each, (n,) float64 each.
 
     With d the distance and a and b the norms, 1 - cos = (d^2 - (a - b)^2) / 2ab, which small moves do not cancel out.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         wide, other = left.astype(np.float64), right.astype(np.float64)
         norms, norms_of_other = np.sqrt(squares(wide)), np.sqrt(squares(other))
         wide -= other
         distances = squares(wide)
         turns = (distances - (norms - norms_of_other) ** 2) / (2 * norms * norms_of_other)
         distances = np.sqrt(distances)
+    turns = np.maximum(turns, 0)
     return np.where(np.isfinite(turns), turns, np.nan), np.where(np.isfinite(distances), distances, np.nan)

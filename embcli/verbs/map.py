@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import embcli
 from embcli.errors import InputError
-from embcli.weights import Meter, shape_of
+from embcli.weights import Meter, run_of, shape_of
 from embcli.weights.passes import side_by_side, unwatched
 
 if TYPE_CHECKING:
@@ -132,5 +131,4 @@ def density_map(
     shape_of(source, name)
     encoding = source.encoding if name == "token" else None
     layer = source.open({name: None})[name]
-    run = {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
-    return Map(name, layer, encoding, run, watch)
+    return Map(name, layer, encoding, run_of(source, encoding), watch)

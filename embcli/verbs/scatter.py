@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli import memory
 from embcli.errors import InputError
 from embcli.selection import select
 from embcli.weights import shape_of
+from embcli.weights.statistics import Covariance, refuse_covariance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from embcli.weights import Source
 
     Watch = Callable[[Iterable[np.ndarray], int, Callable[[np.ndarray], int]], Iterator[np.ndarray]]
-
-_ROWS = 512  # that are multiplied at a time: adding up the products takes as long for one row as for all
-_MATRICES = 4  # of (columns, columns) float64 that are held at a time
 
 
 @dataclass(frozen=True)
@@ -47,15 +44,12 @@ def scatter(source: Source, name: str, rows: str | None, columns: str | None, wa
     chosen, places = select(rows, size, "row") if rows is not None else None, select(columns, dim, "column")
     if min(size, len(places)) < 2:
         raise InputError(f"{size:,} x {len(places):,} numbers have no plane; it takes two rows and two columns")
-    if _MATRICES * 8 * len(places) ** 2 > memory.free():
-        raise InputError(
-            f"the covariance of {len(places):,} columns does not fit into memory; choose some by --columns"
-        )
+    refuse_covariance(len(places), "choose some by --columns")
     layer = source.open({name: None})[name]
-    spread = _Spread(len(places))
-    for wide in _gathered(watch(layer.blocks(), size, len), places):
-        spread.add(wide)
-    mean, axes, explained = spread.plane()
+    covariance = Covariance(len(places))
+    for block in watch(layer.blocks(), size, len):
+        covariance.add(_finite(block, places))
+    mean, (axes, explained) = covariance.mean(), _plane(covariance)
     with np.errstate(invalid="ignore"):  # of rows that are not finite
         points = np.concatenate([(block[:, places] - mean) @ axes for block in watch(layer.blocks(), size, len)])
     points[~np.isfinite(points).all(axis=1)] = np.nan
@@ -63,49 +57,23 @@ def scatter(source: Source, name: str, rows: str | None, columns: str | None, wa
     return Scatter(name, (size, dim), len(places), points, explained, chosen, encoding)
 
 
-def _gathered(blocks: Iterable[np.ndarray], places: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield these columns of the finite rows, many rows at a time, (n, columns) float64."""
-    held: list[np.ndarray] = []
-    for block in blocks:
-        wide = block[:, places].astype(np.float64)
-        held.append(wide[np.isfinite(wide).all(axis=1)])
-        if sum(map(len, held)) >= _ROWS:
-            yield np.concatenate(held)
-            held = []
-    if held:
-        yield np.concatenate(held)
+def _finite(block: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return these columns of the finite rows of a block, (n, columns) float64."""
+    wide = block[:, places].astype(np.float64)
+    found: np.ndarray = wide[np.isfinite(wide).all(axis=1)]
+    return found
 
 
-class _Spread:
-    """The mean and the covariance of rows, summed up from near their mean so that no digits are lost."""
-
-    def __init__(self, columns: int) -> None:
-        self._count = 0
-        self._origin: np.ndarray | None = None  # (columns,)
-        self._sum = np.zeros(columns)
-        self._products = np.zeros((columns, columns))
-
-    def add(self, rows: np.ndarray) -> None:
-        """Take in rows, (n, columns) float64, which are changed."""
-        if not len(rows):
-            return
-        if self._origin is None:
-            self._origin = rows.mean(axis=0)
-        rows -= self._origin
-        self._count += len(rows)
-        self._sum += rows.sum(axis=0)
-        self._products += rows.T @ rows
-
-    def plane(self) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
-        """Return the mean, (columns,), the axes, (columns, 2), and the share of the variance along each of them."""
-        if self._origin is None or self._count < 2:
-            raise InputError("fewer than two rows are finite: they have no plane")
-        self._products -= np.outer(self._sum, self._sum / self._count)
-        values, vectors = np.linalg.eigh(self._products)
-        total = values.sum()
-        if not total > 0:
-            raise InputError("all rows are equal: they have no plane")
-        axes = vectors[:, :-3:-1]
-        axes = axes * np.sign(np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0))
-        first, second = (max(float(value / total), 0.0) for value in values[:-3:-1])
-        return self._origin + self._sum / self._count, axes, (first, second)
+def _plane(covariance: Covariance) -> tuple[np.ndarray, tuple[float, float]]:
+    """Return the axes, (columns, 2), and the share of the variance along each of them."""
+    matrix = covariance.matrix()
+    if covariance.count < 2:
+        raise InputError("fewer than two rows are finite: they have no plane")
+    values, vectors = np.linalg.eigh(matrix)
+    total = values.sum()
+    if not total > 0:
+        raise InputError("all rows are equal: they have no plane")
+    axes = vectors[:, :-3:-1]
+    axes = axes * np.sign(np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0))
+    first, second = (max(float(value / total), 0.0) for value in values[:-3:-1])
+    return axes, (first, second)

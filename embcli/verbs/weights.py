@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import embcli
 from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.selection import select
-from embcli.tokens import token_text
-from embcli.weights import shape_of
+from embcli.tokens import token_text, tokens_of
+from embcli.weights import run_of, shape_of
 from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Matrix:
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""
-        return [self.encoding.token_bytes(row) if self.encoding else None for row in ids.tolist()]
+        return tokens_of(ids, self.encoding)
 
     def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         """Yield the chosen rows in consecutive pieces, with the named fields and matrices."""
@@ -94,5 +93,6 @@ def matrix(
     refuse_too_many(len(ids) * len(chosen), room)
     encoding = source.encoding if name == "token" else None
     layer = source.open({name: None})[name]
-    run = {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
-    return Matrix(name, layer, ids, chosen, encoding, run, rows is not None, columns is not None, watch)
+    return Matrix(
+        name, layer, ids, chosen, encoding, run_of(source, encoding), rows is not None, columns is not None, watch
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Word
-from embcli.views.parts import QUANTILES, put_guesses, token_column
+from embcli.views.parts import QUANTILES, head_in_words, put_guesses, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -144,16 +144,19 @@ def _put_untrained(result: Audit, page: Page) -> None:
     by = {"cosine": "1 - cos to the mean of the unused rows", "norm": "norm"}[untrained.indicator]
     page.line()
     page.line(f"Hardly trained, by {by} (Land and Bartolo 2024)")
+    if untrained.output is not None:
+        page.line(f"output head: {head_in_words(untrained.output)}")
     if untrained.threshold is None:
         page.line(f"No candidates: {untrained.reason}")
         return
     count = counted(len(untrained.candidates), "candidate")
-    page.line(f"{count}, up to {untrained.threshold:.4f}, as unused rows are; only a prompt can prove one")
     ids = untrained.candidates[:_EXTREMES]
+    write = page.numbers([Block("", np.array([[untrained.threshold, *result.indicator[ids]]]))]).write
+    page.line(f"{count}, up to {write(untrained.threshold)}, as unused rows are; only a prompt can prove one")
     if len(ids):
         columns = [Column("ID", [str(row) for row in ids])]
         columns += [token_column(result.tokens(ids))] if result.encoding else []
-        page.table([*columns, Column(untrained.indicator, [f"{value:.4f}" for value in result.indicator[ids]])])
+        page.table([*columns, Column(untrained.indicator, [write(value) for value in result.indicator[ids]])])
 
 
 def _put_head(head: OwnToken, page: Page) -> None:

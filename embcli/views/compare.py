@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from embcli.verdict import Verdict
 
 _WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which on a table has all of its columns
-_PIPE_LINES = 60  # a pipe has no screen, so a printed page stands in for it
+_PRINTED = 60  # lines of a printed page, which stands in for a screen where there is none
 _FRAME = 4  # lines of the heading, of the names of missing steps, and of the prompt
 _NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the steps in the order in which one needs them
 _MOST_TOKENS = 40
@@ -53,7 +53,7 @@ def view(result: Comparison, page: Page) -> None:
             page.line()  # the last one is left out where it alone is too many
     page.add(end)
     missing = [] if wanted else [name for name in STEPS if name not in chosen]
-    words = ["the cost"] * (not costs) + [f"--show {','.join(missing)}"] * bool(missing)
+    words = [*([] if costs else ["the cost"]), *([f"--show {','.join(missing)}"] if missing else [])]
     if words:
         page.line(f"Left out for want of room: {' and '.join(words)}")
 
@@ -64,7 +64,7 @@ def _is_for(gradient: Gradient | None, page: Page) -> bool:
 
 
 def _room(page: Page) -> int:
-    return (page.paper.screen or _PIPE_LINES) - _FRAME
+    return (page.paper.screen or _PRINTED) - _FRAME
 
 
 def _part(page: Page, put: Callable[[Comparison, Page], None], result: Comparison) -> Page:
@@ -75,7 +75,7 @@ def _part(page: Page, put: Callable[[Comparison, Page], None], result: Compariso
 
 def _fitting(page: Page, steps: dict[str, Page], end: Page, result: Comparison) -> tuple[str, ...]:
     """Return the steps that fit on the screen with all that comes behind them, those first that one needs first."""
-    room = _room(page) - end.lines + bool(page.paper.screen)  # the last blank line can be left out there
+    room = _room(page) - end.lines + (1 if page.paper.screen else 0)  # the last blank line can be left out there
     chosen = set() if _is_for(result.gradient, page) else {_NEEDED[0]}
     for name in _NEEDED:
         room -= steps[name].lines + 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Block, Column, Excerpt
+from embcli.page import Block, Column, Columns, Excerpt
 from embcli.positions import Learned, Rotary
 from embcli.verbs.lookup import rows_beside
 from embcli.views.parts import PickedRows, left_out, put_guesses, token_column, token_labels
@@ -222,38 +222,36 @@ def _goals(
 
 def _put_trace(result: Lookup, page: Page, place: int) -> None:
     """Put the sum of one token on the page, value by value."""
-    index = np.array([place])
-    found = result.rows(index)
-    token_id, position = int(result.tokens.ids[place]), int(result.tokens.places(index)[1][0])
     page.line()
-    typed = f" + type row {result.wanted.token_type}" if result.type_row is not None else ""
-    position += result.first_position
-    page.title(f"Trace of token {place}: token row {token_id}{typed} + position row {position} = input row {place}")
-    if result.type_row is not None:
-        found = {"token": found["token"], "type": result.type_row[:, result.columns], **found}
-    numbers = page.numbers([Block(name, values) for name, values in found.items()])
+    page.title(_sum_in_words(result, place))
     terms = Excerpt.most(_MOST_TERMS, len(result.columns))
-    written = {name: [numbers.write(values[0, term]) for term in terms.places] for name, values in found.items()}
-    names = result.columns[terms.places]
-    width = max(len("column"), len(str(result.columns.max(initial=0))))
-    cells = max(numbers.width, len("position"))
-    plus = ["+"] * len(terms.places)
-    page.table(
-        [
-            Column("column".rjust(width), [f"{column:{width}}" for column in names], "left", minimum=width + 1),
-            Column("token", written["token"], minimum=cells),
-            *(
-                column
-                for name in ("type", "position")
-                if name in written
-                for column in (Column("", plus), Column(name, written[name], minimum=cells))
-            ),
-            Column("", ["="] * len(terms.places)),
-            Column("input", written["input"], minimum=cells),
-        ],
-        terms.gaps,
-        ruled=False,
-    )
+    page.table(_terms(result, page, place, terms), terms.gaps, ruled=False)
     page.line(f"The sum is one of float32 values; it is shown to {page.paper.precision} decimals.")
     if terms.left_out:
         page.line(f"{left_out(terms.missing(result.columns, 'column'))}; --columns picks.")
+
+
+def _sum_in_words(result: Lookup, place: int) -> str:
+    """Return in words which rows the input row of a token is the sum of."""
+    position = result.first_position + int(result.tokens.places(np.array([place]))[1][0])
+    typed = f" + type row {result.wanted.token_type}" if result.type_row is not None else ""
+    token = f"token row {result.tokens.ids[place]}"
+    return f"Trace of token {place}: {token}{typed} + position row {position} = input row {place}"
+
+
+def _terms(result: Lookup, page: Page, place: int, terms: Excerpt) -> Columns:
+    """Return the sum of one token as a table, a line for each of these columns."""
+    found = result.rows(np.array([place]))
+    if result.type_row is not None:
+        found = {"token": found["token"], "type": result.type_row[:, result.columns], **found}
+    numbers = page.numbers([Block(name, values) for name, values in found.items()])
+    width = max(len("column"), len(str(result.columns.max(initial=0))))
+    names = [f"{column:{width}}" for column in result.columns[terms.places]]
+    columns: Columns = [Column("column".rjust(width), names, "left", minimum=width + 1)]
+    for name, values in found.items():
+        sign = {"token": "", "input": "="}.get(name, "+")
+        if sign:
+            columns.append(Column("", [sign] * len(names)))
+        written = [numbers.write(values[0, term]) for term in terms.places]
+        columns.append(Column(name, written, minimum=max(numbers.width, len("position"))))
+    return columns

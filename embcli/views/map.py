@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from embcli.page import Page
     from embcli.verbs.map import Bins, Map
 
-_PIPE_LINES, _FRAME = 40, 14  # lines where there is no screen, and lines around the map
+_FRAME = 14  # lines around the map
 _NORM = 10  # cells that a norm takes at most
 ZERO, ODD = "0", "!"  # marks of rows and columns
 
@@ -23,7 +23,7 @@ ZERO, ODD = "0", "!"  # marks of rows and columns
 def view(result: Map, page: Page) -> None:
     """Put a whole weight matrix on a page as a map of its bins, with the norms of the rows and what is odd about it."""
     size, dim = result.layer.shape
-    lines = max((page.paper.screen or _PIPE_LINES) - _FRAME, 4)
+    lines = max(page.paper.lines - _FRAME, 4)
     rows = -(-size // lines)
     starts = np.arange(0, size, rows)
     labels = [Column("from row", [str(start) for start in starts])]
@@ -35,7 +35,7 @@ def view(result: Map, page: Page) -> None:
     page.line(
         "The size of all numbers: " + (f"the root mean square of {each} each" if rows * columns > 1 else "|number|")
     )
-    marks = [_mark(*each) for each in zip(bins.zero_rows, bins.odd_rows, strict=True)]
+    marks = [_mark(zero > 0, odd > 0) for zero, odd in zip(bins.zero_rows, bins.odd_rows, strict=True)]
     norms = [f"{norm:#.4g}".rstrip(".") for norm in bins.norms]
     after = [Column("", marks, "left", minimum=2), Column("mean norm", norms, minimum=_NORM)]
     ends = np.append(np.arange(0, dim, columns)[:-1], dim - 1)
@@ -47,15 +47,15 @@ def view(result: Map, page: Page) -> None:
     put_guesses(page, result.run)
 
 
-def _mark(zero: int, odd: int) -> str:
-    return ZERO * bool(zero) + ODD * bool(odd)
+def _mark(zero: bool, odd: bool) -> str:
+    return (ZERO if zero else "") + (ODD if odd else "")
 
 
 def _below(bins: Bins, columns: int) -> list[str]:
     """Return the mark of each bin of columns; none at all where there is nothing to mark."""
     starts = np.arange(0, len(bins.zero_columns), columns)
     zero, odd = (np.logical_or.reduceat(which, starts) for which in (bins.zero_columns, bins.odd_columns))
-    marks = [ODD if no_number else ZERO * bool(empty) for empty, no_number in zip(zero, odd, strict=True)]
+    marks = [ODD if no_number else ZERO if empty else "" for empty, no_number in zip(zero, odd, strict=True)]
     return marks if any(marks) else []
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embcli.page import Column
-from embcli.views.parts import put_guesses
+from embcli.views.parts import head_in_words, put_guesses
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
-    from embcli.files.checkpoint import Head
     from embcli.page import Page
     from embcli.verbs.model import ModelInfo
 
@@ -35,17 +34,7 @@ def view(result: ModelInfo, page: Page) -> None:
         ]
     )
     page.line()
-    page.line(f"output head: {_head(found.head)}")
+    page.line(f"output head: {head_in_words(found.head)}")
     for name, value in found.positions.items():
         page.line(f"{name}: {value}")
     put_guesses(page, result.run)
-
-
-def _head(head: Head) -> str:
-    told = {
-        "same": "the token matrix itself (tied)",
-        "equal": f"another tensor, equal to the token matrix in the {head.rows:,} rows compared",
-        "other": "another tensor (not tied)",
-        "none": "none in the file",
-    }[head.relation]
-    return f"{told}; {head.reason}" if head.reason else told

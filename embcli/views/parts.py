@@ -14,6 +14,7 @@ from embcli.tokens import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from embcli.files.checkpoint import Head
     from embcli.page import Page, Tone
     from embcli.tokens import Tokens
 
@@ -42,6 +43,17 @@ def put_guesses(page: Page, run: dict[str, Any]) -> None:
     """Say on the page what is a guess of how the numbers came about."""
     for reason in run.get("guesses", {}).values():
         page.line(f"A guess: {reason}")
+
+
+def head_in_words(head: Head) -> str:
+    """Return what is known of an output head."""
+    told = {
+        "same": "the token matrix itself (tied)",
+        "equal": f"another tensor, equal to the token matrix in the {head.rows:,} rows compared",
+        "other": "another tensor (not tied)",
+        "none": "none in the file",
+    }[head.relation]
+    return f"{told}; {head.reason}" if head.reason else told
 
 
 def left_out(*parts: str) -> str:

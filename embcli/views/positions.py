@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200  # of those that were chosen
 _FEW_ROWS, _FEWEST_ROWS = 10, 4  # of all positions: where there is one table, and where there are two
-_PIPE_LINES = 40  # of a page of strips, where there is no screen
 
 _STORED = (  # of what a real model holds
     "Row pos of the model's own layer, added to the token row, as training left it.",
@@ -100,8 +99,7 @@ def _put(result: PositionTable, page: Page, name: str, few: int, numbers: np.nda
 
 def _most_strips(page: Page, few: int) -> int:
     """Return how many strips there is room for with all that is around them, in one table or in two."""
-    lines = page.paper.screen or _PIPE_LINES
-    return max(lines - 10 if few == _FEW_ROWS else (lines - 17) // 2, 3)
+    return max(page.paper.lines - 10 if few == _FEW_ROWS else (page.paper.lines - 17) // 2, 3)
 
 
 def _put_relative(result: PositionTable, kind: Relative, page: Page) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page.canvas import CELL, LINE, MARGIN, Piece
+from embcli.page.canvas import CELL, LINE, MARGIN, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.words import counted
@@ -180,4 +180,4 @@ def _meet(one: Box, other: Box) -> bool:
 
 
 def _write(canvas: Canvas, x: float, y: float, text: str, bold: bool = False, halo: bool = False) -> None:
-    canvas.line(y, [Piece(x, cell_len(text) * CELL, text, canvas.palette.ink, bold, halo)])
+    canvas.line(y, [Span(x, cell_len(text) * CELL, text, canvas.palette.ink, bold, halo)])

@@ -66,7 +66,7 @@ def put_summary(result: Matrix | Map, summary: Summary, page: Page) -> None:
 def _put_left_out(result: Matrix, page: Page, rows: Excerpt, columns: Excerpt) -> None:
     """Say what is not shown, and how to see it."""
     missing = left_out(rows.missing(result.ids, "row"), columns.missing(result.columns, "column"))
-    options = ["--rows"] * (rows.left_out > 0) + ["--columns"] * (columns.left_out > 0)
+    options = [flag for flag, shown in (("--rows", rows), ("--columns", columns)) if shown.left_out]
     if missing:
         pick = f"{' and '.join(options)} {'picks' if len(options) == 1 else 'pick'}"
         page.line(f"{missing}; {pick}, -f npy gives all.")

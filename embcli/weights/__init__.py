@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+import embcli
 from embcli.errors import LayerError
 from embcli.weights.passes import side_by_side, unwatched
 
@@ -53,6 +54,10 @@ class Layer(ABC):
         """
         return self.blocks()
 
+    def stored(self, ids: np.ndarray) -> np.ndarray:
+        """Return these rows as they are stored, (n,) int64 -> (n, width); float32 where they have no other form."""
+        return self.rows(ids)
+
     def stretches(self, count: int) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Return all windows, in up to `count` parts that may be read side by side; each with its first row's ID."""
         return [(0, self.windows())]
@@ -92,6 +97,14 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
     if shape is None:
         raise LayerError(f"there is no {name} layer here")
     return shape
+
+
+def run_of(source: Source, encoding: Encoding | None) -> dict[str, Any]:
+    """Return what there is to say of how a result came about; `encoding` is that of its rows, None where it has none.
+
+    It is complete once the layers are open.
+    """
+    return {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
 
 
 class Meter:

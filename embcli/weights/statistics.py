@@ -6,8 +6,13 @@ from hashlib import sha256
 
 import numpy as np
 
+from embcli.errors import InputError
+from embcli.memory import free
+
 AT = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)  # of the quantiles that are told
-_PENDING = 1 << 18  # values that make a block worth a product
+_PENDING, _LEAST_ROWS = 1 << 18, 1 << 10  # values, and rows, that make a block worth a product
+_ROUNDING = 2.0**-50  # of a column's mean: rows of float32 that differ do so by far more
+_MATRICES = 5  # of (D, D) float64 that are held at a time
 
 
 def squares(rows: np.ndarray) -> np.ndarray:
@@ -65,7 +70,10 @@ def iso_score(covariance: np.ndarray) -> float | None:
     (1.0, 0.0)
     """
     dim, total = len(covariance), float(np.square(covariance).sum())
-    return float((np.trace(covariance) ** 2 / total - 1) / (dim - 1)) if dim > 1 and total > 0 else None
+    if dim == 1 or not total > 0:
+        return None
+    score = (np.trace(covariance) ** 2 / total - 1) / (dim - 1)
+    return float(np.clip(score, 0, 1))  # which rounding can leave
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -93,19 +101,18 @@ def rank_correlation(values: np.ndarray, others: np.ndarray) -> float | None:
 
 
 class Covariance:
-    """The covariance of rows that come in blocks."""
+    """The mean and the covariance of rows that come in blocks, summed up from near their mean: no digits are lost."""
 
     def __init__(self, dim: int) -> None:
         self.count = 0
-        self.sum = np.zeros(dim)
+        self._origin = np.zeros(dim)
+        self._sum = np.zeros(dim)  # of the rows less the origin
         self._products = np.zeros((dim, dim))
-        self._pending = np.empty((max(_PENDING // dim, 1024), dim))
+        self._pending = np.empty((max(_PENDING // dim, _LEAST_ROWS), dim))
         self._held = 0
 
     def add(self, rows: np.ndarray) -> None:
         """Take in rows, (n, D) float64."""
-        self.count += len(rows)
-        self.sum += rows.sum(axis=0)
         while len(rows):
             part = rows[: len(self._pending) - self._held]
             self._pending[self._held : self._held + len(part)] = part
@@ -116,19 +123,34 @@ class Covariance:
 
     def _multiply(self) -> None:
         held = self._pending[: self._held]
+        if not self.count and self._held:
+            self._origin = held.mean(axis=0)
+        held -= self._origin
+        self._sum += held.sum(axis=0)
         self._products += held.T @ held
+        self.count += self._held
         self._held = 0
 
-    @property
     def mean(self) -> np.ndarray:
-        """The mean row, (D,)."""
-        return self.sum / max(self.count, 1)
+        """Return the mean row, (D,)."""
+        self._multiply()
+        return self._origin + self._sum / max(self.count, 1)
 
     def matrix(self) -> np.ndarray:
-        """Return the covariance, (D, D); n - 1 stands below it."""
+        """Return the covariance, (D, D); n - 1 stands below it. Columns that vary by rounding alone do not vary."""
         self._multiply()
-        found: np.ndarray = (self._products - np.outer(self.sum, self.mean)) / max(self.count - 1, 1)
+        found = np.outer(self._sum, self._sum / max(self.count, 1))
+        np.subtract(self._products, found, out=found)
+        found /= max(self.count - 1, 1)
+        flat = np.diagonal(found) <= np.square(_ROUNDING * self._origin)
+        found[flat], found[:, flat] = 0, 0
         return found
+
+
+def refuse_covariance(dim: int, cure: str) -> None:
+    """Raise InputError where the covariance of so many columns, and what its eigenvectors take, are too large."""
+    if _MATRICES * 8 * dim**2 > free():
+        raise InputError(f"the covariance of {dim:,} columns does not fit into memory; {cure}")
 
 
 def digests(rows: np.ndarray) -> list[bytes]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gguf import GGUFWriter
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -333,6 +334,45 @@ def test_a_head_that_is_the_same_tensor_is_told(tmp_path: Path) -> None:
 def test_where_the_file_has_no_head_config_json_tells(tmp_path: Path, tied: bool | None, relation: str) -> None:
     source = opened(tmp_path, {"wte": matrix()}, {"tie_word_embeddings": tied})
     assert (source.head.tensor, source.head.relation) == (None, relation)
+
+
+@pytest.mark.parametrize(
+    ("config", "relation", "reason"),
+    [
+        ({"architectures": ["GPT2LMHeadModel"]}, "same", "config.json names 'GPT2LMHeadModel' and no head of its own"),
+        ({"architectures": ["BertModel", "Gemma3ForCausalLM"]}, "same", "config.json names 'Gemma3ForCausalLM' and no"),
+        (
+            {"architectures": ["GPT2LMHeadModel"], "tie_word_embeddings": False},
+            "none",
+            "that it is a matrix of its own",
+        ),
+        ({"architectures": ["GPT2Model"]}, "none", ""),
+        ({"architectures": "GPT2LMHeadModel"}, "none", ""),
+        ({"architectures": [None]}, "none", ""),
+    ],
+)
+def test_a_model_with_a_head_that_is_in_no_file_is_taken_as_tied(
+    tmp_path: Path, config: dict[str, Any], relation: str, reason: str
+) -> None:
+    head = opened(tmp_path, {"wte": matrix()}, config).head
+    assert (head.tensor, head.relation) == (None, relation)
+    assert reason in head.reason
+    assert bool(reason) == bool(head.reason)
+
+
+@pytest.mark.parametrize(("causal", "relation"), [(None, "same"), (True, "same"), (False, "none")])
+def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
+    tmp_path: Path, causal: bool | None, relation: str
+) -> None:
+    writer = GGUFWriter(tmp_path / "m.gguf", "gemma")
+    if causal is not None:
+        writer.add_causal_attention(causal)
+    writer.add_tensor("token_embd.weight", matrix())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert Checkpoint.of(str(tmp_path / "m.gguf")).head.relation == relation
 
 
 # --- real models --------------------------------------------------------------------------------------------------

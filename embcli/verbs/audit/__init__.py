@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 import embcli
-from embcli.encodings.unused import merged, unused
+from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint
 from embcli.names import BROKEN, FAULTS
 from embcli.records import Names, Piece, Records, refuse_too_many
 from embcli.tokens import token_text
 from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
 from embcli.weights import shape_of
-from embcli.weights.statistics import AT, equal_rows, histogram, quantiles, rank_correlation
+from embcli.weights.statistics import AT, equal_rows, histogram, quantiles, rank_correlation, refuse_covariance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings import Encoding
+    from embcli.files.checkpoint import Head
     from embcli.names import Fault, Unused
     from embcli.verbs.audit.passes import Watch
     from embcli.weights import Layer, Source
@@ -71,6 +72,7 @@ class Untrained:
     indicator: Literal["cosine", "norm"]
     threshold: float | None
     reason: str
+    output: Head | None  # which head that is about; None where there is no checkpoint
     candidates: np.ndarray  # (n,) int64, by indicator
 
 
@@ -205,6 +207,7 @@ def audit(source: Source, watch: Watch, fail_on: tuple[Fault, ...] | None = None
     it is broken, by default those of a matrix that no model can use as it is.
     """
     size, dim = shape_of(source, "token")
+    refuse_covariance(dim, "rows of so many numbers may be columns, see --transposed")
     known, layer = source.encoding, source.open({"token": None})["token"]
     idle = unused(known, size) if known else {}
     first = FirstPass(size, dim, idle)
@@ -225,7 +228,7 @@ def audit(source: Source, watch: Watch, fail_on: tuple[Fault, ...] | None = None
         measured=first.measured,
         lying=_lying(first, second, known),
         indicators=second.indicators,
-        untrained=_untrained(source, first, second.indicators),
+        untrained=_untrained(source, first, second),
         head=head,
         fail_on=BROKEN if fail_on is None else fail_on,
         room=room,
@@ -241,7 +244,7 @@ def _used(rows: np.ndarray, idle: dict[int, Unused]) -> np.ndarray:
 def _lying(first: FirstPass, second: SecondPass, known: Encoding | None) -> Lying:
     rows = np.flatnonzero(first.measured)
     norms = first.norms[rows]
-    merges = np.array([row for row in merged(known) if row < len(first.norms)] if known else [], np.int64)
+    merges = np.array([row for row in known.merges() if row < len(first.norms)] if known else [], np.int64)
     in_order = merges[first.measured[merges]]
     return Lying(
         rows=len(rows),
@@ -254,16 +257,19 @@ def _lying(first: FirstPass, second: SecondPass, known: Encoding | None) -> Lyin
     )
 
 
-def _untrained(source: Source, first: FirstPass, indicators: Indicators | None) -> Untrained:
+def _untrained(source: Source, first: FirstPass, second: SecondPass) -> Untrained:
     """Return the tokens by what tells those that were hardly trained."""
-    tied = isinstance(source, Checkpoint) and source.head.relation in ("same", "equal")
+    indicators = second.indicators
+    output = source.head if isinstance(source, Checkpoint) else None
+    tied = output is not None and output.relation in ("same", "equal")
     cosine = indicators.cosine if indicators and tied else None
     values = first.norms if cosine is None else cosine
     used = np.flatnonzero(first.measured & (first.norms > 0) & ~first.of_unused)
-    threshold, reason = _threshold(values[used], _of_unused(first, cosine))
+    of_unused = np.where(first.norms > 0, first.norms, np.nan) if cosine is None else second.unused_apart
+    threshold, reason = _threshold(values[used], of_unused[first.of_unused & ~np.isnan(of_unused)])
     candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
     ordered = candidates[np.argsort(values[candidates], kind="stable")]
-    return Untrained("norm" if cosine is None else "cosine", threshold, reason, ordered)
+    return Untrained("norm" if cosine is None else "cosine", threshold, reason, output, ordered)
 
 
 def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]:
@@ -276,21 +282,6 @@ def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]
     if not len(used) or np.median(used) <= threshold:
         return None, "the unused rows are like all others, as in a matrix that was never trained"
     return threshold, ""
-
-
-def _of_unused(first: FirstPass, cosine: np.ndarray | None) -> np.ndarray:
-    """Return the indicators of the unused rows, (n,) float64: their norms, or 1 - cos to the mean of the others.
-
-    With S the sum of the unused rows, a row's cosine to S - row follows from its norm and its cosine to S.
-    """
-    rows = np.flatnonzero(first.of_unused & (first.norms > 0))
-    norms, total = first.norms[rows], float(np.sqrt(first.unused_sum @ first.unused_sum))
-    if cosine is None:
-        return norms
-    along = (1 - cosine[rows]) * norms * total
-    others = np.sqrt(np.maximum(total**2 - 2 * along + norms**2, 0))
-    apart: np.ndarray = 1 - ((along - norms**2) / (norms * others))[others > 0]
-    return apart
 
 
 def _own_token(source: Source, layer: Layer, used: np.ndarray, watch: Watch) -> OwnToken | None:

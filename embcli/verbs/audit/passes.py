@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PRODUCTS = 1 << 37  # multiply-adds of rows with an output head
 _LEAST_SAMPLE = 64  # rows
+_ROUNDING = 2.0**-52  # of a length, for each of a row's values
 _NO_TOKEN = ("padding", "gap")
 
 
@@ -27,7 +28,8 @@ class Indicators:
     """How far each row is from those of unused tokens, (V,) float64 each: the lower, the less it was trained.
 
     These are indicators of Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting Under-trained Tokens
-    in Large Language Models", as the code published with it has them. With u the mean of the unused rows, `cosine` is
+    in Large Language Models", but of the token matrix, tied or not; the code published with it takes those of the
+    output head. With u the mean of the unused rows, `cosine` is
     1 - cos(row, u); `centred` is that after the mean of all rows is taken from both, and `without_first` that after
     their part along the first principal component is. NaN where a row has no direction.
     """
@@ -83,17 +85,22 @@ class SecondPass:
     def __init__(self, first: FirstPass) -> None:
         covariance = first.covariance.matrix()
         self.iso_score = iso_score(covariance)
-        self.known = bool(first.unused_sum.any())
-        self._first, self._mean, self._unused = first, first.covariance.mean, first.unused_sum
-        self._component = np.linalg.eigh(covariance)[1][:, -1] if self.known else None
-        self._unused_mean = first.unused_sum / max(int(np.isfinite(first.norms[first.of_unused]).sum()), 1)
+        self._first, self._mean = first, first.covariance.mean()
         self._unit_sum, self._directed, self._seen = np.zeros_like(self._mean), 0, 0
         self._found = np.full((3, len(first.norms)), np.nan)
+        self.unused_apart = np.full(len(first.norms), np.nan)  # 1 - cos of each unused row to the mean of the others
+        self._unused_length = float(np.sqrt(first.unused_sum @ first.unused_sum))
+        self._component: np.ndarray | None = None
+        if first.unused_sum.any():
+            self._component = np.linalg.eigh(covariance)[1][:, -1]
+            unused = first.unused_sum / np.count_nonzero(np.isfinite(first.norms[first.of_unused]))
+            without = unused - (unused @ self._component) * self._component
+            self._directions = [_unit(row, unused) for row in (unused, unused - self._mean, without)]
 
     @property
     def indicators(self) -> Indicators | None:
         """The indicators of hardly trained tokens; None where no row is known as unused."""
-        return Indicators(*self._found) if self.known else None
+        return Indicators(*self._found) if self._component is not None else None
 
     @property
     def mean_cosine(self) -> float | None:
@@ -105,21 +112,22 @@ class SecondPass:
         part = slice(self._seen, self._seen + len(block))
         self._seen += len(block)
         wide, finite, norms = _finite(block)
+        units = _units(wide, norms)
         if self._component is not None:
-            along, unused = wide @ self._component, self._unused_mean
-            unused_along = unused @ self._component
-            rest = unused - unused_along * self._component
-            self._found[0, part][finite] = 1 - _cosines(wide @ unused, norms, unused)
-            left = np.sqrt(np.maximum(norms**2 - along**2, 0))
-            self._found[2, part][finite] = 1 - _cosines(wide @ unused - along * unused_along, left, rest)
+            self._found[0, part][finite] = _apart(units, self._directions[0])
+            without = wide - np.outer(wide @ self._component, self._component)
+            self._found[2, part][finite] = _apart(_units(without, norms), self._directions[2])
+            own = finite & self._first.of_unused[part]
+            others = self._first.unused_sum - wide[own[finite]]
+            units_of_others = _units(others, np.full(len(others), self._unused_length))
+            self.unused_apart[part][own] = _apart(units[own[finite]], units_of_others)
         wide -= self._mean
-        norms = np.sqrt(squares(wide))
-        if self.known:
-            unused = self._unused_mean - self._mean
-            self._found[1, part][finite] = 1 - _cosines(wide @ unused, norms, unused)
-        weights = inverse(norms) * self._first.of_token[part][finite]
-        self._unit_sum += weights @ wide
-        self._directed += int(np.count_nonzero(weights))
+        units = _units(wide, norms)
+        if self._component is not None:
+            self._found[1, part][finite] = _apart(units, self._directions[1])
+        directed = units[self._first.of_token[part][finite] & ~np.isnan(units[:, 0])]
+        self._unit_sum += directed.sum(axis=0)
+        self._directed += len(directed)
 
 
 def _finite(block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -132,11 +140,24 @@ def _finite(block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return wide, finite, np.sqrt(lengths[finite])
 
 
-def _cosines(products: np.ndarray, norms: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the cosines of rows with another one, by their products and norms, (n,); NaN where there is none."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: np.ndarray = products / (norms * np.sqrt(other @ other))
-    return np.where(np.isfinite(found), found, np.nan)
+def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Return rows, (n, D), at length 1; NaN where just rounding is left of the lengths that they had before, (n,)."""
+    lengths = np.sqrt(squares(rows))
+    told = lengths > rows.shape[1] * _ROUNDING * before
+    found: np.ndarray = rows / np.where(told, lengths, np.nan)[:, None]
+    return found
+
+
+def _unit(row: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Return a row, (D,), at length 1; NaN where just rounding is left of another one, which it was."""
+    found: np.ndarray = _units(row[None], np.sqrt(squares(before[None])))[0]
+    return found
+
+
+def _apart(units: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return 1 - cos of unit rows, (n, D), to another one, (D,), or each to its own, (n, D)."""
+    cosines: np.ndarray = np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape))
+    return 1 - cosines.clip(-1, 1)
 
 
 def sampled(used: np.ndarray, size: int, dim: int) -> np.ndarray:
