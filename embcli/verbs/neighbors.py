@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import embcli
 from embcli import memory
 from embcli.errors import InputError
 from embcli.names import PAGES, Format, Metric
@@ -17,9 +16,9 @@ from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.search import Search, Space, mean_row, nearest, unwatched
 from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
-from embcli.tokens import Tokens, token_text
+from embcli.tokens import Tokens, token_text, tokens_of
 from embcli.verbs.lookup import check_ids
-from embcli.weights import shape_of
+from embcli.weights import run_of, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -159,7 +158,7 @@ class Neighbors:
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""
-        return [self.encoding.token_bytes(row) if self.encoding else None for row in ids.tolist()]
+        return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
         """Return the neighbours as data: query, rank, ID, token and score of each, and what the score is made of.
@@ -219,8 +218,11 @@ def neighbors(
     if wanted.within is None and _ANSWER * k * len(queries) > memory.free():
         raise InputError(f"{k:,} neighbours of each of {len(queries):,} queries do not fit into memory; lower --top")
     found = nearest(layer, vectors, space, k, among, excluded, wanted.within, watch)
-    run = {"embcli": embcli.__version__, "encoding": source.encoding.name if source.encoding else None, **source.run}
-    run |= {"metric": wanted.metric, "center": wanted.center, "queries": [_told(query) for query in queries]}
+    run = run_of(source, source.encoding) | {
+        "metric": wanted.metric,
+        "center": wanted.center,
+        "queries": [_told(query) for query in queries],
+    }
     run |= {"searched": found.searched, "not_finite": len(found.not_finite), "zero": len(found.zero)}
     return Neighbors(wanted, queries, vectors, found, layer, source.encoding, mean, run, room)
 
@@ -245,7 +247,7 @@ def _among(wanted: Wanted, encoding: Encoding | None, size: int) -> np.ndarray |
             f"--match {wanted.match[:40]!r} looks at tokens, and these rows stand for those of no encoding"
         )
     pattern = re.compile(wanted.match)
-    texts = [token_text(encoding.token_bytes(row)) for row in rows.tolist()]
+    texts = map(token_text, tokens_of(rows, encoding))
     return rows[[text is not None and bool(pattern.search(text)) for text in texts]]
 
 
