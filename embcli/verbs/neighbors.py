@@ -212,14 +212,17 @@ def neighbors(
     if mean is not None and not np.isfinite(mean).all():
         raise InputError("there is no mean row: each row has NaN or infinity in it")
     space = Space(wanted.metric, mean if wanted.center else None)
-    vectors = [_vector(query, number, layer, space) for number, query in enumerate(queries)]
+    vectors = [_vector(query, number, layer, space) for number, query in enumerate(queries, 1)]
     excluded = None if wanted.include_query else [query.every_id for query in queries]
     k = wanted.count(size if among is None else len(among))
     if wanted.within is None and _ANSWER * k * len(queries) > memory.free():
         raise InputError(f"{k:,} neighbours of each of {len(queries):,} queries do not fit into memory; lower --top")
     found = nearest(layer, vectors, space, k, among, excluded, wanted.within, watch)
-    run = run_of(source, source.encoding)
-    run |= {"metric": wanted.metric, "center": wanted.center, "queries": [_told(query) for query in queries]}
+    run = run_of(source, source.encoding) | {
+        "metric": wanted.metric,
+        "center": wanted.center,
+        "queries": [_told(query) for query in queries],
+    }
     run |= {"searched": found.searched, "not_finite": len(found.not_finite), "zero": len(found.zero)}
     return Neighbors(wanted, queries, vectors, found, layer, source.encoding, mean, run, room)
 
@@ -249,7 +252,7 @@ def _among(wanted: Wanted, encoding: Encoding | None, size: int) -> np.ndarray |
 
 
 def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray:
-    """Return what a query is in a space, (D,) float64."""
+    """Return what a query is in a space, (D,) float64; `number` is its place, from 1."""
     if query.given is not None:
         vector = query.given.astype(np.float64) - (0 if space.mean is None else space.mean)
     elif query.plus or query.minus:
@@ -264,7 +267,7 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
     else:
         vector = _term(query.ids, layer, space)
     if not np.isfinite(vector).all():
-        raise InputError(f"vector {number:,} has NaN or infinity in it; it is near to nothing")
+        raise InputError(f"query {number:,} has NaN or infinity in it; it is near to nothing")
     if space.metric == "cosine" and not vector.any():
         raise InputError(f"query {number:,} is zero and has no direction; --metric dot and l2 take it")
     return vector
