@@ -333,7 +333,8 @@ def neighbors(
     wanted = near.wanted()
     output = place.to(needs=wanted.needs())
     source, known = model.source(encoding)
-    output.write(neighbors(source, wanted, given.queries(known if given.as_text else source.encoding), watched), view)
+    queries = given.queries(known if given.as_text else source.encoding)
+    output.write(neighbors(source, wanted, queries, watched, output.room(1)), view)
     model.tell_changes(source)
 
 

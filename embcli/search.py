@@ -10,13 +10,14 @@ rows that are widened to float32.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from embcli.files.numbers import rounded_to
 from embcli.weights.passes import cores
 
 if TYPE_CHECKING:
@@ -29,12 +30,20 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+
+def unwatched(items: Iterable[Any], total: int, size: Callable[[Any], int]) -> Iterator[Any]:
+    """Tell nobody how far a pass is."""
+    return iter(items)
+
+
 _UNIT = 2.0**-23  # twice float32's unit roundoff: ARM's products of bfloat16 are rounded to odd
 _LEAST = 2.0**-126  # below which a float32 may be flushed to zero
 _EXACT = 2.0**-50  # a few roundings of float64
 _SCORES = 1 << 20  # products of a piece
 _WIDE = 1 << 18  # values that are scored in float64 at a time
-_CANDIDATES = 1 << 16  # that are held before those are dropped which others have left behind
+_CANDIDATES = 1 << 20  # of all queries that are held before those are dropped which others have left behind
+_ANSWERS = 1 << 20  # that a pass looks for, of all its queries
+_QUERIES = 1 << 12  # of a pass
 _PIECE = 1 << 25  # values of rows whose products are looked at together
 _SHARED = 1 << 21  # values of a matrix for which threads are started
 _THREADS = 4  # at most: two of them are nearly as fast as memory
@@ -113,9 +122,12 @@ class Kernel:
         """Return a vector (D,) float64 in the numbers of some rows."""
         largest = float(np.abs(wide).max())
         scale = 2.0 ** np.floor(np.log2(largest)) if largest else 1.0
-        values = _rounded(wide / scale, like, self._dtype)
-        kept = _widened(values, self._dtype).astype(np.float64)
-        return _Vector(values, scale, float(np.linalg.norm(kept)), float(np.linalg.norm(wide / scale - kept)))
+        kept = (wide / scale).astype(np.float32)
+        if like.dtype != np.float32:
+            kept = rounded_to(self._dtype, kept)
+        values = kept if like.dtype == np.float32 else _bits(kept, self._dtype)
+        exact = kept.astype(np.float64)
+        return _Vector(values, scale, float(np.linalg.norm(exact)), float(np.linalg.norm(wide / scale - exact)))
 
     def products(self, rows: np.ndarray) -> np.ndarray:
         """Return the products of rows (n, D) with the vectors, in the last row with themselves, (vectors + 1, n)."""
@@ -140,6 +152,13 @@ class Kernel:
 _SHORT = {"bfloat16": "bf16", "float16": "f16"}
 
 
+def _bits(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Return float32 numbers that 16 bits hold as those, uint16."""
+    if dtype == "float16":
+        return values.astype(np.float16).view(np.uint16)
+    return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+
+
 def _simsimd_dot() -> Callable[..., Any] | None:
     """Return simsimd's product; None where it is not installed."""
     try:
@@ -150,24 +169,6 @@ def _simsimd_dot() -> Callable[..., Any] | None:
         simsimd.disable_capability(capability)
     dot: Callable[..., Any] = simsimd.dot
     return dot
-
-
-def _rounded(wide: np.ndarray, like: np.ndarray, dtype: str) -> np.ndarray:
-    """Return numbers (D,) float64 in the numbers of some rows: float32, or bits of 16-bit ones."""
-    if like.dtype == np.float32:
-        return wide.astype(np.float32)
-    if dtype == "float16":
-        return wide.astype(np.float16).view(np.uint16)
-    bits = wide.astype(np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def _widened(values: np.ndarray, dtype: str) -> np.ndarray:
-    if values.dtype == np.float32:
-        return values
-    if dtype == "float16":
-        return values.view(np.float16).astype(np.float32)
-    return (values.astype(np.uint32) << 16).view(np.float32)
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ class _Products:
         """Return the products of rows with a vector, and how much they can be off, both (n,) float64."""
         norms = self._norms
         flushed = _LEAST * (2 * self.dim + np.sqrt(self.dim) * (norms + vector.norm))
-        error = (self._gamma * vector.norm + vector.error * (1 + _EXACT)) * norms + flushed
+        error = (self._gamma * vector.norm + vector.error * (1 + self.dim * _EXACT)) * norms + flushed
         return products * vector.scale, error * vector.scale
 
     def lengths(self, with_mean: np.ndarray | None, mean: _Vector | None) -> Between:
@@ -253,6 +254,7 @@ class _Race:
     k: int
     bar: float  # what the k-th row is sure to reach, and no candidate may fail
     excluded: np.ndarray  # IDs that are no answer
+    room: int  # for candidates, as far as they can be told from others
     best: np.ndarray = field(default_factory=lambda: np.empty(0))  # the k highest that rows are sure to reach
     ids: list[np.ndarray] = field(default_factory=list)
     lows: list[np.ndarray] = field(default_factory=list)
@@ -272,7 +274,7 @@ class _Race:
         chosen = np.flatnonzero(high >= self.bar)
         for held, values in ((self.ids, ids), (self.lows, low), (self.highs, high)):
             held.append(values[chosen])
-        if sum(map(len, self.ids)) > max(_CANDIDATES, 4 * self.k):
+        if sum(map(len, self.ids)) > max(self.room, 4 * self.k):
             self._drop()
 
     def candidates(self) -> tuple[np.ndarray, Between]:
@@ -296,19 +298,37 @@ def nearest(
     among: np.ndarray | None = None,
     excluded: list[np.ndarray] | None = None,
     within: float | None = None,
-    watch: Watch = lambda items, *_: iter(items),
+    watch: Watch = unwatched,
 ) -> Search:
     """Return the k rows of a layer nearest to each of some queries, (D,) float64; all finite, under cosine not zero.
 
     `among` are the rows to search, (n,) int64 ascending, or None for all. `excluded` are for each query the IDs that
     are no answer. `within` is the score that rows must have at least; under l2 at most.
     """
+    without = excluded or [np.empty(0, np.int64)] * len(queries)
+    step = min(max(_ANSWERS // k, 1), _QUERIES)
+    parts = [slice(start, start + step) for start in range(0, len(queries), step)]
+    passes = [_searched(layer, queries[each], space, k, among, without[each], within, watch) for each in parts]
+    return replace(passes[0], found=[found for each in passes for found in each.found])
+
+
+def _searched(
+    layer: Layer,
+    queries: list[np.ndarray],
+    space: Space,
+    k: int,
+    among: np.ndarray | None,
+    excluded: list[np.ndarray],
+    within: float | None,
+    watch: Watch,
+) -> Search:
+    """Return what one pass finds."""
     bar = -np.inf if within is None else float(space.closeness(np.array([within]))[0])
-    races = [_Race(k, bar, each) for each in excluded or [np.empty(0, np.int64)] * len(queries)]
+    races = [_Race(k, bar, each, _CANDIDATES // len(queries)) for each in excluded]
     unsure = [np.empty(0, np.int64)]
     everything = np.arange(layer.shape[0]) if among is None else among
     vectors, pieces = _multiplied(layer, queries if space.mean is None else [*queries, space.mean], among)
-    for ids, found in watch(pieces, len(everything), lambda piece: len(piece[0])):
+    for ids, found in watch(pieces, len(everything), _rows_of):
         with np.errstate(all="ignore"):
             products = _Products(space, found[-1], layer.shape[1])
             lengths = products.lengths(found[-2], None if space.mean is None else vectors[-1])
@@ -318,8 +338,13 @@ def nearest(
                 race.take(ids, products.closeness(lengths, row, vector, query))
     not_finite, zero = _without_score(layer, np.sort(np.concatenate(unsure)), space)
     answers = zip(queries, races, strict=True)
-    found_for = [_finished(layer, space, query, race, within, everything) for query, race in answers]
+    found_for = [_finished(layer, space, query, race, within, everything, watch) for query, race in answers]
     return Search(found_for, len(everything), not_finite, zero)
+
+
+def _rows_of(piece: tuple[np.ndarray, np.ndarray]) -> int:
+    ids, _ = piece
+    return len(ids)
 
 
 def _multiplied(
@@ -398,7 +423,13 @@ def _without_score(layer: Layer, unsure: np.ndarray, space: Space) -> tuple[np.n
 
 
 def _finished(
-    layer: Layer, space: Space, query: np.ndarray, race: _Race, within: float | None, everything: np.ndarray
+    layer: Layer,
+    space: Space,
+    query: np.ndarray,
+    race: _Race,
+    within: float | None,
+    everything: np.ndarray,
+    watch: Watch,
 ) -> Found:
     """Return the first k of the candidates by their scores in float64; of all rows where a bound was not kept."""
     ids, closeness = race.candidates()
@@ -407,7 +438,7 @@ def _finished(
     kept = (closeness.low <= reached) & (reached <= closeness.high) | np.isnan(scores)
     if not kept.all():
         ids = _all_but(race.excluded, everything)
-        scores = _scored(layer, space, query, ids)
+        scores = _scored(layer, space, query, ids, watch)
     rescored = len(ids)
     good = ~np.isnan(scores)
     if within is not None:
@@ -422,8 +453,8 @@ def _all_but(excluded: np.ndarray, everything: np.ndarray) -> np.ndarray:
     return others
 
 
-def _scored(layer: Layer, space: Space, query: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    scores = [space.scores(rows, query) for _, rows in _rows(layer, ids)]
+def _scored(layer: Layer, space: Space, query: np.ndarray, ids: np.ndarray, watch: Watch = unwatched) -> np.ndarray:
+    scores = [space.scores(rows, query) for _, rows in watch(_rows(layer, ids), len(ids), _rows_of)]
     return np.concatenate([np.empty(0), *scores])
 
 
@@ -434,7 +465,7 @@ def _rows(layer: Layer, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarra
         yield part, layer.rows(part)
 
 
-def mean_row(layer: Layer, watch: Watch = lambda items, *_: iter(items)) -> np.ndarray:
+def mean_row(layer: Layer, watch: Watch = unwatched) -> np.ndarray:
     """Return the mean of the rows that are finite, (D,) float64; NaN where none is."""
     total, count = np.zeros(layer.shape[1]), 0
     for block in watch(layer.blocks(), layer.shape[0], len):

@@ -1,8 +1,10 @@
-"""Counts, sizes and times in words."""
+"""Counts, sizes, times and quantiles in words."""
 
 from __future__ import annotations
 
 import math
+
+QUANTILES = {"least": 0.0, "1 %": 0.01, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "99 %": 0.99, "largest": 1.0}
 
 
 def counted(number: int, thing: str) -> str:

@@ -325,9 +325,21 @@ def test_small_indicators_keep_their_digits_on_the_page(inside: Inside, tmp_path
     found = audited(folder).untrained
     text = inside("audit", "--from", str(folder)).text
     assert f"3 candidates, up to {found.threshold:.4e}," in text
-    lines = {line.split()[0]: line.split()[-1] for line in text.partition("candidates, up to")[2].splitlines() if line}
+    rows = [line.split() for line in text.partition("candidates, up to")[2].splitlines()]
+    told = {row[0]: row[2:] for row in rows if len(row) == 6}
     norms = np.linalg.norm(matrix.astype(np.float64), axis=1)
-    assert {name: lines[name] for name in ("50", "51", "52")} == {str(row): f"{norms[row]:.4e}" for row in (50, 51, 52)}
+    assert [told[name][0] for name in ("50", "51", "52")] == [f"{norms[row]:.4e}" for row in (50, 51, 52)]
+    found = vars(audited(folder).indicators)
+    assert told["50"][1:] == [f"{found[name][50]:.4f}" for name in ("cosine", "centred", "without_first")]
+
+
+def test_unused_rows_that_cancel_out_tell_candidates_by_norm_alone(inside: Inside, tmp_path: Path) -> None:
+    matrix = vectors(TOKENS)
+    matrix[USED:] = 0
+    matrix[USED], matrix[USED + 1], matrix[60] = 0.01, -0.01, 0.005
+    ran = inside("audit", "--from", str(model(tmp_path / "model", matrix, True)))
+    assert "1 candidate, up to 0.0400" in ran.text
+    assert "60  w60    0.0200\n" in ran.text
 
 
 def test_a_tied_head_is_not_asked(tmp_path: Path) -> None:
@@ -377,7 +389,12 @@ def test_equal_rows_of_unused_tokens_break_nothing(inside: Inside, tmp_path: Pat
 def test_a_matrix_that_was_never_trained_has_no_candidates(inside: Inside, tmp_path: Path) -> None:
     text = inside.ok("audit", "--from", str(model(tmp_path / "model", vectors(TOKENS)))).text
     assert "No candidates: the unused rows are like all others" in text
-    assert "No candidates: there are 0 rows that are known as unused" in inside.ok("audit", "--vocab", "9").text
+    assert (
+        "No candidates: too few are known as unused to be held against: 0 rows\n"
+        in inside.ok("audit", "--vocab", "9").text
+    )
+    folder = model(tmp_path / "one", trained(False)[: USED + 1])
+    assert "to be held against: 1 row\n" in inside("audit", "--from", str(folder)).text
 
 
 def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,10 @@ import safetensors.numpy
 
 from embcli import encodings
 from embcli.files import stored
+from embcli.verbs.neighbors import Query, Wanted, neighbors
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
-from tests.oracles import live
+from tests.oracles import Stub, StubSource, live
 from tests.test_search import first, reference
 
 ROWS, DIM = 300, 12
@@ -191,9 +192,25 @@ def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
     assert "\nLeft out: 2 rows with NaN or infinity: 21, 22\n" in page
     assert "\nLeft out: 1 row with zeros alone, and so no direction: 20\n" in page
     assert "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
+    one = inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "9", "-k", "1").text
+    assert "\nSearched 1 row of 300; 1 score in float64 proves the first.\n" in one
     run = json.loads(inside.ok("neighbors", "--ids", "7", "--from", model, "-f", "json").out)["run"]
     assert (run["searched"], run["not_finite"], run["zero"]) == (300, 2, 1)
     assert run["queries"] == [{"ids": [7], "plus": [], "minus": []}]
+
+
+def test_rows_that_are_the_mean_row_have_no_direction_once_it_is_taken_away(inside: Embcli, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    safetensors.numpy.save_file({"wte.weight": np.array([[1, 2], [3, 4], [2, 3]], np.float32)}, path)
+    page = inside.ok("neighbors", "--ids", "0", "--center", "--from", str(path)).text
+    assert "\nLeft out: 1 row with no direction once the mean row is taken away: 2\n" in page
+
+
+def test_lines_and_queries_are_counted_from_1(inside: Embcli, model: str) -> None:
+    page = inside.ok("neighbors", "--ids", "-", "--lines", "--from", model, stdin="5\n" * 25).text
+    assert "\nLeft out: queries 11 to 15 (5 of 25); -f ndjson gives all.\n" in page
+    page = inside.ok("neighbors", "--vector", "-", "--from", model, stdin=json.dumps([1] * DIM)).text
+    assert page.startswith("Nearest to vector 1 by cosine\n")
 
 
 def test_a_page_has_ranks_scores_and_bars(inside: Embcli, model: str, matrix: np.ndarray) -> None:
@@ -244,7 +261,7 @@ BAD = [
     ("--ids 5 --minus 22", "row 22 has NaN or infinity"),
     ("--ids 5 --plus 301", "ID 301"),
     ("--ids 5 --plus x", "'x' at position 0 is not a token ID"),
-    ("--ids 5 --minus 23", "query 0 is zero and has no direction"),
+    ("--ids 5 --minus 23", "query 1 is zero and has no direction"),
     ("--ids 5 --within nan", "--within nan"),
     ("--ids 5 --within -1 --metric l2", "--within -1 is no distance"),
     ("--ids 5 --match (", "--match '('", "no regular expression"),
@@ -276,7 +293,7 @@ BAD_VECTORS = [
     (json.dumps(["1"] * DIM), "no array of numbers"),
     (json.dumps([True] * DIM), "no array of numbers"),
     (json.dumps([1e39] * DIM), "beyond float32"),
-    (json.dumps([0] * DIM), "query 0 is zero and has no direction"),
+    (json.dumps([0] * DIM), "query 1 is zero and has no direction"),
     ('{"vectors": {"token": [1]}}', "no vectors.input; --show names another: token"),
     ('{"id": 3}', "no vectors.input"),
     ("3", "no array of numbers"),
@@ -286,6 +303,27 @@ BAD_VECTORS = [
 @pytest.mark.parametrize(("stdin", "told"), BAD_VECTORS)
 def test_bad_vectors_are_refused_by_their_line(inside: Embcli, model: str, stdin: str, told: str) -> None:
     assert told in inside.refused("neighbors", "--vector", "-", "--from", model, stdin=stdin)
+
+
+def test_more_than_a_terminal_or_memory_has_room_for_is_refused(
+    inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("--ids", "-", "--lines", "--from", model, "-k", "280", "--format")
+    told = Inside(terminal=True).refused("neighbors", *lines, "csv", stdin="5\n" * 100)
+    assert "112,000 numbers are too many for a terminal" in told
+    assert inside.ok("neighbors", *lines, "csv", stdin="5\n" * 100).text.count("\n") == 28_001
+    monkeypatch.setattr("embcli.memory.free", lambda: 10**6)
+    told = inside.refused("neighbors", *lines, "csv", stdin="5\n" * 100)
+    assert "280 neighbours of each of 100 queries do not fit into memory; lower --top" in told
+
+
+def test_neighbours_are_told_query_by_query(matrix: np.ndarray) -> None:
+    source = StubSource({"token": Stub(matrix)})
+    queries = [Query(np.array([row])) for row in (3, 5, 7)]
+    records = neighbors(source, Wanted(top=7, why=True), lambda _: queries).records()
+    pieces = [(piece.rows, piece.fields["query"].tolist()) for piece in records.pieces(records.fields, ("share",))]
+    assert pieces == [(7, [number] * 7) for number in range(3)]
+    assert records.rows == 21
 
 
 def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:

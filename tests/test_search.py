@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -188,6 +189,22 @@ def test_several_queries_are_searched_in_one_pass_with_their_own_exclusions() ->
         wanted = first(reference(matrix, query, "cosine"), "cosine", 5, tuple(none.tolist()))
         assert answer.ids.tolist() == wanted
     assert len(passes) == 1
+
+
+def test_many_answers_are_looked_for_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix, sizes = normal(90, 8), []
+
+    def watch(items: Iterable[Any], total: int, size: Callable[[Any], int]) -> Iterator[Any]:
+        sizes.append(total)
+        return iter(items)
+
+    monkeypatch.setattr(search, "_ANSWERS", 80)
+    without = [np.array([row]) for row in range(50)]
+    found = nearest(Stub(matrix), [*matrix[:50].astype(np.float64)], Space("l2"), 20, excluded=without, watch=watch)
+    assert sizes == [90] * 13
+    for row, answer in enumerate(found.found):
+        assert answer.ids.tolist() == first(reference(matrix, matrix[row].astype(float), "l2"), "l2", 20, (row,))
+    assert len(found.found) == 50
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -428,6 +428,6 @@ def _equal_rows(tensors: Tensors, first: Tensor, second: Tensor) -> int:
     step = max((1 << 20) // dim, 1)
     for start in range(0, len(ids), step):
         part = ids[start : start + step]
-        if one.rows(part).tobytes() != other.rows(part).tobytes():
+        if one.stored(part).tobytes() != other.stored(part).tobytes():
             return 0
     return len(ids)

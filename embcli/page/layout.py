@@ -147,18 +147,18 @@ class Excerpt:
             return cls(total, 0, total)
         return cls(count - count // 2, count // 2, total)
 
-    def missing(self, numbers: np.ndarray, what: str) -> str:
+    def missing(self, numbers: np.ndarray, what: str, several: str = "") -> str:
         """Return in words what is not shown: `columns 3 to 252 (250 of 256)`; an empty text where nothing is left out.
 
-        `numbers` are those of all places.
+        `numbers` are those of all places, and `several` is the word for more than one, where that is not `what` and s.
         """
         if not self.left_out:
             return ""
         hidden = numbers[self.head : self.total - self.tail]
         which = f" {hidden[0]} to {hidden[-1]}" if consecutive(hidden) and len(hidden) > 1 else ""
         which = f" {hidden[0]}" if len(hidden) == 1 else which
-        plural = "s" if len(hidden) > 1 else ""
-        return f"{what}{plural}{which} ({self.left_out:,} of {self.total:,})"
+        name = (several or f"{what}s") if len(hidden) > 1 else what
+        return f"{name}{which} ({self.left_out:,} of {self.total:,})"
 
 
 class Numbers:

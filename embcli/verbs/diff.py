@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ import embcli
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32, rounded_to, steps
 from embcli.records import Names, Piece, Records, refuse_too_many
-from embcli.tokens import token_text
+from embcli.tokens import token_text, tokens_of
 from embcli.weights import shape_of
 from embcli.weights.statistics import AT, quantiles, squares
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Watch = Callable[[Iterable[np.ndarray], int], Iterable[np.ndarray]]
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
-STATES: tuple[State, ...] = ("equal", "rounded", "moved", "base only", "tuned only")
+STATES: tuple[State, ...] = get_args(State)
 _EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
 _BLOCK = 1 << 18  # values that are worked on at a time
 _STORED = 1 << 22  # values that are read as they are stored
@@ -115,7 +115,7 @@ class Diff:
         """Return the bytes of the tokens of pairs, (n,) int64."""
         ids = (self.matching.base, self.matching.tuned)
         known = next((place for place in (0, 1) if self.encodings[place]), 0)
-        return _tokens(self.encodings[known], ids[known][places])
+        return tokens_of(ids[known][places], self.encodings[known])
 
     def records(self) -> Records:
         """Return the pairs as data, behind them the rows of one matrix alone, and beside them what holds of all.
@@ -145,7 +145,7 @@ class Diff:
             for start in range(0, len(ids), _PIECE):
                 part = ids[start : start + _PIECE]
                 empty: dict[str, Any] = dict.fromkeys(fields, [None] * len(part))
-                tokens = list(map(token_text, _tokens(encoding, part)))
+                tokens = list(map(token_text, tokens_of(part, encoding)))
                 told = {name: part, "token": tokens, "state": [state] * len(part)}
                 yield Piece(len(part), {field: told.get(field, empty[field]) for field in fields})
 
@@ -195,13 +195,9 @@ def _matching(base: Checkpoint, tuned: Checkpoint) -> Matching:
     sizes = shape_of(base, "token")[0], shape_of(tuned, "token")[0]
     if known[0] is None or known[1] is None or known[0].name == known[1].name:
         return Matching.by_id(*sizes)
-    left, right = (_tokens(each, np.arange(size)) for each, size in zip(known, sizes, strict=True))
+    left, right = (tokens_of(np.arange(size), each) for each, size in zip(known, sizes, strict=True))
     both = min(sizes)
     return Matching.by_id(*sizes) if left[:both] == right[:both] else Matching.by_token(left, right)
-
-
-def _tokens(encoding: Encoding | None, ids: np.ndarray) -> list[bytes | None]:
-    return [encoding.token_bytes(row) if encoding else None for row in ids.tolist()]
 
 
 def _others(rows: np.ndarray, size: int) -> np.ndarray:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import astuple, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import embcli
+from embcli import memory
 from embcli.errors import InputError
 from embcli.names import PAGES, Format, Metric
-from embcli.records import Array, Names, Piece, Records
-from embcli.search import Search, Space, mean_row, nearest
+from embcli.records import Array, Names, Piece, Records, refuse_too_many
+from embcli.search import Search, Space, mean_row, nearest, unwatched
 from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
-from embcli.tokens import Tokens, token_text
+from embcli.tokens import Tokens, token_text, tokens_of
 from embcli.verbs.lookup import check_ids
-from embcli.weights import shape_of
+from embcli.weights import run_of, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_COUNT = 10
 _PIECE = 1 << 18  # values that are worked on at a time
+_ANSWER = 64  # bytes of a neighbour, while it is looked for
 _TOLD = 10  # columns of a score that are told by themselves
 
 
@@ -118,18 +118,20 @@ class Neighbors:
     mean: np.ndarray | None  # (D,) float64, of all finite rows; where it was asked for
     run: dict[str, Any]
 
-    @cached_property
-    def shares(self) -> list[Shares] | None:
-        """What the scores are made of, for each query; None where nobody asked."""
-        if not self.wanted.why:
-            return None
+    room: int | None  # for numbers, where they go on a terminal
+
+    def shares(self, number: int) -> Shares:
+        """Return what the scores of a query's neighbours are made of."""
+        query, found = self.vectors[number], self.search.found[number]
         step = max(_PIECE // self.layer.shape[1], 1)
-        every = []
-        for query, found in zip(self.vectors, self.search.found, strict=True):
-            starts = range(0, max(len(found.ids), 1), step)
-            parts = [self._shares(query, found.ids[at : at + step], found.scores[at : at + step]) for at in starts]
-            every.append(Shares(*(np.concatenate(each) for each in zip(*map(astuple, parts), strict=True))))
-        return every
+        starts = range(0, max(len(found.ids), 1), step)
+        parts = [self._shares(query, found.ids[at : at + step], found.scores[at : at + step]) for at in starts]
+        return Shares(
+            np.concatenate([each.mean for each in parts]),
+            np.concatenate([each.columns for each in parts]),
+            np.concatenate([each.parts for each in parts]),
+            np.concatenate([each.rest for each in parts]),
+        )
 
     def _shares(self, query: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> Shares:
         rows = self.rows(ids)
@@ -156,52 +158,51 @@ class Neighbors:
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""
-        return [self.encoding.token_bytes(row) if self.encoding else None for row in ids.tolist()]
+        return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return the neighbours as data: query, rank, ID, token and score of each, and what the score is made of."""
-        lengths = [len(each.ids) for each in self.search.found]
-        ids = np.concatenate([np.empty(0, np.int64), *(each.ids for each in self.search.found)])
-        fields: dict[str, Any] = {
-            "query": np.repeat(np.arange(len(lengths)), lengths),
-            "rank": np.concatenate([np.empty(0, np.int64), *(np.arange(1, length + 1) for length in lengths)]),
-            "id": ids,
-            **({"token": [token_text(token) for token in self.tokens(ids)]} if self.encoding else {}),
-            "score": np.concatenate([np.empty(0), *(each.scores for each in self.search.found)]),
-        }
-        matrices: dict[str, np.ndarray] = {}
-        if self.shares is not None and self.shares:
-            fields["mean"], fields["rest"] = (
-                np.concatenate([getattr(each, name) for each in self.shares]) for name in ("mean", "rest")
-            )
-            matrices["column"] = np.concatenate([each.columns for each in self.shares])
-            matrices["share"] = np.concatenate([each.parts for each in self.shares])
+        """Return the neighbours as data: query, rank, ID, token and score of each, and what the score is made of.
 
-        def pieces(names: Names, wanted: Names) -> Iterator[Piece]:
-            yield Piece(len(ids), {name: fields[name] for name in names}, {name: matrices[name] for name in wanted})
+        Raises OutputError where there are more of them than there is room for.
+        """
+        why = self.wanted.why
+        token, parts = ("token",) if self.encoding else (), ("mean", "rest") if why else ()
+        fields = ("query", "rank", "id", *token, "score", *parts)
+        rows, told = sum(len(each.ids) for each in self.search.found), min(_TOLD, self.layer.shape[1])
+        arrays = {"column": Array((rows, told), "int64"), "share": Array((rows, told), "float64")} if why else {}
+        refuse_too_many(rows * (len(fields) + told * len(arrays)), self.room)
+        return Records(self.run, "neighbors", rows, fields, self._pieces, arrays, kinds={"score": float})
 
-        arrays = {name: Array(each.shape, each.dtype.name) for name, each in matrices.items()}
-        return Records(
-            self.run,
-            "neighbors",
-            len(ids),
-            tuple(fields),
-            pieces,
-            arrays,
-            kinds=dict.fromkeys(("score", "mean", "rest"), float),
-        )
+    def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
+        """Yield the neighbours of each query that has some."""
+        for number, found in enumerate(self.search.found):
+            count = len(found.ids)
+            values: dict[str, Any] = {
+                "query": np.full(count, number),
+                "rank": np.arange(1, count + 1),
+                "id": found.ids,
+                "score": found.scores,
+            }
+            if "token" in fields:
+                values["token"] = [token_text(token) for token in self.tokens(found.ids)]
+            if "mean" in fields or matrices:
+                shares = self.shares(number)
+                values |= {"mean": shares.mean, "rest": shares.rest, "column": shares.columns, "share": shares.parts}
+            if count:
+                yield Piece(count, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
 
 
 def neighbors(
     source: Source,
     wanted: Wanted,
     asked: Callable[[tuple[int, int]], list[Query]],
-    watch: Watch = lambda items, *_: iter(items),
+    watch: Watch = unwatched,
+    room: int | None = None,
 ) -> Neighbors:
     """Return the rows of a source's token layer nearest to each query; `asked` gives them for a layer (V, D).
 
     Raises InputError for a query that has no row, or whose row is of no use: not finite, or zero under cosine; for rows
-    out of range, and where --match has no tokens to look at.
+    out of range, where --match has no tokens to look at, and for more answers than memory holds.
     """
     size, dim = shape_of(source, "token")
     queries = asked((size, dim))
@@ -211,14 +212,19 @@ def neighbors(
     if mean is not None and not np.isfinite(mean).all():
         raise InputError("there is no mean row: each row has NaN or infinity in it")
     space = Space(wanted.metric, mean if wanted.center else None)
-    vectors = [_vector(query, number, layer, space) for number, query in enumerate(queries)]
-    excluded = [query.every_id[: 0 if wanted.include_query else None] for query in queries]
+    vectors = [_vector(query, number, layer, space) for number, query in enumerate(queries, 1)]
+    excluded = None if wanted.include_query else [query.every_id for query in queries]
     k = wanted.count(size if among is None else len(among))
+    if wanted.within is None and _ANSWER * k * len(queries) > memory.free():
+        raise InputError(f"{k:,} neighbours of each of {len(queries):,} queries do not fit into memory; lower --top")
     found = nearest(layer, vectors, space, k, among, excluded, wanted.within, watch)
-    run = {"embcli": embcli.__version__, "encoding": source.encoding.name if source.encoding else None, **source.run}
-    run |= {"metric": wanted.metric, "center": wanted.center, "queries": [_told(query) for query in queries]}
+    run = run_of(source, source.encoding) | {
+        "metric": wanted.metric,
+        "center": wanted.center,
+        "queries": [_told(query) for query in queries],
+    }
     run |= {"searched": found.searched, "not_finite": len(found.not_finite), "zero": len(found.zero)}
-    return Neighbors(wanted, queries, vectors, found, layer, source.encoding, mean, run)
+    return Neighbors(wanted, queries, vectors, found, layer, source.encoding, mean, run, room)
 
 
 def _told(query: Query) -> dict[str, list[Any]]:
@@ -241,12 +247,12 @@ def _among(wanted: Wanted, encoding: Encoding | None, size: int) -> np.ndarray |
             f"--match {wanted.match[:40]!r} looks at tokens, and these rows stand for those of no encoding"
         )
     pattern = re.compile(wanted.match)
-    texts = [token_text(encoding.token_bytes(row)) for row in rows.tolist()]
+    texts = map(token_text, tokens_of(rows, encoding))
     return rows[[text is not None and bool(pattern.search(text)) for text in texts]]
 
 
 def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray:
-    """Return what a query is in a space, (D,) float64."""
+    """Return what a query is in a space, (D,) float64; `number` is its place, from 1."""
     if query.given is not None:
         vector = query.given.astype(np.float64) - (0 if space.mean is None else space.mean)
     elif query.plus or query.minus:
@@ -261,7 +267,7 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
     else:
         vector = _term(query.ids, layer, space)
     if not np.isfinite(vector).all():
-        raise InputError(f"vector {number:,} has NaN or infinity in it; it is near to nothing")
+        raise InputError(f"query {number:,} has NaN or infinity in it; it is near to nothing")
     if space.metric == "cosine" and not vector.any():
         raise InputError(f"query {number:,} is zero and has no direction; --metric dot and l2 take it")
     return vector

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Word
-from embcli.views.parts import QUANTILES, head_in_words, put_guesses, token_column
-from embcli.words import counted
+from embcli.views.parts import head_in_words, put_guesses, token_column
+from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -156,7 +156,18 @@ def _put_untrained(result: Audit, page: Page) -> None:
     if len(ids):
         columns = [Column("ID", [str(row) for row in ids])]
         columns += [token_column(result.tokens(ids))] if result.encoding else []
-        page.table([*columns, Column(untrained.indicator, [write(value) for value in result.indicator[ids]])])
+        columns.append(Column(untrained.indicator, [write(value) for value in result.indicator[ids]]))
+        page.table([*columns, *_others(result, ids, page)])
+
+
+def _others(result: Audit, ids: np.ndarray, page: Page) -> list[Column]:
+    """Return what the indicators of rows, (n,) int64, are by which they are no candidates."""
+    if result.indicators is None:
+        return []
+    names = [name for name in vars(result.indicators) if name != result.untrained.indicator]
+    values = {name: vars(result.indicators)[name][ids] for name in names}
+    write = page.numbers([Block("", np.array([*values.values()]))]).write
+    return [Column(name, [write(value) for value in each]) for name, each in values.items()]
 
 
 def _put_head(head: OwnToken, page: Page) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Word
-from embcli.views.parts import QUANTILES, token_column
-from embcli.words import counted
+from embcli.views.parts import token_column
+from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -52,7 +52,7 @@ def _put_quantiles(result: Diff, page: Page) -> None:
     found = {"1 - cos": result.quantiles(result.turns), "L2 distance": result.quantiles(result.distances)}
     columns = [Column(name, _written(np.array(values), page)) for name, values in found.items() if values]
     if columns:
-        page.table([Column(f"of {counted(len(result.moved), 'row')}", QUANTILES, "left"), *columns])
+        page.table([Column(f"of {counted(len(result.moved), 'row')}", [*QUANTILES], "left"), *columns])
 
 
 def _put_tokens(result: Diff, page: Page) -> None:

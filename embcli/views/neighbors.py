@@ -34,7 +34,7 @@ def view(result: Neighbors, page: Page) -> None:
         _put_query(result, number, page)
     _put_words(result, page)
     if queries.left_out:
-        missing = queries.missing(np.arange(len(result.queries)), "querie" if queries.left_out > 1 else "query")
+        missing = queries.missing(np.arange(1, len(result.queries) + 1), "query", "queries")
         page.line(f"{left_out(missing)}; -f ndjson gives all.")
     put_guesses(page, result.run)
 
@@ -52,11 +52,10 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     columns = _labels(result, found, rows, written)
     if page.paper.heat:
         _put_heat(result, number, rows, columns, page)
-    if result.shares is None:
-        if not page.paper.heat:
-            page.table([*columns, Column("", _bars(found, rows), "left")], rows.gaps)
-    else:
-        _put_shares(columns, result.shares[number], rows, page)
+    if result.wanted.why:
+        _put_shares(columns, result.shares(number), rows, page)
+    elif not page.paper.heat:
+        page.table([*columns, Column("", _bars(found, rows), "left")], rows.gaps)
     if rows.left_out:
         missing = rows.missing(np.arange(1, len(found.ids) + 1), "rank")
         page.line(f"{left_out(missing)}; -f ndjson gives all.")
@@ -115,7 +114,7 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
 def _in_words(result: Neighbors, query: Query, number: int) -> str:
     """Return what a query is: its tokens and their IDs."""
     if query.given is not None:
-        return f"vector {number:,}"
+        return f"vector {number + 1:,}"
     added = "".join(f" + {_terms(result, ids)}" for ids in query.plus)
     taken = "".join(f" - {_terms(result, ids)}" for ids in query.minus)
     return f"{_terms(result, query.ids)}{taken}{added}"
@@ -139,10 +138,13 @@ def _put_words(result: Neighbors, page: Page) -> None:
     page.line()
     of_all = f" of {size:,}" if search.searched < size else ""
     rescored = max((each.rescored for each in search.found), default=0)
-    page.line(
-        f"Searched {counted(search.searched, 'row')}{of_all}; {counted(rescored, 'score')} in float64 prove the first."
+    prove = "proves" if rescored == 1 else "prove"
+    scores = counted(rescored, "score")
+    page.line(f"Searched {counted(search.searched, 'row')}{of_all}; {scores} in float64 {prove} the first.")
+    zero = (
+        "no direction once the mean row is taken away" if result.wanted.center else "zeros alone, and so no direction"
     )
-    for ids, what in ((search.not_finite, "NaN or infinity"), (search.zero, "zeros alone, and so no direction")):
+    for ids, what in ((search.not_finite, "NaN or infinity"), (search.zero, zero)):
         if len(ids):
             few = ", ".join(map(str, ids[:_MOST_TERMS].tolist())) + (", …" if len(ids) > _MOST_TERMS else "")
             page.line(f"Left out: {counted(len(ids), 'row')} with {what}: {few}")

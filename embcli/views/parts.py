@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from embcli.page import Page, Tone
     from embcli.tokens import Tokens
 
-QUANTILES = ("least", "1 %", "25 %", "median", "75 %", "99 %", "largest")  # in words, as statistics.AT has them
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 

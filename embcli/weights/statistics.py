@@ -8,8 +8,9 @@ import numpy as np
 
 from embcli.errors import InputError
 from embcli.memory import free
+from embcli.words import QUANTILES
 
-AT = (0.0, 0.01, 0.25, 0.5, 0.75, 0.99, 1.0)  # of the quantiles that are told
+AT = tuple(QUANTILES.values())
 _PENDING, _LEAST_ROWS = 1 << 18, 1 << 10  # values, and rows, that make a block worth a product
 _ROUNDING = 2.0**-50  # of a column's mean: rows of float32 that differ do so by far more
 _MATRICES = 5  # of (D, D) float64 that are held at a time

@@ -324,6 +324,12 @@ def test_of_large_matrices_some_rows_are_compared_and_how_many_is_told(
     assert opened(tmp_path, {"embed_tokens": matrix(), "lm_head": matrix()}).head.rows == 10
 
 
+def test_a_head_that_differs_behind_the_digits_of_float32_is_another(tmp_path: Path) -> None:
+    wide = matrix().astype(np.float64)
+    tensors = {"embed_tokens": wide, "lm_head": np.nextafter(wide, 9)}
+    assert opened(tmp_path, tensors).head.relation == "other"
+
+
 def test_a_head_that_is_the_same_tensor_is_told(tmp_path: Path) -> None:
     weight = torch.from_numpy(matrix())
     torch.save({"wte.weight": weight, "lm_head.weight": weight}, tmp_path / "m.pt")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-import embcli
 from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint
 from embcli.names import BROKEN, FAULTS
 from embcli.records import Names, Piece, Records, refuse_too_many
-from embcli.tokens import token_text
+from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
-from embcli.weights import shape_of
+from embcli.weights import run_of, shape_of
 from embcli.weights.statistics import AT, equal_rows, histogram, quantiles, rank_correlation, refuse_covariance
+from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,12 +145,13 @@ class Audit:
     @property
     def indicator(self) -> np.ndarray:
         """The indicator of each row by which tokens are candidates, (V,) float64."""
-        by_cosine = self.indicators is not None and self.untrained.indicator == "cosine"
-        return self.indicators.cosine if self.indicators and by_cosine else self.norms
+        if self.indicators is None or self.untrained.indicator == "norm":
+            return self.norms
+        return self.indicators.cosine
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""
-        return [self.encoding.token_bytes(row) if self.encoding else None for row in ids.tolist()]
+        return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
         """Return the rows as data, and beside them what holds of all.
@@ -221,7 +222,7 @@ def audit(source: Source, watch: Watch, fail_on: tuple[Fault, ...] | None = None
         shape=(size, dim),
         dtype=layer.dtype,
         encoding=known,
-        run={"embcli": embcli.__version__, "encoding": known.name if known else None, **source.run},
+        run=run_of(source, known),
         norms=first.norms,
         unused=idle,
         equal=equal_rows(first.digests, np.flatnonzero(first.norms > 0)),
@@ -275,7 +276,7 @@ def _untrained(source: Source, first: FirstPass, second: SecondPass) -> Untraine
 def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]:
     """Return up to which indicator a row is like unused ones; None, and why, where that cannot be told."""
     if len(unused) < _LEAST_UNUSED:
-        return None, f"there are {len(unused)} rows that are known as unused, too few to be held against"
+        return None, f"too few are known as unused to be held against: {counted(len(unused), 'row')}"
     middle = np.median(unused)
     spread = _SCALE * np.median(np.abs(unused - middle))
     threshold = float(middle + _SPREAD * spread + _ROUNDING)

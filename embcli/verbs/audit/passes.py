@@ -29,9 +29,9 @@ class Indicators:
 
     These are indicators of Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting Under-trained Tokens
     in Large Language Models", but of the token matrix, tied or not; the code published with it takes those of the
-    output head. With u the mean of the unused rows, `cosine` is
-    1 - cos(row, u); `centred` is that after the mean of all rows is taken from both, and `without_first` that after
-    their part along the first principal component is. NaN where a row has no direction.
+    output head. With u the mean of the unused rows, `cosine` is 1 - cos(row, u); `centred` is that after the mean of
+    all rows is taken from both, and `without_first` that after their part along the first principal component is. NaN
+    where a row has no direction.
     """
 
     cosine: np.ndarray
