@@ -394,3 +394,17 @@ def test_a_file_above_the_limit_on_address_space_is_searched(tmp_path: Path) -> 
     command += ["--metric", "dot", "-k", "1"]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
     assert (done.returncode, done.stdout) == (0, b"query,rank,id,score\r\n0,1,90000,4096.0\r\n"), done
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_the_columns_of_a_share_are_whole_numbers_however_narrow_the_page_is(inside: Inside, width: int) -> None:
+    told = inside.ok("neighbors", " Paris", "--why", "-k", "2", "--width", str(width)).text
+    document = json.loads(inside.ok("neighbors", " Paris", "--why", "-k", "2", "-f", "json").out)
+    lines = [line for line in told.splitlines() if "," in line and "Searched" not in line]
+    assert len(lines) == 2
+    for line, columns in zip(lines, document["matrices"]["column"], strict=True):
+        assert len(line) <= width
+        listed = line.split(maxsplit=1)[1].split(", ")
+        shown = [int(each.split()[-1]) for each in listed if each != "…"]
+        assert shown == columns[: len(shown)]
+        assert (listed[-1] == "…") == (len(shown) < len(columns))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import LEAST_TOKEN, Block, Column, Excerpt, Word
+from embcli.page import Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.views.parts import bar, left_out, put_guesses, token_column
 from embcli.words import counted
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MOST_QUERIES = 20
 _MOST_ROWS = 200  # neighbours of a query
 _MOST_TERMS = 8  # tokens of a query that are named
+_GAP = 2  # cells between columns
 _BAR = 12  # cells of the longest bar
 
 _METRICS = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
@@ -93,22 +94,25 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
     parts = {"mean row": shares.mean, f"{counted(told, 'column')}": shares.told, "rest": shares.rest}
     written = page.numbers([Block("", np.stack([*parts.values()], axis=1))])
     names = [", ".join(map(str, each)) for each in shares.columns[rows.places].tolist()]
-    signs = ("=", "+", "+")
-    page.table(
-        [
-            *labels,
-            *(
-                column
-                for sign, (name, values) in zip(signs, parts.items(), strict=True)
-                for column in (
-                    Column("", [sign] * len(names)),
-                    Column(name, [written.write(value) for value in values[rows.places]]),
-                )
-            ),
-            Column("those columns", names, "left", least=LEAST_TOKEN),
-        ],
-        rows.gaps,
-    )
+    sums: Columns = [*labels]
+    for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):
+        sums.append(Column("", [sign] * len(names)))
+        sums.append(Column(name, [written.write(value) for value in values[rows.places]]))
+    whole: Columns = [*sums, Column("those columns", names, "left")]
+    if page.holds(whole):
+        page.table(whole, rows.gaps)
+    else:
+        page.table(sums, rows.gaps)
+        page.line()
+        room = page.width - labels[0].width - _GAP
+        page.table([labels[0], Column("those columns", [_whole(each, room) for each in names], "left")], rows.gaps)
+
+
+def _whole(numbers: str, room: int) -> str:
+    """Return as many of some numbers between commas as there is room for, and dots for the others."""
+    if len(numbers) <= room:
+        return numbers
+    return f"{numbers[: numbers.rindex(',', 0, room - 2)]}, …"
 
 
 def _in_words(result: Neighbors, query: Query, number: int) -> str:

@@ -140,7 +140,7 @@ def _candidates(result: Scatter, points: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def _label(result: Scatter, row: int) -> str:
     """Return the token that a row stands for, or its number."""
-    token = result.encoding.token_bytes(row) if result.encoding else None
+    token = result.encoding.entry(row) if result.encoding else None
     return str(row) if token is None else shorten(shown(token), _MOST_CELLS)
 
 
@@ -166,7 +166,7 @@ def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, every: bool) 
             free = []
         box = free[0] if free else None
         if box is not None:
-            taken += [box, dot]
+            taken += [(box[0] - CELL, box[1], box[2] + CELL, box[3]), dot]  # two words side by side stay two
         boxes.append(box)
     return boxes
 
