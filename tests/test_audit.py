@@ -102,7 +102,7 @@ def test_a_sound_matrix_has_no_faults(inside: Inside, tmp_path: Path, tied: bool
     folder = model(tmp_path / "model", trained(tied), tied)
     found = audited(folder)
     assert found.faults == {"non-finite": 0, "zero": 0, "missing": 0, "equal": 0, "padding": 12, "candidates": 0}
-    assert inside.ok("audit", "--from", str(folder)).text.endswith("Sound: no rows are non-finite or zero or missing\n")
+    assert inside.ok("audit", "--from", str(folder)).text.endswith("Sound: non-finite, zero, missing: none\n")
 
 
 def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:
@@ -457,3 +457,11 @@ def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> No
 def test_an_audit_of_a_file_imports_no_torch(tmp_path: Path) -> None:
     folder = model(tmp_path / "model", trained(False))
     assert "torch" not in imported("audit", "--from", str(folder))
+
+
+def test_what_nobody_asked_for_is_not_called_sound(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("own.npy", np.float32([[1, 2], [np.nan, 3], [0, 0]]))
+    assert inside.ok("audit", "--from", "own.npy", "--fail-on", "equal").text.endswith("Passed: equal: none\n")

@@ -375,3 +375,14 @@ def test_a_transposed_matrix_is_compared_row_by_row(inside: Inside, tmp_path: Pa
 def test_a_diff_of_files_imports_no_torch(tmp_path: Path) -> None:
     path = str(saved(tmp_path / "base.safetensors", vectors()))
     assert "torch" not in imported("diff", path, path)
+
+
+def test_nothing_is_rounded_between_matrices_of_one_dtype(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("base.npy", np.float32([[1, -0.0], [2, 3]]))
+    np.save("tuned.npy", np.float32([[1, 0.0], [2, 3]]))
+    told = inside.ok("diff", "base.npy", "tuned.npy").text
+    assert "   1  equal in value, but not in all bits\n" in told
+    assert "round" not in told

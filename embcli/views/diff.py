@@ -31,7 +31,8 @@ def view(result: Diff, page: Page) -> None:
         run = result.run[name]
         page.line(f"{name.upper():5}  ({shape[0]:,}, {shape[1]:,}) {dtype}: {run['tensors']['token']} of {run['from']}")
     page.line()
-    counts = {told: result.counts[state] for state, told in _TOLD.items() if result.counts[state]}
+    told = _TOLD if len({*result.dtypes}) > 1 else {**_TOLD, "rounded": "equal in value, but not in all bits"}
+    counts = {words: result.counts[state] for state, words in told.items() if result.counts[state]}
     page.table([Column("rows", [f"{count:,}" for count in counts.values()]), Column("", [*counts], "left")])
     if result.matching.by == "token":
         page.line("The vocabularies differ: rows are matched by the bytes of their tokens")
