@@ -100,6 +100,7 @@ def _beside(weights: Path) -> Encoding | None:
     return _of_file(path, str(path))
 
 
+@lru_cache  # which also holds it: to take a large tokenizer apart again is a tenth of what it took to load
 def _of_file(path: Path, name: str) -> Encoding:
     from embcli.encodings.huggingface import HuggingFaceEncoding
 
