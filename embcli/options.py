@@ -554,6 +554,18 @@ class GivenFile(Group):
         return tokenize(given, encoding, self.special)
 
 
+def _dim_option(default: int) -> Any:
+    """Return --dim where it has no default of its own, so that it is seen to be given."""
+    return typer.Option(
+        "--dim",
+        parser=whole,
+        metavar="D",
+        help="Columns: the embedding dimension.",
+        show_default=str(default),
+        rich_help_panel=MODEL,
+    )
+
+
 class Model(Group):
     """Which model: a seeded pair of layers."""
 
@@ -665,14 +677,7 @@ class AnyModel(Checkpointed):
     vocab: Vocab = None
     dim: Annotated[
         int | None,
-        typer.Option(
-            "--dim",
-            parser=whole,
-            metavar="D",
-            help="Columns: the embedding dimension.",
-            show_default=str(names.DEFAULT_DIM),
-            rich_help_panel=MODEL,
-        ),
+        _dim_option(names.DEFAULT_DIM),
     ] = None
     context_length: Annotated[
         int | None,
@@ -852,14 +857,7 @@ class SmallModel(OneMatrix):
     ] = None
     dim: Annotated[
         int | None,
-        typer.Option(
-            "--dim",
-            parser=whole,
-            metavar="D",
-            help="Columns: the embedding dimension.",
-            show_default=str(names.COMPARED_DIM),
-            rich_help_panel=MODEL,
-        ),
+        _dim_option(names.COMPARED_DIM),
     ] = None
     seed: Seed = names.DEFAULT_SEED
 
