@@ -134,7 +134,7 @@ def weights(
     All of it in short, or as a map, or chosen rows and columns.
     """
     from embcli.errors import InputError
-    from embcli.page.progress import steps
+    from embcli.page.progress import watched
 
     if density and scatter:
         raise InputError("--map and --scatter are two pictures; give one of them")
@@ -145,10 +145,9 @@ def weights(
         from embcli.verbs.map import density_map
         from embcli.views import map as density_view
 
-        found = density_map(source, layer, rows, columns, steps)
+        found = density_map(source, layer, rows, columns, watched)
         output.put(lambda page: density_view.view(found, page))
     elif scatter:
-        from embcli.page.progress import watched
         from embcli.verbs import scatter as verb
         from embcli.views import scatter as view_of_scatter
 
@@ -157,7 +156,7 @@ def weights(
         from embcli.verbs.weights import matrix
         from embcli.views.weights import view
 
-        output.write(matrix(source, layer, rows, columns, output.room(1), steps), view)
+        output.write(matrix(source, layer, rows, columns, output.room(1), watched), view)
     model.tell_changes(source)
 
 
@@ -235,7 +234,7 @@ def compare(
         task = verb.task(given.tokens(known), given.as_text, known, model.vocab, dim, model.seed, wanted, room)
     else:
         task = verb.task_of(source, given.tokens(source.encoding), model.seed, wanted, room)
-    result = verb.compare(task, lambda sizes: watched(sizes, len(sizes)))
+    result = verb.compare(task, watched)
     output.write(result, view)
     model.tell_changes(source)
     return int(not result.verdict.identical)
@@ -361,7 +360,7 @@ def audit(
     chosen = options.listed(fail_on, names.FAULTS, "--fail-on")
     output = place.to()
     source, _ = model.source(encoding)
-    result = audit(source, lambda blocks, rows: watched(blocks, rows, len), chosen, output.room(1))
+    result = audit(source, watched, chosen, output.room(1))
     output.write(result, view)
     model.tell_changes(source)
     return int(bool(result.broken))
@@ -379,7 +378,7 @@ def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *,
 
     output = place.to()
     base, tuned = models.opened(encoding)
-    result = diff(base, tuned, lambda rows, count: watched(rows, count, len), output.room(1))
+    result = diff(base, tuned, watched, output.room(1))
     output.write(result, view)
     return int(result.different)
 

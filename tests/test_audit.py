@@ -68,7 +68,7 @@ def planted(tied: bool) -> np.ndarray:
 
 def audited(folder: Path, **given: object) -> Audit:
     found = OneMatrix().opened(str(folder), None)
-    return audit(found, lambda blocks, _: blocks, **given)  # type: ignore[arg-type]
+    return audit(found, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -415,7 +415,7 @@ def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monk
     found = Checkpoint.of(str(folder))
     assert found.head.relation == "other"
     passes.clear()
-    audit(found, lambda blocks, _: blocks)
+    audit(found)
     assert passes == ["blocks", "blocks", "rows", "blocks"]
 
 

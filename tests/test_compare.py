@@ -6,8 +6,10 @@ import io
 import json
 import re
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -34,6 +36,8 @@ from embcli.weights.seeded import Seeded
 from embcli.writers import write
 from tests.oracles import live_comparison, of_ids
 from tests.screen import grids, words
+
+Item = TypeVar("Item")
 
 WEIGHT = np.random.default_rng(7).normal(size=(6, 4)).astype(np.float32)
 
@@ -174,15 +178,17 @@ def test_runs_that_scatter_are_told(way: str, slow: float, scattered: bool) -> N
 
 @pytest.mark.parametrize("largest", [1, 16, 17, 1000])
 def test_the_benchmark_goes_up_to_the_largest_vocabulary(largest: int) -> None:
-    seen: list[list[int]] = []
+    seen: list[int] = []
 
-    def watch(sizes: list[int]) -> list[int]:
-        seen.append(sizes)
-        return sizes
+    def watch(sizes: Iterable[Item], total: int, size: Callable[[Item], int], /) -> Iterator[Item]:
+        for each in sizes:
+            seen.append(size(each))
+            yield each
+        assert total == sum(seen)
 
     costs = compare(task([2, 3, 1], 4, sweep=largest), watch).sweep
     sizes = [cost.vocabulary_size for cost in costs]
-    assert seen == [sizes]
+    assert seen == [1] * len(sizes)
     assert sizes[-1] == largest
     assert sizes == sorted(set(sizes))
     assert all(cost.multiply_adds == 3 * cost.vocabulary_size * 5 for cost in costs)

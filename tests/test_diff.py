@@ -42,7 +42,7 @@ def saved(path: Path, matrix: np.ndarray, dtype: torch.dtype = torch.float32) ->
 
 
 def compared(base: Path, tuned: Path) -> Diff:
-    return diff(Checkpoint.of(str(base)), Checkpoint.of(str(tuned)), lambda blocks, _: blocks)
+    return diff(Checkpoint.of(str(base)), Checkpoint.of(str(tuned)))
 
 
 def states(found: Diff) -> list[str]:
@@ -236,7 +236,7 @@ def test_a_matrix_that_lies_at_an_odd_place_is_compared_too(tmp_path: Path) -> N
             break
     assert Checkpoint.of(str(odd), name).tensors[name].start % 2
     saved(even, matrix.astype(np.float32), torch.bfloat16)
-    found = diff(Checkpoint.of(str(odd), name), Checkpoint.of(str(even)), lambda blocks, _: blocks)
+    found = diff(Checkpoint.of(str(odd), name), Checkpoint.of(str(even)))
     assert {*states(found)} == {"equal"}
 
 

@@ -93,7 +93,7 @@ def test_a_map_of_parts_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(drawing, "_FAR", 64)
     steps: list[int] = []
 
-    def watch(counts: object, total: int) -> object:
+    def watch(counts: object, total: int, size: object) -> object:
         assert total == 301
         for count in counts:  # type: ignore[attr-defined]
             steps.append(count)

@@ -361,7 +361,7 @@ def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
     inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     monkeypatch.setattr("embcli.files.stored._READ", 50 * DIM * 4)
-    monkeypatch.setattr("embcli.search._SHARED", 1)
+    monkeypatch.setattr("embcli.weights.passes._SHARED", 1)
     read, seen = stored.Binary.gather, []
 
     def gather(self: stored.Binary, *given: Any) -> None:

@@ -15,8 +15,10 @@ from embcli import search
 from embcli.files import open_tensors
 from embcli.files.stored import Binary, StoredLayer
 from embcli.names import Metric
-from embcli.search import Kernel, Space, mean_row, nearest
-from embcli.weights import Layer
+from embcli.search import kernel, mean_row, nearest
+from embcli.search.kernel import Kernel
+from embcli.search.space import Space
+from embcli.weights import Layer, passes
 from tests.files.made import safetensors_bytes
 from tests.oracles import Stub
 
@@ -37,12 +39,13 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     """Run each test by both kernels, with small windows and several threads; no bound may turn out to be wrong."""
     monkeypatch.setattr(search, "_all_but", lambda *_: pytest.fail("a bound was not kept"))
     if request.param == "numpy":
-        monkeypatch.setattr(search, "_simsimd_dot", lambda: None)
+        for module in (search, kernel):
+            monkeypatch.setattr(module, "simsimd_dot", lambda: None)
     else:
         pytest.importorskip("simsimd")
-    monkeypatch.setattr(search, "_SHARED", 64)
+    monkeypatch.setattr(passes, "_SHARED", 64)
     monkeypatch.setattr(search, "_CANDIDATES", 16)
-    monkeypatch.setattr(search, "cores", lambda: 3)
+    monkeypatch.setattr(passes, "cores", lambda: 3)
     monkeypatch.setattr(search, "_PIECE", 1 << 11)
     monkeypatch.setattr("embcli.files.stored._READ", 1 << 12)
 
@@ -305,10 +308,10 @@ def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name:
     assert len(windows) > 1
     assert b"".join(windows) == stored.tobytes()
     for count in (2, 3, 701):
-        for first, rows in layer.stretches(count):
+        for first, rows in layer.stretches(count, 700):
             read = b"".join(window.tobytes() for window in rows)
             assert read == stored.tobytes()[first * len(stored[0].tobytes()) :][: len(read)]
-        assert sum(len(window) for _, rows in layer.stretches(count) for window in rows) == 700
+        assert sum(len(window) for _, rows in layer.stretches(count, 700) for window in rows) == 700
 
 
 def open_tensors_numbers(name: str):  # type: ignore[no-untyped-def]

@@ -139,16 +139,15 @@ class StoredLayer(Layer):
 
     def windows(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) each: as they are stored where they are floats of 16 or 32 bits."""
-        ((_, windows),) = self.stretches(1)
+        ((_, windows),) = self.stretches(1, self.shape[0])
         return windows
 
-    def stretches(self, count: int) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Return all windows, in up to `count` parts that may be read side by side; each with its first row's ID."""
+    def stretches(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return the windows of so many first rows, in up to `count` parts; see Layer."""
         known = self._numbers in (BFLOAT16, FLOAT16) or self._numbers.stored == FLOAT32.stored
         if self._by_columns or not known or sys.byteorder != "little":
             return [(0, self.blocks())]
-        rows = self.shape[0]
-        count = min(count, rows)
+        count = max(min(count, rows), 1)
         edges = [rows * place // count for place in range(count + 1)]
         return [(first, self._as_stored(first, last)) for first, last in pairwise(edges)]
 

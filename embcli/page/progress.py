@@ -14,12 +14,7 @@ Item = TypeVar("Item")
 _PATIENCE = 1.0  # seconds
 
 
-def steps(counts: Iterable[int], total: int) -> Iterator[int]:
-    """Yield how much of a total is done at a time, under a bar."""
-    return watched(counts, total, lambda count: count)
-
-
-def watched(items: Iterable[Item], total: int, size: Callable[[Item], int] = lambda _: 1) -> Iterator[Item]:
+def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
     """Yield the items; `total` is the sum of their sizes, by which the bar grows.
 
     No thread refreshes the bar: it would run in the middle of what is measured.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -15,21 +15,22 @@ from embcli.files.numbers import held_by_float32, rounded_to, steps
 from embcli.records import Names, Piece, Records, refuse_too_many
 from embcli.tokens import token_text, tokens_of
 from embcli.weights import shape_of
+from embcli.weights.passes import ahead, readers, unwatched
 from embcli.weights.statistics import AT, quantiles, squares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Checkpoint
     from embcli.weights import Layer
+    from embcli.weights.passes import Watch
 
-    Watch = Callable[[Iterable[np.ndarray], int], Iterable[np.ndarray]]
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = get_args(State)
 _EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
-_BLOCK = 1 << 18  # values that are worked on at a time
+_BLOCK = 1 << 16  # values that are worked on at a time: they stay in the processor's cache
 _STORED = 1 << 22  # values that are read as they are stored
 _IN_WINDOWS = {"float32": 4, "float16": 2, "bfloat16": 2}  # what windows may have as it is stored, in so many bytes
 _PIECE = 4096  # rows that are written at a time
@@ -160,11 +161,10 @@ class Diff:
         }
 
 
-def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch, room: int | None = None) -> Diff:
+def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch = unwatched, room: int | None = None) -> Diff:
     """Return how the token matrices of two checkpoints differ.
 
-    `watch` takes the blocks of a pass and how many rows they have, and yields them. Raises InputError for rows of
-    different lengths.
+    `watch` is told of the pairs of each pass. Raises InputError for rows of different lengths.
     """
     shapes = shape_of(base, "token"), shape_of(tuned, "token")
     if shapes[0][1] != shapes[1][1]:
@@ -175,11 +175,10 @@ def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch, room: int | None = N
     matching, dtypes = _matching(base, tuned), (layers[0].dtype, layers[1].dtype)
     states = np.zeros(len(matching.base), np.int8)
     turns, distances = np.zeros(len(states)), np.zeros(len(states))
-    for places in watch(_blocks(_to_compare(*layers, matching, watch), shapes[0][1], _BLOCK), len(states)):
-        left, right = _values(layers[0], matching.base[places]), _values(layers[1], matching.tuned[places])
-        states[places] = _states(left, right, dtypes)
-        apart = states[places] != _EQUAL
-        turns[places[apart]], distances[places[apart]] = _apart(left[apart], right[apart])
+    chosen = _to_compare(*layers, matching, watch)
+    parts = [_compared(layers, matching, part) for part in np.array_split(chosen, readers(chosen.size * shapes[0][1]))]
+    for part in watch(ahead(parts), len(chosen), lambda part: len(part.places)):
+        states[part.places], turns[part.places], distances[part.places] = part.states, part.turns, part.distances
     run = {"embcli": embcli.__version__, "base": _run(base), "tuned": _run(tuned)}
     encodings = base.encoding, tuned.encoding
     return Diff(shapes, dtypes, encodings, run, matching, states, turns, distances, room)
@@ -212,33 +211,69 @@ def _to_compare(base: Layer, tuned: Layer, matching: Matching, watch: Watch) -> 
     rows = len(matching.base)
     if base.dtype != tuned.dtype:
         return np.arange(rows)
-    parts = watch(_differing(base, tuned, matching), rows)
-    return np.flatnonzero(np.concatenate([np.zeros(0, bool), *parts]))
+    parts = watch(_differing(base, tuned, matching), rows, lambda part: part.count)
+    return np.sort(np.concatenate([np.empty(0, np.int64), *(part.places for part in parts)]))
 
 
-def _differing(base: Layer, tuned: Layer, matching: Matching) -> Iterator[np.ndarray]:
-    """Yield for consecutive pairs whether their stored bits differ, (n,) bool."""
-    if matching.by == "id" and base.dtype in _IN_WINDOWS:
-        left, right = base.windows(), tuned.windows()
-        one, other = next(left), next(right)
-        if one.itemsize == other.itemsize == _IN_WINDOWS[base.dtype]:
-            yield from _differing_windows(chain([one], left), chain([other], right), len(matching.base))
-            return
+@dataclass(frozen=True)
+class _Differing:
+    """Which of some consecutive pairs differ in their stored bits."""
+
+    count: int  # of pairs
+    places: np.ndarray  # (n,) int64, those that differ
+
+    @classmethod
+    def of(cls, first: int, one: np.ndarray, other: np.ndarray) -> _Differing:
+        """Hold rows of one dtype, (n, D) each, against each other, from pair `first` on."""
+        return cls(len(one), first + np.flatnonzero(_bits_differ(one, other)))
+
+
+def _differing(base: Layer, tuned: Layer, matching: Matching) -> Iterator[_Differing]:
+    """Yield which pairs differ in their stored bits, in no order."""
+    stretches = _as_stored(base, tuned, len(matching.base)) if matching.by == "id" else []
+    if stretches:
+        yield from ahead(stretches)
+        return
     for places in _blocks(np.arange(len(matching.base)), base.shape[1], _STORED):
-        yield _bits_differ(base.stored(matching.base[places]), tuned.stored(matching.tuned[places]))
+        one, other = base.stored(matching.base[places]), tuned.stored(matching.tuned[places])
+        yield _Differing.of(int(places[0]), one, other)
 
 
-def _differing_windows(left: Iterator[np.ndarray], right: Iterator[np.ndarray], rows: int) -> Iterator[np.ndarray]:
-    """Yield for consecutive rows, up to so many, whether their bits differ, (n,) bool."""
+def _as_stored(base: Layer, tuned: Layer, rows: int) -> list[Iterator[_Differing]]:
+    """Return the work on so many first rows in parts that run side by side; none where windows are not as stored."""
+    count = readers(rows * base.shape[1])
+    left, right = _windows(base, count, rows), _windows(tuned, count, rows)
+    if len(left) != len(right):
+        left, right = _windows(base, 1, rows), _windows(tuned, 1, rows)
+    if not left or not right:
+        return []
+    edges = pairwise([*(first for first, _ in left), rows])
+    stretches = zip(edges, left, right, strict=True)
+    return [_differing_windows(*edge, one, other) for edge, (_, one), (_, other) in stretches]
+
+
+def _windows(layer: Layer, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+    """Return the stretches of a layer; none where their windows are not as they are stored."""
+    (first, windows), *others = layer.stretches(count, rows)
+    window = next(windows)
+    if window.itemsize != _IN_WINDOWS.get(layer.dtype):
+        return []
+    return [(first, chain([window], windows)), *others]
+
+
+def _differing_windows(
+    first: int, last: int, left: Iterator[np.ndarray], right: Iterator[np.ndarray]
+) -> Iterator[_Differing]:
+    """Yield which of consecutive rows differ in their bits."""
     one, other = next(left), next(right)
-    while rows:
-        count = min(len(one), len(other), rows)
-        yield _bits_differ(one[:count], other[:count])
-        rows -= count
+    while first < last:
+        count = min(len(one), len(other), last - first)
+        yield _Differing.of(first, one[:count], other[:count])
+        first += count
         one, other = one[count:], other[count:]
-        if rows and not len(one):
+        if first < last and not len(one):
             one = next(left)
-        if rows and not len(other):
+        if first < last and not len(other):
             other = next(right)
 
 
@@ -248,6 +283,27 @@ def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     word = next(word for word in (np.uint64, np.uint32, np.uint16, np.uint8) if width % word().itemsize == 0)
     found: np.ndarray = (one.view(word) != other.view(word)).any(axis=1)
     return found
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What a closer look at some pairs gives, (n,) each."""
+
+    places: np.ndarray  # int64, the pairs
+    states: np.ndarray  # int8
+    turns: np.ndarray  # float64
+    distances: np.ndarray  # float64
+
+
+def _compared(layers: tuple[Layer, Layer], matching: Matching, places: np.ndarray) -> Iterator[_Compared]:
+    """Yield what a closer look at pairs gives, block by block."""
+    for block in _blocks(places, layers[0].shape[1], _BLOCK):
+        left, right = _values(layers[0], matching.base[block]), _values(layers[1], matching.tuned[block])
+        states = _states(left, right, (layers[0].dtype, layers[1].dtype))
+        turns, distances = np.zeros((2, len(block)))
+        apart = states != _EQUAL
+        turns[apart], distances[apart] = _apart(left[apart], right[apart])
+        yield _Compared(block, states, turns, distances)
 
 
 def _values(layer: Layer, ids: np.ndarray) -> np.ndarray:

@@ -13,19 +13,21 @@ from embcli import memory
 from embcli.errors import InputError
 from embcli.names import PAGES, Format, Metric
 from embcli.records import Array, Names, Piece, Records, refuse_too_many
-from embcli.search import Search, Space, mean_row, nearest, unwatched
+from embcli.search import Search, mean_row, nearest
+from embcli.search.space import Space
 from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, token_text, tokens_of
 from embcli.verbs.lookup import check_ids
 from embcli.weights import run_of, shape_of
+from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from embcli.encodings import Encoding
-    from embcli.search import Watch
     from embcli.weights import Layer, Source
+    from embcli.weights.passes import Watch
 
 _DEFAULT_COUNT = 10
 _PIECE = 1 << 18  # values that are worked on at a time

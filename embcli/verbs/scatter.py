@@ -13,12 +13,9 @@ from embcli.weights import shape_of
 from embcli.weights.statistics import Covariance, refuse_covariance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from embcli.encodings import Encoding
     from embcli.weights import Source
-
-    Watch = Callable[[Iterable[np.ndarray], int, Callable[[np.ndarray], int]], Iterator[np.ndarray]]
+    from embcli.weights.passes import Watch
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,12 @@ class Layer(ABC):
         """Return these rows as they are stored, (n,) int64 -> (n, width); float32 where they have no other form."""
         return self.rows(ids)
 
-    def stretches(self, count: int) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Return all windows, in up to `count` parts that may be read side by side; each with its first row's ID."""
+    def stretches(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return the windows of so many first rows, at least; each stretch with the ID of its first row.
+
+        They are up to `count` parts, which may be read side by side, and of all layers begin at the same rows where
+        there are as many of them.
+        """
         return [(0, self.windows())]
 
     def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    Watch = Callable[[Iterable[int], int], Iterable[int]]  # steps as they are done, and the sum of all
-
+Item = TypeVar("Item")
 _LOOK = 0.1  # seconds after which to see how far the parts are
+_READERS = 4  # at most: two of them are nearly as fast as memory
+_SHARED = 1 << 21  # values of a matrix for which threads are started
+_AHEAD = 2  # items of each part that wait to be taken
 
 
-def unwatched(steps: Iterable[int], total: int) -> Iterable[int]:
+class Watch(Protocol):
+    """Somebody who is told how far a pass is."""
+
+    def __call__(self, items: Iterable[Item], total: int, size: Callable[[Item], int], /) -> Iterator[Item]:
+        """Yield the items of a pass as they come; `total` is the sum of their sizes."""
+
+
+def unwatched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
     """Tell nobody how far a pass is."""
-    return steps
+    return iter(items)
 
 
 def cores() -> int:
@@ -26,9 +35,16 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
+def readers(values: int) -> int:
+    """Return in how many threads a matrix of so many values is read from a file."""
+    if values < _SHARED or not hasattr(os, "preadv"):  # without it, threads would move each other's place in a file
+        return 1
+    return min(cores(), _READERS)
+
+
 def side_by_side(parts: Sequence[Iterator[int]], total: int, watch: Watch = unwatched) -> None:
     """Run parts of a pass to their ends, on all cores; each yields how much of the total it has done since the last."""
-    for _ in watch(parts[0] if len(parts) == 1 else _together(parts), total):
+    for _ in watch(parts[0] if len(parts) == 1 else _together(parts), total, int):
         pass
 
 
@@ -58,3 +74,54 @@ def _together(parts: Sequence[Iterator[int]]) -> Iterator[int]:
                 told = now
         finally:
             ended.set()
+
+
+def ahead(parts: Sequence[Iterator[Item]]) -> Iterator[Item]:
+    """Yield what parts yield, in no order; several of them run ahead in threads of their own, by a few items each."""
+    if len(parts) == 1:
+        yield from parts[0]
+        return
+    from queue import SimpleQueue
+    from threading import Semaphore, Thread
+
+    ready: SimpleQueue[Item | _Ended] = SimpleQueue()
+    room, ended = Semaphore(_AHEAD * len(parts)), False
+
+    def run(part: Iterator[Item]) -> None:
+        error = None
+        try:
+            for item in part:
+                room.acquire()
+                if ended:
+                    break
+                ready.put(item)
+        except BaseException as raised:
+            error = raised
+        ready.put(_Ended(error))
+
+    threads = [Thread(target=run, args=(part,)) for part in parts]
+    try:
+        for thread in threads:
+            thread.start()
+        left = len(threads)
+        while left:
+            found = ready.get()
+            if isinstance(found, _Ended):
+                left -= 1
+                if found.error is not None:
+                    raise found.error
+            else:
+                room.release()
+                yield found
+    finally:
+        ended = True
+        room.release(len(threads))
+        for thread in threads:
+            thread.join()
+
+
+class _Ended:
+    """The end of a part, and what ended it before it was done."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error

@@ -19,6 +19,7 @@ from embcli.records import Names, Piece, Records, refuse_too_many
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
 from embcli.weights import run_of, shape_of
+from embcli.weights.passes import unwatched
 from embcli.weights.statistics import AT, equal_rows, histogram, quantiles, rank_correlation, refuse_covariance
 from embcli.words import counted
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Head
     from embcli.names import Fault, Unused
-    from embcli.verbs.audit.passes import Watch
     from embcli.weights import Layer, Source
+    from embcli.weights.passes import Watch
 
 _PIECE = 4096  # rows that are written at a time
 _KINDS = {
@@ -201,21 +202,23 @@ class Audit:
         }
 
 
-def audit(source: Source, watch: Watch, fail_on: tuple[Fault, ...] | None = None, room: int | None = None) -> Audit:
+def audit(
+    source: Source, watch: Watch = unwatched, fail_on: tuple[Fault, ...] | None = None, room: int | None = None
+) -> Audit:
     """Return what is odd about the token matrix of a source.
 
-    `watch` takes the blocks of a pass and how many rows they have, and yields them. `fail_on` are the faults for which
-    it is broken, by default those of a matrix that no model can use as it is.
+    `watch` is told of the rows of each pass. `fail_on` are the faults for which it is broken, by default those of a
+    matrix that no model can use as it is.
     """
     size, dim = shape_of(source, "token")
     refuse_covariance(dim, "rows of so many numbers may be columns, see --transposed")
     known, layer = source.encoding, source.open({"token": None})["token"]
     idle = unused(known, size) if known else {}
     first = FirstPass(size, dim, idle)
-    for block in watch(layer.blocks(), size):
+    for block in watch(layer.blocks(), size, len):
         first.add(block)
     second = SecondPass(first)
-    for block in watch(layer.blocks(), size):
+    for block in watch(layer.blocks(), size, len):
         second.add(block)
     head = _own_token(source, layer, _used(np.flatnonzero(first.norms > 0), idle), watch)
     return Audit(

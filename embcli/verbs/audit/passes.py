@@ -10,12 +10,9 @@ import numpy as np
 from embcli.weights.statistics import Covariance, digests, inverse, iso_score, mean_cosine, squares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from embcli.names import Unused
     from embcli.weights import Layer
-
-    Watch = Callable[[Iterable[np.ndarray], int], Iterable[np.ndarray]]
+    from embcli.weights.passes import Watch
 
 _PRODUCTS = 1 << 37  # multiply-adds of rows with an output head
 _LEAST_SAMPLE = 64  # rows
@@ -171,7 +168,7 @@ def wins(layer: Layer, head: Layer, rows: np.ndarray, watch: Watch) -> int:
     hidden = layer.rows(rows).astype(np.float64)  # (n, D)
     best, own = np.full(len(rows), -np.inf), np.full(len(rows), np.nan)
     seen = 0
-    for block in watch(head.blocks(), head.shape[0]):
+    for block in watch(head.blocks(), head.shape[0], len):
         logits = hidden @ block.T.astype(np.float64)  # (n, rows of the head)
         inside = (rows >= seen) & (rows < seen + len(block))
         own[inside] = logits[inside, rows[inside] - seen]

@@ -9,14 +9,14 @@ from embcli.encodings import meant
 from embcli.verbs.compare.found import Comparison, Stored, Task, Wanted
 from embcli.weights import shape_of
 from embcli.weights.build import loading_torch
+from embcli.weights.passes import unwatched
 from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from embcli.encodings import Encoding
     from embcli.tokens import Tokens
     from embcli.weights import Source
+    from embcli.weights.passes import Watch
 
 __all__ = ["Comparison", "Task", "Wanted", "compare", "task", "task_of"]
 
@@ -52,7 +52,7 @@ def task_of(source: Source, tokens: Tokens, seed: int, wanted: Wanted, room: int
     return Task(tokens, Stored(source, seed), wanted, size if wanted.bench else None, room)
 
 
-def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:
+def compare(task: Task, watch: Watch = unwatched) -> Comparison:
     """Return what both layers give; `watch` goes through the vocabulary sizes of the benchmark."""
     with loading_torch():
         from embcli.verbs.compare import layers  # torch, once it is sure to be needed

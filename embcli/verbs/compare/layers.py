@@ -16,12 +16,14 @@ from embcli.names import DEFAULT_SEED
 from embcli.selection import distinct
 from embcli.verbs.compare.found import Comparison, Cost, Gradient, Stored, Task, Timing, Training, refuse_layers
 from embcli.verbs.lookup import check_ids
+from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from embcli.tokens import Tokens
     from embcli.weights import Layer
+    from embcli.weights.passes import Watch
 
 _SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: with more, page faults make it slower
 _LONG_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit while there is one slice
@@ -53,7 +55,7 @@ class _Touched:
     moved: int  # rows of all V
 
 
-def compare(task: Task, watch: Callable[[list[int]], Iterable[int]] = iter) -> Comparison:
+def compare(task: Task, watch: Watch = unwatched) -> Comparison:
     """Return what both layers give; `watch` goes through the vocabulary sizes of the benchmark."""
     layer, ids = task.layer, _tensor(task.tokens.ids)
     sweep: tuple[Cost, ...] = ()
@@ -267,12 +269,13 @@ def _stepped(weight: torch.Tensor, gradient: torch.Tensor, learning_rate: float)
     return copy.detach()
 
 
-def _sweep(ids: torch.Tensor, weight: torch.Tensor, watch: Callable[[list[int]], Iterable[int]]) -> Iterator[Cost]:
+def _sweep(ids: torch.Tensor, weight: torch.Tensor, watch: Watch) -> Iterator[Cost]:
     """Yield the cost for one V after the other, up to all rows of a weight; larger IDs start again at 0."""
     largest, dim = weight.shape
     sizes = [_SMALLEST_SWEEP]
     while sizes[-1] < largest:
         sizes.append(sizes[-1] * _SWEEP_STEP)
-    for size in watch([*sizes[:-1], largest]):
+    sizes[-1] = largest
+    for size in watch(sizes, len(sizes), lambda _: 1):
         layers = _layers(torch.nn.Embedding(size, dim, _weight=weight[:size]), seed=0)
         yield _outputs(layers, ids % size)[2]
