@@ -16,6 +16,7 @@ from embcli.files import open_tensors
 from embcli.files.stored import Binary, StoredLayer
 from embcli.names import Metric
 from embcli.search import kernel, mean_row, nearest
+from embcli.search.bounds import Products
 from embcli.search.kernel import Kernel
 from embcli.search.space import Space
 from embcli.weights import Layer, passes
@@ -312,6 +313,45 @@ def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name:
             read = b"".join(window.tobytes() for window in rows)
             assert read == stored.tobytes()[first * len(stored[0].tobytes()) :][: len(read)]
         assert sum(len(window) for _, rows in layer.stretches(count, 700) for window in rows) == 700
+
+
+@pytest.mark.parametrize("kind", ["deflated", "without preadv"])
+def test_files_that_one_thread_can_read_at_a_time_are_read_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    matrix = normal(3000, 24)
+    if kind == "deflated":
+        monkeypatch.setattr("embcli.files.npy._SMALL", 1000)
+        np.savez_compressed(tmp_path / "m.npz", wte=matrix)
+        layer = open_tensors(tmp_path / "m.npz").layer("wte")
+    else:
+        monkeypatch.delattr(os, "preadv")
+        layer = of_file(tmp_path, "F32", matrix)
+    for row in (5, 1500, 2999):
+        check(layer, matrix, matrix[row].astype(np.float64), "cosine", 10)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("name", "matrix"), [*adversarial()], ids=lambda each: each if isinstance(each, str) else "")
+def test_no_row_that_may_reach_a_bar_is_passed_over(name: str, matrix: np.ndarray, metric: Metric) -> None:
+    """Not even one whose bound is the bar itself; and of random rows few others are looked at."""
+    space, everything = Space(metric), np.arange(len(matrix))
+    query = matrix[len(matrix) // 3].astype(np.float64)
+    if not np.isfinite(query).all() or not query.any():
+        return
+    multiplied = Kernel([query], matrix, "float32")
+    with np.errstate(all="ignore"):
+        found = multiplied.products(matrix)
+        products = Products(space, matrix.shape[1], found[-1])
+        places, bounds = products.reaching(-np.inf, found[0], multiplied.vectors[0], query)
+        assert places.tolist() == everything.tolist()
+        for bar in bounds.high:
+            places, among = products.reaching(float(bar), found[0], multiplied.vectors[0], query)
+            assert {*np.flatnonzero(bounds.high >= bar).tolist()} <= {*places.tolist()}
+            assert np.array_equal(among.high, bounds.high[places])
+            assert np.array_equal(among.low, bounds.low[places])
+            if name == "random" and bar > 0:
+                assert len(places) <= (bounds.high >= bar).sum() + 1
 
 
 def open_tensors_numbers(name: str):  # type: ignore[no-untyped-def]

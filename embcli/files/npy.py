@@ -133,6 +133,11 @@ class _Deflated:
         self._member: IO[bytes] | None = None
         self._whole: np.ndarray | None = None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads may read at the same time: they would move each other's place."""
+        return False
+
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill a contiguous array with pieces, one behind the other; raises InputError where one is not there."""
         room, place = buffer.reshape(-1).view(np.uint8), 0

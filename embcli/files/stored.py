@@ -35,6 +35,10 @@ _READ = 1 << 21  # bytes of rows as they are stored that are read at a time: the
 class Bytes(Protocol):
     """Bytes that can be read at any offset."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads may read at the same time."""
+
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill a contiguous array with pieces, one behind the other; raises InputError where one is not there."""
 
@@ -59,6 +63,11 @@ class Binary:
     def __del__(self) -> None:
         if hasattr(self, "file"):
             self.file.close()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads may read at the same time: without preadv they would move each other's place."""
+        return hasattr(os, "preadv")
 
     def refused(self, reason: str) -> InputError:
         """Return the error that says why this file is of no use."""
@@ -108,7 +117,7 @@ class StoredLayer(Layer):
     def __init__(
         self, file: Bytes, start: int, shape: tuple[int, int], numbers: Numbers, by_columns: bool = False
     ) -> None:
-        self.shape, self.dtype = shape, numbers.name
+        self.shape, self.dtype, self.is_shared = shape, numbers.name, file.is_shared
         self.changed = 0
         self._file, self._start, self._numbers, self._by_columns = file, start, numbers, by_columns
 
@@ -147,7 +156,7 @@ class StoredLayer(Layer):
         known = self._numbers in (BFLOAT16, FLOAT16) or self._numbers.stored == FLOAT32.stored
         if self._by_columns or not known or sys.byteorder != "little":
             return [(0, self.blocks())]
-        count = max(min(count, rows), 1)
+        count = max(min(count, rows), 1) if self.is_shared else 1
         edges = [rows * place // count for place in range(count + 1)]
         return [(first, self._as_stored(first, last)) for first, last in pairwise(edges)]
 

@@ -176,7 +176,8 @@ def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch = unwatched, room: in
     states = np.zeros(len(matching.base), np.int8)
     turns, distances = np.zeros(len(states)), np.zeros(len(states))
     chosen = _to_compare(*layers, matching, watch)
-    parts = [_compared(layers, matching, part) for part in np.array_split(chosen, readers(chosen.size * shapes[0][1]))]
+    count = readers(len(chosen) * shapes[0][1]) if all(layer.is_shared for layer in layers) else 1
+    parts = [_compared(layers, matching, part) for part in np.array_split(chosen, count)]
     for part in watch(ahead(parts), len(chosen), lambda part: len(part.places)):
         states[part.places], turns[part.places], distances[part.places] = part.states, part.turns, part.distances
     run = {"embcli": embcli.__version__, "base": _run(base), "tuned": _run(tuned)}

@@ -36,6 +36,7 @@ class Layer(ABC):
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
+    is_shared = False  # whether several threads may read rows at the same time
 
     @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:

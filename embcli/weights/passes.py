@@ -37,9 +37,7 @@ def cores() -> int:
 
 def readers(values: int) -> int:
     """Return in how many threads a matrix of so many values is read from a file."""
-    if values < _SHARED or not hasattr(os, "preadv"):  # without it, threads would move each other's place in a file
-        return 1
-    return min(cores(), _READERS)
+    return min(cores(), _READERS) if values >= _SHARED else 1
 
 
 def side_by_side(parts: Sequence[Iterator[int]], total: int, watch: Watch = unwatched) -> None:

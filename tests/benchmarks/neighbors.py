@@ -2,9 +2,9 @@
 
 The search is the time of the process less that of the same command on a file of 20 rows, run in turn; so is the pass
 that xors all bytes, of a process that maps the file. A second pass in that process, over pages that it has touched, is
-told beside it. The product is taken in a process that holds the matrix, and has taken it before. Medians of differences.
-Memory is what a process has for itself alone (Pss of what it shares with nobody), at most, above the same of the command
-on 20 rows.
+told beside it. The product is taken in a process that holds the matrix, and has taken it before. Medians of
+differences. Memory is what a process has for itself alone (Pss of what it shares with nobody), at most, above the same
+of the command on 20 rows.
 """
 
 from __future__ import annotations

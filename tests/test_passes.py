@@ -1,0 +1,70 @@
+"""Passes whose parts run side by side: everything comes, errors too, and nothing goes on when nobody takes it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from embcli.weights import passes
+from embcli.weights.passes import ahead, side_by_side
+
+
+def counted(place: int, items: int, done: list[int]) -> Iterator[tuple[int, int]]:
+    for item in range(items):
+        done[place] += 1
+        yield place, item
+
+
+@pytest.mark.parametrize("sizes", [[5], [0], [0, 0], [3, 0, 40], [7, 7, 7, 7]])
+def test_all_items_of_all_parts_come_each_part_in_its_order(sizes: list[int]) -> None:
+    done = [0] * len(sizes)
+    found = list(ahead([counted(place, size, done) for place, size in enumerate(sizes)]))
+    for place, size in enumerate(sizes):
+        assert [item for part, item in found if part == place] == list(range(size))
+    assert len(found) == sum(sizes)
+
+
+def test_parts_run_in_threads_of_their_own_at_the_same_time() -> None:
+    meeting = threading.Barrier(3, timeout=20)
+
+    def part() -> Iterator[int]:
+        meeting.wait()  # which no part passes alone
+        yield threading.get_ident()
+
+    found = [*ahead([part(), part(), part()])]
+    assert len({*found, threading.get_ident()}) == 4
+
+
+def test_parts_are_ahead_by_a_few_items_only_and_end_when_nobody_takes_them() -> None:
+    done = [0, 0]
+    before = threading.active_count()
+    items = ahead([counted(0, 1000, done), counted(1, 1000, done)])
+    for _ in range(10):
+        next(items)
+    items.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+    assert 10 <= sum(done) <= 10 + 2 * (passes._AHEAD + 1)
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), KeyboardInterrupt()])
+def test_what_ends_a_part_is_raised_where_the_items_are_taken(error: BaseException) -> None:
+    def broken() -> Iterator[tuple[int, int]]:
+        yield 1, 0
+        raise error
+
+    done = [0]
+    before = threading.active_count()
+    with pytest.raises(type(error)):
+        list(ahead([counted(0, 10**9, done), broken()]))
+    assert threading.active_count() == before
+    with pytest.raises(type(error)):
+        side_by_side([(item for _, item in counted(0, 1000, done)), (item for _, item in broken())], 0)
+
+
+def test_threads_are_for_many_values_and_as_many_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, count in ((1, 1), (3, 3), (64, passes._READERS)):
+        monkeypatch.setattr(passes, "cores", lambda cores=cores: cores)
+        assert passes.readers(passes._SHARED) == count
+        assert passes.readers(passes._SHARED - 1) == 1
