@@ -189,6 +189,26 @@ def words(folder: Path, tokens: list[str], matrix: np.ndarray) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_that_were_added_move_no_others(tmp_path: Path, turned: bool) -> None:
+    edited = vectors(2 * ROWS + 1)
+    edited[EDITED] *= 2
+    pair = [saved(tmp_path / "a.safetensors", vectors(2 * ROWS + 1)[:ROWS]), saved(tmp_path / "b.safetensors", edited)]
+    found = compared(*(pair[::-1] if turned else pair))
+    assert np.flatnonzero(found.states).tolist() == EDITED
+
+
+def test_deflated_matrices_are_compared_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embcli.files.npy._SMALL", 1000)
+    monkeypatch.setattr(verb, "_BLOCK", 1000)
+    np.savez_compressed(tmp_path / "a.npz", wte=vectors(3000))
+    np.savez_compressed(tmp_path / "b.npz", wte=vectors(3000) * 2)
+    found = compared(tmp_path / "a.npz", tmp_path / "b.npz")
+    norms = np.linalg.norm(vectors(3000).astype(np.float64), axis=1)
+    assert {*states(found)} == {"moved"}
+    assert found.distances == pytest.approx(norms, rel=1e-12)
+
+
 def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(inside: Inside, tmp_path: Path) -> None:
     matrix = vectors(6)
     base = words(tmp_path / "base", ["a", "b", "c", "d"], matrix[:5])  # and a row of padding

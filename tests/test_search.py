@@ -332,7 +332,15 @@ def test_files_that_one_thread_can_read_at_a_time_are_read_in_one(
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(("name", "matrix"), [*adversarial()], ids=lambda each: each if isinstance(each, str) else "")
+@pytest.mark.parametrize(
+    ("name", "matrix"),
+    [
+        *adversarial(),
+        *((f"squares of {size}", normal(400, 33) * np.float32(size)) for size in (3e-19, 1e-18, 3e-18, 1e-17)),
+        *((f"{dim} columns", normal(2000, dim, 3)) for dim in (1, 2, 3)),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
 def test_no_row_that_may_reach_a_bar_is_passed_over(name: str, matrix: np.ndarray, metric: Metric) -> None:
     """Not even one whose bound is the bar itself; and of random rows few others are looked at."""
     space, everything = Space(metric), np.arange(len(matrix))

@@ -208,12 +208,12 @@ def _others(rows: np.ndarray, size: int) -> np.ndarray:
 
 
 def _to_compare(base: Layer, tuned: Layer, matching: Matching, watch: Watch) -> np.ndarray:
-    """Return the pairs that need a closer look, (n,) int64: of two dtypes all, of one those that differ in bits."""
+    """Return the pairs that need a closer look, (n,) int64, in no order: of one dtype those that differ in bits."""
     rows = len(matching.base)
     if base.dtype != tuned.dtype:
         return np.arange(rows)
     parts = watch(_differing(base, tuned, matching), rows, lambda part: part.count)
-    return np.sort(np.concatenate([np.empty(0, np.int64), *(part.places for part in parts)]))
+    return np.concatenate([np.empty(0, np.int64), *(part.places for part in parts)])
 
 
 @dataclass(frozen=True)
