@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = get_args(State)
 _EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
-_BLOCK = 1 << 16  # values that are worked on at a time: they stay in the processor's cache
+_BLOCK = 1 << 17  # values that are worked on at a time: they stay in the processor's cache
 _STORED = 1 << 22  # values that are read as they are stored
 _IN_WINDOWS = {"float32": 4, "float16": 2, "bfloat16": 2}  # what windows may have as it is stored, in so many bytes
 _PIECE = 4096  # rows that are written at a time
@@ -176,10 +176,11 @@ def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch = unwatched, room: in
     states = np.zeros(len(matching.base), np.int8)
     turns, distances = np.zeros(len(states)), np.zeros(len(states))
     chosen = _to_compare(*layers, matching, watch)
-    count = readers(len(chosen) * shapes[0][1]) if all(layer.is_shared for layer in layers) else 1
-    parts = [_compared(layers, matching, part) for part in np.array_split(chosen, count)]
-    for part in watch(ahead(parts), len(chosen), lambda part: len(part.places)):
-        states[part.places], turns[part.places], distances[part.places] = part.states, part.turns, part.distances
+    for places in watch(_blocks(chosen, shapes[0][1], _BLOCK), len(chosen), len):
+        left, right = _values(layers[0], matching.base[places]), _values(layers[1], matching.tuned[places])
+        states[places] = _states(left, right, dtypes)
+        apart = states[places] != _EQUAL
+        turns[places[apart]], distances[places[apart]] = _apart(left[apart], right[apart])
     run = {"embcli": embcli.__version__, "base": _run(base), "tuned": _run(tuned)}
     encodings = base.encoding, tuned.encoding
     return Diff(shapes, dtypes, encodings, run, matching, states, turns, distances, room)
@@ -284,27 +285,6 @@ def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     word = next(word for word in (np.uint64, np.uint32, np.uint16, np.uint8) if width % word().itemsize == 0)
     found: np.ndarray = (one.view(word) != other.view(word)).any(axis=1)
     return found
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """What a closer look at some pairs gives, (n,) each."""
-
-    places: np.ndarray  # int64, the pairs
-    states: np.ndarray  # int8
-    turns: np.ndarray  # float64
-    distances: np.ndarray  # float64
-
-
-def _compared(layers: tuple[Layer, Layer], matching: Matching, places: np.ndarray) -> Iterator[_Compared]:
-    """Yield what a closer look at pairs gives, block by block."""
-    for block in _blocks(places, layers[0].shape[1], _BLOCK):
-        left, right = _values(layers[0], matching.base[block]), _values(layers[1], matching.tuned[block])
-        states = _states(left, right, (layers[0].dtype, layers[1].dtype))
-        turns, distances = np.zeros((2, len(block)))
-        apart = states != _EQUAL
-        turns[apart], distances[apart] = _apart(left[apart], right[apart])
-        yield _Compared(block, states, turns, distances)
 
 
 def _values(layer: Layer, ids: np.ndarray) -> np.ndarray:
