@@ -15,8 +15,10 @@ from embcli.groups import grouped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# To make the commands of all verbs takes a while; None for what needs them all: help, completion, and the tour.
+# To make the commands of all verbs takes a while: that is done for what needs them all (completion, and the tour), for
+# which this is None. The list of verbs needs no options.
 _CALLED = next((word for word in sys.argv[1:2] if word in names.VERBS and word != "tour"), None)
+_LISTED = sys.argv[1:2] in (["--help"], ["-h"])
 _ON_A_TERMINAL = sys.stdout is not None and sys.stdout.isatty()
 _WIDEST = 100  # columns of a help text
 _VERBS = "What an embedding layer does, from text to the numbers that a model reads"
@@ -35,7 +37,16 @@ app = typer.Typer(
 def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return what makes a function a command, with these examples under its help, unless another one is called."""
     register = app.command(epilog=_epilog(*examples), rich_help_panel=_VERBS, **settings)
+    if _LISTED:
+        return lambda function: register(_without_options(function))
     return lambda function: register(grouped(function)) if _CALLED in (None, function.__name__) else function
+
+
+def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
+    def listed() -> None: ...
+
+    listed.__name__, listed.__doc__ = function.__name__, function.__doc__
+    return listed
 
 
 def _epilog(*examples: str) -> str:
