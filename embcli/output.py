@@ -62,7 +62,7 @@ AnyResult = TypeVar("AnyResult", bound=Result)
 AnyDrawing = TypeVar("AnyDrawing")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Output:
     """A place for a result, and the format it is written in there."""
 

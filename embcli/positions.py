@@ -29,7 +29,7 @@ class Positions(Protocol):
         """Return the input embeddings of token rows (n, D) at these positions (n,), (n, D) float32."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Learned:
     """Absolute positions as GPT-2 has them: each has a row of a layer of its own, which is added."""
 
@@ -50,7 +50,7 @@ class Learned:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sinusoidal:
     """Absolute positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves, which are added.
 
@@ -87,7 +87,7 @@ class Sinusoidal:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rotary:
     """Rotary positions of Su et al. 2021: pairs of columns are turned by an angle that grows with the position.
 
@@ -148,7 +148,7 @@ class Rotary:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NoPositions:
     """No positions: a token has the same input embedding wherever it stands."""
 
@@ -163,7 +163,7 @@ class NoPositions:
         return token_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relative:
     """Relative positions of Shaw et al. 2018, section 3.2: a row for each distance, which attention reads.
 

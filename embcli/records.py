@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Array:
     """What a matrix is before it is there; its first dimension is the rows of the result."""
 
@@ -24,7 +24,7 @@ class Array:
     columns: tuple[int, ...] = ()  # their numbers; empty for those that the result names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Piece:
     """Consecutive rows: n values of each field, and (n, ...) of each matrix, that were asked for."""
 
@@ -33,7 +33,7 @@ class Piece:
     matrices: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Records:
     """A result as data.
 

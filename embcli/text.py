@@ -19,7 +19,7 @@ _LARGEST_ID = 2**63 - 1
 _NOT_PLAIN = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # what makes a list of IDs need a second look
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Given:
     """The sequences to work on: texts, or arrays of token IDs (T,) int64; the other one is None."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PIECE = 4096  # tokens that are worked on at a time, so that memory does not grow with the text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tokens:
     """Token IDs in sequences; sequence i is `ids[starts[i]:starts[i + 1]]`."""
 

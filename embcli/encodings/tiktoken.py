@@ -59,7 +59,7 @@ _HARMONY = {f"<|{name}|>": token_id for name, token_id in _HARMONY_NAMED.items()
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Definition:
     """What makes an encoding: a rank file, a splitting pattern, special tokens, and V."""
 

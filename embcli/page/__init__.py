@@ -59,7 +59,7 @@ _FRAME = 9  # lines of a screen around a picture
 _LIMIT_DIGITS = 4  # of the end of a scale, at least
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Paper:
     """What a page is put on: so many cells wide; on a screen so many lines high (a pipe has no screen)."""
 

@@ -42,7 +42,7 @@ COLORS_256 = (18, 25, 32, 74, 117, 153, 254, 223, 216, 208, 166, 130, 88)
 COLORS_16 = (4, 6, 7, 3, 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scale:
     """The numbers from -limit to limit, or sizes from 0 to it, in steps; what lies beyond counts as the limit."""
 
@@ -83,7 +83,7 @@ class Scale:
         return self.limit * np.linspace(-1.0 if self.signed else 0.0, 1.0, count)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Strip:
     """Numbers side by side as colours: each takes some cells, or two share one.
 
@@ -126,7 +126,7 @@ def drawn(strip: Strip) -> str:
     return "".join(characters[step] for step in steps.tolist())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fit:
     """How the numbers of a row fit into cells: so many of them in a bin, and bins of so many cells or two to a cell."""
 
@@ -159,7 +159,7 @@ class Fit:
         return "".join((mark or "·") * self.cells for mark in marks)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Squares:
     """How a matrix fits on a page with each number as high as it is wide: half a line, or a line where no cell halves.
 

@@ -32,7 +32,7 @@ TOKEN_TONES: tuple[Tone, ...] = ("token 0", "token 1", "token 2", "token 3")  # 
 Align = Literal["left", "right"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Word:
     """A piece of a line or a cell of a table, and how it is to look.
 
@@ -52,7 +52,7 @@ class Word:
 Cell = str | Word | Strip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Column:
     """A column of a table; where `least` is given its cells may be shortened in the middle, to so many cells."""
 
@@ -92,7 +92,7 @@ class Column:
         return self.shortened(self.least) if self.least else self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bar:
     """A line down a table; the columns behind it, so many, may have a title in common."""
 
@@ -104,7 +104,7 @@ class Bar:
 Columns = list[Column | Bar]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """A matrix in a table: a row for each label."""
 
@@ -117,7 +117,7 @@ def consecutive(numbers: np.ndarray) -> bool:
     return bool((np.diff(numbers) == 1).all())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Excerpt:
     """Which places of a longer list are shown: the first and the last, or all."""
 

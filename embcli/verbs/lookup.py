@@ -28,7 +28,7 @@ _PIECE = 1 << 18  # values of one matrix that are worked on at a time
 _SMALL = 12  # rows of a token layer that is drawn whole
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wanted:
     """Which matrices of a lookup are wanted, of which positions, and what a page is to hold on top.
 
@@ -87,7 +87,7 @@ class Wanted:
         return {"learned": None, "sinusoidal": Sinusoidal(dim), "none": NoPositions()}[self.position]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lookup:
     """The result of a lookup: (T, D) token rows, joined by (T, D) position rows, are the (T, D) input embeddings.
 

@@ -67,7 +67,7 @@ def bar(share: float, room: int) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PickedRows:
     """The rows of a weight matrix that a picture shows: those that IDs pick, and some beside them."""
 

@@ -31,7 +31,7 @@ _KEPT = re.compile(r"(token|position)-[0-9]+x[0-9]+-seed[0-9]+-[0-9a-f]{8}\.safe
 _HALF = re.compile(rf"\.{_KEPT.pattern}\..+\.part")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """A file of the cache."""
 
@@ -40,7 +40,7 @@ class Entry:
     used: float  # when it was last used, seconds since the epoch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cache:
     """The folder of kept layers, and how many bytes it may hold."""
 
