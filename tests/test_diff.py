@@ -94,6 +94,15 @@ def test_small_moves_do_not_cancel_out(tmp_path: Path) -> None:
         assert found.turns[row] == pytest.approx(float((1 - squared) / 2), rel=1e-2, abs=0)
 
 
+@pytest.mark.parametrize("times", [1.5, 3, 1e5, 1e9, 1e16, 1e30])
+def test_rows_of_very_different_lengths_have_their_angle(tmp_path: Path, times: float) -> None:
+    edited = np.roll(vectors(), 1, axis=1) * np.float32(times)
+    found = compared(saved(tmp_path / "a.safetensors", vectors()), saved(tmp_path / "b.safetensors", edited))
+    left, right = vectors().astype(np.float64), edited.astype(np.float64)
+    cosines = (left * right).sum(axis=1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
+    assert 1 - found.turns == pytest.approx(cosines, rel=1e-12, abs=1e-14)
+
+
 def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) -> None:
     base = saved(tmp_path / "base.safetensors", vectors())
     np.save(tmp_path / "other.npy", np.asfortranarray(vectors()))
@@ -269,19 +278,20 @@ def test_a_matrix_that_lies_at_an_odd_place_is_compared_too(tmp_path: Path) -> N
 
 
 def test_only_rows_that_differ_are_looked_at_closely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    rows = stored.StoredLayer.rows
+    seen: list[np.ndarray] = []
+    widened = stored.StoredLayer.widened
 
-    def seen(layer: stored.StoredLayer, ids: np.ndarray) -> np.ndarray:
-        read.extend(ids.tolist())
-        return rows(layer, ids)
+    def look(layer: stored.StoredLayer, rows: np.ndarray) -> np.ndarray:
+        seen.extend(rows)
+        return widened(layer, rows)
 
     edited = vectors()
     edited[EDITED] *= 2
     base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", edited)
-    monkeypatch.setattr(stored.StoredLayer, "rows", seen)
+    monkeypatch.setattr(stored.StoredLayer, "widened", look)
     compared(base, tuned)
-    assert sorted(read) == sorted(EDITED * 2)
+    wanted = [*vectors()[EDITED], *edited[EDITED]]
+    assert sorted(map(tuple, seen)) == sorted(map(tuple, wanted))
 
 
 def test_all_formats_hold_the_rows(inside: Inside, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -61,6 +63,41 @@ def test_what_ends_a_part_is_raised_where_the_items_are_taken(error: BaseExcepti
     assert threading.active_count() == before
     with pytest.raises(type(error)):
         side_by_side([(item for _, item in counted(0, 1000, done)), (item for _, item in broken())], 0)
+
+
+def test_an_error_on_the_way_to_the_threads_is_the_one_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, []
+
+    def second_fails(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", second_fails)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        list(ahead([counted(place, 5, [0, 0, 0]) for place in range(3)]))
+    assert not started[0].is_alive()
+
+
+def test_interrupts_at_any_time_end_a_pass() -> None:
+    """A hundred of them, each a little later than the one before."""
+    code = """
+import signal
+from embcli.weights.passes import ahead
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+seen = 0
+for turn in range(100):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002 + turn * 0.0001)
+        for _ in ahead([iter(range(10**9)) for _ in range(3)]):
+            pass
+    except KeyboardInterrupt:
+        seen += 1
+print(seen)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "100\n"
 
 
 def test_threads_are_for_many_values_and_as_many_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:

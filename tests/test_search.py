@@ -338,6 +338,7 @@ def test_files_that_one_thread_can_read_at_a_time_are_read_in_one(
         *adversarial(),
         *((f"squares of {size}", normal(400, 33) * np.float32(size)) for size in (3e-19, 1e-18, 3e-18, 1e-17)),
         *((f"{dim} columns", normal(2000, dim, 3)) for dim in (1, 2, 3)),
+        ("a large query", np.concatenate([normal(200, 3) * np.float32(1e5), normal(300, 3) * np.float32(1e-12)])),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )

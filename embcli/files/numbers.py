@@ -27,6 +27,14 @@ class Numbers:
         values, things = self.block
         return dim // values * things
 
+    def widened(self, stored: np.ndarray, dim: int) -> np.ndarray:
+        """Return rows as they are stored, (n, width), as float32, (n, D), whether it holds them or not."""
+        if stored.dtype == np.float32:
+            return stored
+        found = np.empty((len(stored), dim), np.float32)
+        self.widen(stored, found)
+        return found
+
 
 def of(dtype: np.dtype[Any]) -> Numbers | None:
     """Return how numbers of a numpy dtype become float32; None for what is no real number."""

@@ -76,6 +76,10 @@ class TorchLayer(Layer):
 
         return self._picked(torch.from_numpy(ids.astype(np.int64)))
 
+    def widened(self, stored: np.ndarray) -> np.ndarray:
+        """Return rows as they are stored, (n, D), as float32, (n, D)."""
+        return self._numbers.widened(stored, self.shape[1])
+
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
         step = max(_BLOCK // self.shape[1], 1)

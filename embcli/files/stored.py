@@ -117,7 +117,7 @@ class StoredLayer(Layer):
     def __init__(
         self, file: Bytes, start: int, shape: tuple[int, int], numbers: Numbers, by_columns: bool = False
     ) -> None:
-        self.shape, self.dtype, self.is_shared = shape, numbers.name, file.is_shared
+        self.shape, self.dtype = shape, numbers.name
         self.changed = 0
         self._file, self._start, self._numbers, self._by_columns = file, start, numbers, by_columns
 
@@ -134,6 +134,10 @@ class StoredLayer(Layer):
         found = self._read(wanted, self._room(np.empty((len(wanted), self.shape[1]), np.float32)))
         native = np.ascontiguousarray(found, found.dtype.newbyteorder("="))
         return native if np.array_equal(wanted, ids) else native[places]
+
+    def widened(self, stored: np.ndarray) -> np.ndarray:
+        """Return rows as they are stored, (n, width), as float32, (n, D)."""
+        return self._numbers.widened(stored, self.shape[1])
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
@@ -156,7 +160,7 @@ class StoredLayer(Layer):
         known = self._numbers in (BFLOAT16, FLOAT16) or self._numbers.stored == FLOAT32.stored
         if self._by_columns or not known or sys.byteorder != "little":
             return [(0, self.blocks())]
-        count = max(min(count, rows), 1) if self.is_shared else 1
+        count = max(min(count, rows), 1) if self._file.is_shared else 1
         edges = [rows * place // count for place in range(count + 1)]
         return [(first, self._as_stored(first, last)) for first, last in pairwise(edges)]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _UNIT = 2.0**-23  # twice float32's unit roundoff: ARM's products of bfloat16 are rounded to odd
 _LEAST = 2.0**-126  # below which a float32 may be flushed to zero
 _EXACT = 2.0**-50  # a few roundings of float64
-_SINGLE = 2.0**-20  # of float32: four roundings, and those of numbers on the way
+_SINGLE = 2.0**-20  # of any part of a sum in float32: four roundings of it, and that of its factor
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Products:
     @cached_property
     def _plain(self) -> bool:
         """Whether all rows are finite and have a length, so that a line tells of them."""
-        if self.space.mean is not None or self._most >= 2 or not len(self.squares):
+        if self.space.mean is not None or not self._most < 2 or not len(self.squares):
             return False
         return bool(self.squares.min() * (2 - self._most) > self._flushed and np.isfinite(self.squares.max()))
 
@@ -165,8 +165,8 @@ class Products:
         else:
             bend = -(2 - self._most - rounding * self._most) / (2 * vector.scale)
             above = bar + norm * norm * (1 - rounding) - self._flushed * (1 + rounding)
-            start += above / (2 * vector.scale)
-        slope += _SINGLE * (abs(slope) + vector.norm)
+            start += (above - _EXACT * (abs(bar) + norm * norm)) / (2 * vector.scale)
+        slope += _SINGLE * (abs(slope) + vector.norm)  # products are at most about r times the vector's norm
         found = _Line(*np.array([start - _SINGLE * abs(start) - 16 * _LEAST, slope, bend * (1 - _SINGLE)], np.float32))
         return found if all(map(np.isfinite, (found.start, found.slope, found.bend))) else None
 

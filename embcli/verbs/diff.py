@@ -31,8 +31,9 @@ State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = get_args(State)
 _EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
 _BLOCK = 1 << 17  # values that are worked on at a time: they stay in the processor's cache
+_JOINED = 1 << 20  # values that are waited for, before they are
 _STORED = 1 << 22  # values that are read as they are stored
-_IN_WINDOWS = {"float32": 4, "float16": 2, "bfloat16": 2}  # what windows may have as it is stored, in so many bytes
+_WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of a value in windows that are as stored
 _PIECE = 4096  # rows that are written at a time
 _KINDS = {"state": str, "cosine": float, "distance": float}
 
@@ -175,12 +176,13 @@ def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch = unwatched, room: in
     matching, dtypes = _matching(base, tuned), (layers[0].dtype, layers[1].dtype)
     states = np.zeros(len(matching.base), np.int8)
     turns, distances = np.zeros(len(states)), np.zeros(len(states))
-    chosen = _to_compare(*layers, matching, watch)
-    for places in watch(_blocks(chosen, shapes[0][1], _BLOCK), len(chosen), len):
-        left, right = _values(layers[0], matching.base[places]), _values(layers[1], matching.tuned[places])
-        states[places] = _states(left, right, dtypes)
-        apart = states[places] != _EQUAL
-        turns[places[apart]], distances[places[apart]] = _apart(left[apart], right[apart])
+    for part in _joined(watch(_looked_at(*layers, matching), len(states), lambda part: part.count)):
+        for block in _blocks(len(part.places), shapes[0][1], _BLOCK):
+            places = part.places[block]
+            left, right = _values(layers[0], part.base[block]), _values(layers[1], part.tuned[block])
+            states[places] = _states(left, right, dtypes)
+            apart = states[places] != _EQUAL
+            turns[places[apart]], distances[places[apart]] = _apart(left[apart], right[apart])
     run = {"embcli": embcli.__version__, "base": _run(base), "tuned": _run(tuned)}
     encodings = base.encoding, tuned.encoding
     return Diff(shapes, dtypes, encodings, run, matching, states, turns, distances, room)
@@ -208,40 +210,61 @@ def _others(rows: np.ndarray, size: int) -> np.ndarray:
     return np.flatnonzero(rest)
 
 
-def _to_compare(base: Layer, tuned: Layer, matching: Matching, watch: Watch) -> np.ndarray:
-    """Return the pairs that need a closer look, (n,) int64, in no order: of one dtype those that differ in bits."""
-    rows = len(matching.base)
-    if base.dtype != tuned.dtype:
-        return np.arange(rows)
-    parts = watch(_differing(base, tuned, matching), rows, lambda part: part.count)
-    return np.concatenate([np.empty(0, np.int64), *(part.places for part in parts)])
-
-
-@dataclass(frozen=True)
-class _Differing:
-    """Which of some consecutive pairs differ in their stored bits."""
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some pairs, and which of them need a closer look: of two dtypes all, of one those that differ in bits."""
 
     count: int  # of pairs
-    places: np.ndarray  # (n,) int64, those that differ
+    places: np.ndarray  # (n,) int64
+    base: np.ndarray  # (n, width), their rows as they are stored
+    tuned: np.ndarray  # (n, width)
 
     @classmethod
-    def of(cls, first: int, one: np.ndarray, other: np.ndarray) -> _Differing:
-        """Hold rows of one dtype, (n, D) each, against each other, from pair `first` on."""
-        return cls(len(one), first + np.flatnonzero(_bits_differ(one, other)))
+    def of(cls, first: int, base: np.ndarray, tuned: np.ndarray) -> _Part:
+        """Hold consecutive pairs of rows of one dtype against each other, from pair `first` on."""
+        places = np.flatnonzero(_bits_differ(base, tuned))
+        return cls(len(base), first + places, base[places], tuned[places])
 
 
-def _differing(base: Layer, tuned: Layer, matching: Matching) -> Iterator[_Differing]:
-    """Yield which pairs differ in their stored bits, in no order."""
-    stretches = _as_stored(base, tuned, len(matching.base)) if matching.by == "id" else []
+def _joined(parts: Iterator[_Part]) -> Iterator[_Part]:
+    """Yield parts together, so that few rows of many parts are looked at at once."""
+    held: list[_Part] = []
+    size = 0
+    for part in parts:
+        held.append(part)
+        size += part.base.size
+        if size >= _JOINED:
+            yield _together(held)
+            held, size = [], 0
+    if held:
+        yield _together(held)
+
+
+def _together(parts: list[_Part]) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    places, base, tuned = (
+        np.concatenate(each) for each in zip(*((p.places, p.base, p.tuned) for p in parts), strict=True)
+    )
+    return _Part(sum(part.count for part in parts), places, base, tuned)
+
+
+def _looked_at(base: Layer, tuned: Layer, matching: Matching) -> Iterator[_Part]:
+    """Yield all pairs, part by part, in no order."""
+    alike = base.dtype == tuned.dtype
+    stretches = _as_stored(base, tuned, len(matching.base)) if alike and matching.by == "id" else []
     if stretches:
         yield from ahead(stretches)
         return
-    for places in _blocks(np.arange(len(matching.base)), base.shape[1], _STORED):
-        one, other = base.stored(matching.base[places]), tuned.stored(matching.tuned[places])
-        yield _Differing.of(int(places[0]), one, other)
+    for block in _blocks(len(matching.base), base.shape[1], _STORED):
+        left, right = base.stored(matching.base[block]), tuned.stored(matching.tuned[block])
+        if alike:
+            yield _Part.of(block.start, left, right)
+        else:
+            yield _Part(len(left), block.start + np.arange(len(left)), left, right)
 
 
-def _as_stored(base: Layer, tuned: Layer, rows: int) -> list[Iterator[_Differing]]:
+def _as_stored(base: Layer, tuned: Layer, rows: int) -> list[Iterator[_Part]]:
     """Return the work on so many first rows in parts that run side by side; none where windows are not as stored."""
     count = readers(rows * base.shape[1])
     left, right = _windows(base, count, rows), _windows(tuned, count, rows)
@@ -251,26 +274,24 @@ def _as_stored(base: Layer, tuned: Layer, rows: int) -> list[Iterator[_Differing
         return []
     edges = pairwise([*(first for first, _ in left), rows])
     stretches = zip(edges, left, right, strict=True)
-    return [_differing_windows(*edge, one, other) for edge, (_, one), (_, other) in stretches]
+    return [_pairs(*edge, one, other) for edge, (_, one), (_, other) in stretches]
 
 
 def _windows(layer: Layer, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
     """Return the stretches of a layer; none where their windows are not as they are stored."""
     (first, windows), *others = layer.stretches(count, rows)
     window = next(windows)
-    if window.itemsize != _IN_WINDOWS.get(layer.dtype):
+    if window.itemsize != _WIDTHS.get(layer.dtype):
         return []
     return [(first, chain([window], windows)), *others]
 
 
-def _differing_windows(
-    first: int, last: int, left: Iterator[np.ndarray], right: Iterator[np.ndarray]
-) -> Iterator[_Differing]:
-    """Yield which of consecutive rows differ in their bits."""
+def _pairs(first: int, last: int, left: Iterator[np.ndarray], right: Iterator[np.ndarray]) -> Iterator[_Part]:
+    """Yield consecutive pairs, from one to another."""
     one, other = next(left), next(right)
     while first < last:
         count = min(len(one), len(other), last - first)
-        yield _Differing.of(first, one[:count], other[:count])
+        yield _Part.of(first, one[:count], other[:count])
         first += count
         one, other = one[count:], other[count:]
         if first < last and not len(one):
@@ -287,15 +308,15 @@ def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return found
 
 
-def _values(layer: Layer, ids: np.ndarray) -> np.ndarray:
-    """Return these rows, (n,) int64 -> (n, D), as float32 or, where that does not hold them, as float64."""
-    return layer.rows(ids) if held_by_float32(layer.dtype) else layer.stored(ids).astype(np.float64)
+def _values(layer: Layer, stored: np.ndarray) -> np.ndarray:
+    """Return rows as they are stored, (n, width), as float32 or, where that does not hold them, as float64, (n, D)."""
+    return layer.widened(stored) if held_by_float32(layer.dtype) else stored.astype(np.float64)
 
 
-def _blocks(places: np.ndarray, dim: int, values: int) -> Iterator[np.ndarray]:
+def _blocks(rows: int, dim: int, values: int) -> Iterator[slice]:
     step = max(values // dim, 1)
-    for start in range(0, len(places), step):
-        yield places[start : start + step]
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
 
 
 def _states(left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str]) -> np.ndarray:
@@ -321,7 +342,7 @@ def _rounded_to(name: str, values: np.ndarray) -> np.ndarray:
 def _too_far(left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str]) -> np.ndarray:
     """Return which pairs of values, (n,) each, are no one number that was rounded to either dtype, (n,) bool."""
     reach = (steps(dtypes[0], left) + steps(dtypes[1], right)) / 2
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         found: np.ndarray = ~(np.abs(left.astype(np.float64) - right) <= reach)  # of NaN, too
     return found
 
@@ -329,14 +350,18 @@ def _too_far(left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str]) -> np
 def _apart(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return 1 - cos and the L2 distances of pairs of rows, (n, D) each, (n,) float64 each.
 
-    With d the distance and a and b the norms, 1 - cos = (d^2 - (a - b)^2) / 2ab, which small moves do not cancel out.
+    With d the distance and a and b the norms, 1 - cos = (d^2 - (a - b)^2) / 2ab, which small moves do not cancel out;
+    where one norm is more than twice the other, half the squared distance of the rows once they have length 1.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         wide, other = left.astype(np.float64), right.astype(np.float64)
         norms, norms_of_other = np.sqrt(squares(wide)), np.sqrt(squares(other))
+        far = np.maximum(norms, norms_of_other) > 2 * np.minimum(norms, norms_of_other)
+        turns_of_far = squares(wide[far] / norms[far, None] - other[far] / norms_of_other[far, None]) / 2
         wide -= other
         distances = squares(wide)
         turns = (distances - (norms - norms_of_other) ** 2) / (2 * norms * norms_of_other)
+        turns[far] = turns_of_far
         distances = np.sqrt(distances)
     turns = np.maximum(turns, 0)
     return np.where(np.isfinite(turns), turns, np.nan), np.where(np.isfinite(distances), distances, np.nan)

@@ -36,7 +36,6 @@ class Layer(ABC):
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
-    is_shared = False  # whether several threads may read rows at the same time
 
     @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -58,6 +57,10 @@ class Layer(ABC):
     def stored(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows as they are stored, (n,) int64 -> (n, width); float32 where they have no other form."""
         return self.rows(ids)
+
+    def widened(self, stored: np.ndarray) -> np.ndarray:
+        """Return rows as they are stored, (n, width), as float32, (n, D)."""
+        return stored
 
     def stretches(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Return the windows of so many first rows, at least; each stretch with the ID of its first row.

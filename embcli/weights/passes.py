@@ -80,16 +80,17 @@ def ahead(parts: Sequence[Iterator[Item]]) -> Iterator[Item]:
         yield from parts[0]
         return
     from queue import SimpleQueue
-    from threading import Semaphore, Thread
+    from threading import Thread
 
     ready: SimpleQueue[Item | _Ended] = SimpleQueue()
-    room, ended = Semaphore(_AHEAD * len(parts)), False
+    room: SimpleQueue[None] = SimpleQueue()  # a semaphore's lock may be lost to an interrupt
+    ended = False
 
     def run(part: Iterator[Item]) -> None:
         error = None
         try:
             for item in part:
-                room.acquire()
+                room.get()
                 if ended:
                     break
                 ready.put(item)
@@ -98,6 +99,8 @@ def ahead(parts: Sequence[Iterator[Item]]) -> Iterator[Item]:
         ready.put(_Ended(error))
 
     threads = [Thread(target=run, args=(part,)) for part in parts]
+    for _ in range(_AHEAD * len(parts)):
+        room.put(None)
     try:
         for thread in threads:
             thread.start()
@@ -109,13 +112,15 @@ def ahead(parts: Sequence[Iterator[Item]]) -> Iterator[Item]:
                 if found.error is not None:
                     raise found.error
             else:
-                room.release()
+                room.put(None)
                 yield found
     finally:
         ended = True
-        room.release(len(threads))
+        for _ in threads:
+            room.put(None)
         for thread in threads:
-            thread.join()
+            if thread.ident is not None:  # it was started
+                thread.join()
 
 
 class _Ended:
