@@ -31,7 +31,8 @@ State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = get_args(State)
 _EQUAL, _ROUNDED, _MOVED = range(3)  # the places of a pair's states
 _BLOCK = 1 << 17  # values that are worked on at a time: they stay in the processor's cache
-_JOINED = 1 << 20  # values that are waited for, before they are
+_JOINED = 1 << 22  # values of rows that differ which are looked at together
+_TOLD = 1 << 27  # values of all rows, after which it is told how far they are
 _STORED = 1 << 22  # values that are read as they are stored
 _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of a value in windows that are as stored
 _PIECE = 4096  # rows that are written at a time
@@ -176,7 +177,7 @@ def diff(base: Checkpoint, tuned: Checkpoint, watch: Watch = unwatched, room: in
     matching, dtypes = _matching(base, tuned), (layers[0].dtype, layers[1].dtype)
     states = np.zeros(len(matching.base), np.int8)
     turns, distances = np.zeros(len(states)), np.zeros(len(states))
-    for part in _joined(watch(_looked_at(*layers, matching), len(states), lambda part: part.count)):
+    for part in watch(_looked_at(*layers, matching), len(states), lambda part: part.count):
         for block in _blocks(len(part.places), shapes[0][1], _BLOCK):
             places = part.places[block]
             left, right = _values(layers[0], part.base[block]), _values(layers[1], part.tuned[block])
@@ -226,16 +227,16 @@ class _Part:
         return cls(len(base), first + places, base[places], tuned[places])
 
 
-def _joined(parts: Iterator[_Part]) -> Iterator[_Part]:
-    """Yield parts together, so that few rows of many parts are looked at at once."""
+def _joined(parts: Iterator[_Part], dim: int) -> Iterator[_Part]:
+    """Yield parts together, so that nobody waits for few rows that differ, or for many that do not."""
     held: list[_Part] = []
-    size = 0
+    rows = differing = 0
     for part in parts:
         held.append(part)
-        size += part.base.size
-        if size >= _JOINED:
+        rows, differing = rows + part.count, differing + len(part.places)
+        if rows * dim >= _TOLD or differing * dim >= _JOINED:
             yield _together(held)
-            held, size = [], 0
+            held, rows, differing = [], 0, 0
     if held:
         yield _together(held)
 
@@ -274,7 +275,7 @@ def _as_stored(base: Layer, tuned: Layer, rows: int) -> list[Iterator[_Part]]:
         return []
     edges = pairwise([*(first for first, _ in left), rows])
     stretches = zip(edges, left, right, strict=True)
-    return [_pairs(*edge, one, other) for edge, (_, one), (_, other) in stretches]
+    return [_joined(_pairs(*edge, one, other), base.shape[1]) for edge, (_, one), (_, other) in stretches]
 
 
 def _windows(layer: Layer, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
