@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,48 +79,66 @@ def ahead(parts: Sequence[Iterator[Item]]) -> Iterator[Item]:
     if len(parts) == 1:
         yield from parts[0]
         return
-    from queue import SimpleQueue
-    from threading import Thread
-
-    ready: SimpleQueue[Item | _Ended] = SimpleQueue()
-    room: SimpleQueue[None] = SimpleQueue()  # a semaphore's lock may be lost to an interrupt
-    ended = False
-
-    def run(part: Iterator[Item]) -> None:
-        error = None
-        try:
-            for item in part:
-                room.get()
-                if ended:
-                    break
-                ready.put(item)
-        except BaseException as raised:
-            error = raised
-        ready.put(_Ended(error))
-
-    threads = [Thread(target=run, args=(part,)) for part in parts]
-    for _ in range(_AHEAD * len(parts)):
-        room.put(None)
+    running = _Ahead(parts)
     try:
-        for thread in threads:
+        running.start()
+        yield from running.items()
+    finally:
+        running.end()
+
+
+class _Ahead(Generic[Item]):
+    """Parts that run in threads, each as long as there is room for what it yields."""
+
+    def __init__(self, parts: Sequence[Iterator[Item]]) -> None:
+        from queue import SimpleQueue
+        from threading import Thread
+
+        self._ready: SimpleQueue[Item | _Ended] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()  # a semaphore's lock may be lost to an interrupt
+        self._ended = False
+        self._threads = [Thread(target=self._run, args=(part,)) for part in parts]
+
+    def start(self) -> None:
+        """Start all threads."""
+        for thread in self._threads:
+            for _ in range(_AHEAD):
+                self._room.put(None)
             thread.start()
-        left = len(threads)
+
+    def items(self) -> Iterator[Item]:
+        """Yield what comes until all parts are done; raises what ended one of them before."""
+        left = len(self._threads)
         while left:
-            found = ready.get()
+            found = self._ready.get()
             if isinstance(found, _Ended):
                 left -= 1
                 if found.error is not None:
                     raise found.error
             else:
-                room.put(None)
+                self._room.put(None)
                 yield found
-    finally:
-        ended = True
-        for _ in threads:
-            room.put(None)
-        for thread in threads:
-            if thread.ident is not None:  # it was started
+
+    def end(self) -> None:
+        """End all threads that were started, after what they are at."""
+        self._ended = True
+        for _ in self._threads:
+            self._room.put(None)
+        for thread in self._threads:
+            if thread.ident is not None:
                 thread.join()
+
+    def _run(self, part: Iterator[Item]) -> None:
+        error = None
+        try:
+            for item in part:
+                self._room.get()
+                if self._ended:
+                    break
+                self._ready.put(item)
+        except BaseException as raised:
+            error = raised
+        self._ready.put(_Ended(error))
 
 
 class _Ended:
