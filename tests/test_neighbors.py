@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -362,6 +363,7 @@ def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
 ) -> None:
     monkeypatch.setattr("embcli.files.stored._READ", 50 * DIM * 4)
     monkeypatch.setattr("embcli.weights.passes._SHARED", 1)
+    monkeypatch.setattr(stored, "Mapping", Mock(side_effect=OSError))
     read, seen = stored.Binary.gather, []
 
     def gather(self: stored.Binary, *given: Any) -> None:

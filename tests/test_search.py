@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from unittest.mock import Mock
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from embcli import search
+from embcli.errors import InputError
 from embcli.files import open_tensors
+from embcli.files.mapping import Mapping
 from embcli.files.stored import Binary, StoredLayer
 from embcli.names import Metric
 from embcli.search import kernel, mean_row, nearest
 from embcli.search.bounds import Products
 from embcli.search.kernel import Kernel
+from embcli.search.sieve import Sieve
 from embcli.search.space import Space
 from embcli.weights import Layer, passes
 from tests.files.made import safetensors_bytes
@@ -41,7 +48,7 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(search, "_all_but", lambda *_: pytest.fail("a bound was not kept"))
     if request.param == "numpy":
         for module in (search, kernel):
-            monkeypatch.setattr(module, "simsimd_dot", lambda: None)
+            monkeypatch.setattr(module, "simsimd", lambda: None)
     else:
         pytest.importorskip("simsimd")
     monkeypatch.setattr(passes, "_SHARED", 64)
@@ -49,6 +56,17 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(passes, "cores", lambda: 3)
     monkeypatch.setattr(search, "_PIECE", 1 << 11)
     monkeypatch.setattr("embcli.files.stored._READ", 1 << 12)
+    monkeypatch.setattr("embcli.files.stored._WINDOW", 1 << 14)
+
+
+@pytest.fixture(params=["mapped", "read"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How windows come to be."""
+    if request.param == "read":
+        monkeypatch.setattr("embcli.files.stored.Mapping", Mock(side_effect=OSError))
+    elif sys.platform != "linux":
+        pytest.skip("there are leases on Linux alone")
+    return str(request.param)
 
 
 def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -138,7 +156,7 @@ def test_the_first_k_are_those_of_float64_in_matrices_that_float32_gets_wrong(
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("centered", [False, True])
 def test_all_dtypes_of_a_file_are_searched_as_they_are_stored(
-    tmp_path: Path, name: str, metric: Metric, centered: bool
+    tmp_path: Path, name: str, metric: Metric, centered: bool, way: str
 ) -> None:
     stored = (normal(700, 24) * 2).astype(DTYPES[name])
     stored[7], stored[300] = stored[5], 0
@@ -180,11 +198,9 @@ def test_several_queries_are_searched_in_one_pass_with_their_own_exclusions() ->
     passes = []
 
     class Counted(Stub):
-        def windows(self) -> Iterator[np.ndarray]:
+        def blocks(self) -> Iterator[np.ndarray]:
             passes.append(1)
             return super().blocks()
-
-        blocks = windows
 
     queries = [matrix[row].astype(np.float64) for row in (4, 7, 9)]
     without = [np.array([4]), np.array([7, 1, 1]), np.empty(0, np.int64)]
@@ -298,14 +314,20 @@ def test_the_mean_row_is_that_of_the_finite_rows_in_float64() -> None:
     assert np.isnan(mean_row(Stub(np.full((2, 3), np.nan)))).all()
 
 
+def windows_of(layer: Layer) -> Iterator[np.ndarray]:
+    ((first, windows),) = layer.stretches(1, layer.shape[0])
+    assert first == 0
+    return windows
+
+
 @pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("before", [b"", b"x"])
-def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name: str, before: bytes) -> None:
+def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name: str, before: bytes, way: str) -> None:
     stored = normal(700, 24).astype(DTYPES[name])
     file = tmp_path / "made"
     file.write_bytes(before + stored.tobytes())
     layer = StoredLayer(Binary(file), len(before), (700, 24), open_tensors_numbers(name))
-    windows = [window.tobytes() for window in layer.windows()]
+    windows = [window.tobytes() for window in windows_of(layer)]
     assert len(windows) > 1
     assert b"".join(windows) == stored.tobytes()
     for count in (2, 3, 701):
@@ -363,20 +385,105 @@ def test_no_row_that_may_reach_a_bar_is_passed_over(name: str, matrix: np.ndarra
                 assert len(places) <= (bounds.high >= bar).sum() + 1
 
 
+PATHS = [(), ("genoa",), ("genoa", "ice", "skylake")]  # of x86, best first
+
+
+@pytest.fixture(params=PATHS, ids=lambda each: "without " + ", ".join(each) if each else "all there is")
+def simsimd_path(request: pytest.FixtureRequest, _by: None) -> Iterator[None]:
+    """Take each of simsimd's paths that there are on this machine."""
+    package = kernel.simsimd()
+    if package is None:
+        pytest.skip("of simsimd alone")
+    there = package.get_capabilities()
+    if not all(there.get(each) for each in ("haswell", *request.param)):
+        pytest.skip("not on this machine")
+    for each in request.param:
+        package.disable_capability(each)
+    yield
+    for each in request.param:
+        package.enable_capability(each)
+
+
+@pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize(
+    ("kind", "matrix"),
+    [
+        *adversarial(),
+        *((f"squares of {size}", normal(400, 33) * np.float32(size)) for size in (1e-23, 3e-19, 1e-12, 3e18, 1e19)),
+        *((f"{dim} columns", normal(500, dim, 3)) for dim in (1, 2, 3, 16, 17, 5000)),
+        ("nearly one direction", normal(1, 64, 8) + normal(500, 64, 9) * np.float32(1e-3)),
+        ("one large column", np.where(np.arange(30) == 29, np.float32(1e30), normal(300, 30))),
+        ("small first columns", normal(300, 64) * np.where(np.arange(64) < 4, np.float32(1e-25), np.float32(1))),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_sieve_keeps_what_may_be_near_and_all_that_has_no_cosine(
+    simsimd_path: None, name: str, kind: str, matrix: np.ndarray
+) -> None:
+    with np.errstate(over="ignore"):
+        stored = matrix.astype(DTYPES[name])
+    wide = stored.astype(np.float64)
+    usable = np.flatnonzero(np.isfinite(wide).all(axis=1) & wide.any(axis=1))
+    if not len(usable):
+        return
+    dtype = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[name]
+    rows = stored if name == "F32" else stored.view(np.uint16)
+    query = wide[usable[len(usable) // 2]] + (normal(1, matrix.shape[1], 4)[0] * 0.01 if kind == "random" else 0)
+    scores, bar = reference(wide, query, "cosine"), -np.inf
+    sieve = Sieve(Kernel([query], rows, dtype), matrix.shape[1], lambda: bar)
+    assert len(np.arange(len(rows))[sieve.kept(rows)]) == len(rows)
+    for bar in np.unique(scores[usable]):
+        kept = sieve.kept(rows)
+        assert {*np.flatnonzero(~(scores < bar)).tolist()} <= {*np.arange(len(rows))[kept].tolist()}
+        if kind == "random":
+            assert len(kept) <= (scores > bar - 0.01).sum()
+
+
 def open_tensors_numbers(name: str):  # type: ignore[no-untyped-def]
     from embcli.files import numbers
 
     return {"F32": numbers.FLOAT32, "F16": numbers.FLOAT16, "BF16": numbers.BFLOAT16}[name]
 
 
-def test_a_file_that_was_cut_is_refused_at_its_next_window(tmp_path: Path) -> None:
-    from embcli.errors import InputError
-    from embcli.files.numbers import FLOAT32
+def of_rows(file: Path, matrix: np.ndarray) -> StoredLayer:
+    file.write_bytes(matrix.tobytes())
+    return StoredLayer(Binary(file), 0, (len(matrix), matrix.shape[1]), open_tensors_numbers("F32"))
 
-    file = tmp_path / "made"
-    file.write_bytes(normal(700, 24).tobytes())
-    windows = StoredLayer(Binary(file), 0, (700, 24), FLOAT32).windows()
+
+def test_a_file_that_was_cut_is_refused_at_its_next_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embcli.files.stored.Mapping", Mock(side_effect=OSError))
+    windows = windows_of(of_rows(tmp_path / "made", normal(700, 24)))
     next(windows)
-    os.truncate(file, 5000)
+    os.truncate(tmp_path / "made", 5000)
     with pytest.raises(InputError, match="cut off"):
         list(windows)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there are leases on Linux alone")
+def test_whoever_cuts_a_file_that_is_mapped_waits_for_the_next_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window before is still there; then the file is cut, and that is told as of one that was never mapped."""
+    file, matrix, close = tmp_path / "made", normal(7000, 24), Mapping.close
+    windows = windows_of(of_rows(file, matrix))
+    window = next(windows)
+    cutting = Thread(target=os.truncate, args=(file, 5000))
+    monkeypatch.setattr(Mapping, "close", lambda mapping: (close(mapping), cutting.join()))
+    cutting.start()
+    lease = re.compile(rf"LEASE +BREAKING .*:{file.stat().st_ino} ")
+    while not lease.search(Path("/proc/locks").read_text()):
+        assert cutting.is_alive()
+    assert window.tobytes() == matrix[: len(window)].tobytes()
+    with pytest.raises(InputError, match="cut off while it was read, from 672,000 to 5,000 bytes"):
+        list(windows)
+    assert not cutting.is_alive()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there are leases on Linux alone")
+def test_a_file_that_somebody_writes_to_is_read(tmp_path: Path) -> None:
+    file, matrix = tmp_path / "made", normal(700, 24)
+    layer = of_rows(file, matrix)
+    with file.open("r+b") as writing, pytest.raises(OSError, match="temporarily unavailable"):
+        Mapping(writing)
+    with file.open("r+b"):
+        assert b"".join(window.tobytes() for window in windows_of(layer)) == matrix.tobytes()

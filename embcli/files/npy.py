@@ -125,7 +125,7 @@ class NpzFile(Tensors):
         return _tensor(self._binary, array, start)
 
 
-class _Deflated:
+class _Deflated(Bytes):
     """A deflated member, read at ascending places, and from its beginning again where one is below the last."""
 
     def __init__(self, archive: NpzFile, info: zipfile.ZipInfo) -> None:

@@ -1,7 +1,7 @@
 """Matrices whose numbers lie in a file as they are: rows are read where they stand and widened to float32.
 
-All is read, not mapped, so that a file which is cut meanwhile is an error rather than a signal, and a limit on address
-space below the size of the file does not matter.
+Rows are read, and windows mapped only where nobody can cut the file meanwhile, so that a file which is cut is an error
+rather than a signal; a limit on address space below the size of the file does not matter.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from abc import ABC, abstractmethod
+from contextlib import closing
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.files.mapping import Mapping
 from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED
 from embcli.files.tensors import refused
 from embcli.weights import Layer
@@ -27,23 +30,35 @@ if TYPE_CHECKING:
     from embcli.files.tensors import Tensor
 
 _BLOCK = 1 << 18  # values that are widened at a time: they stay in the processor's cache
-_WINDOW = 1 << 24  # values of a block where each of its columns is a read of its own
+_COLUMNS = 1 << 24  # values of a block where each of its columns is a read of its own
 _GAP = 1 << 12  # bytes that are sooner read than stepped over
-_READ = 1 << 21  # bytes of rows as they are stored that are read at a time: they stay in the processor's cache
+_READ = 1 << 21  # bytes of rows as they are stored that are taken at a time: they stay in the processor's cache
+_WINDOW = 1 << 24  # bytes that are mapped at a time
+_WORD = 8  # bytes: where windows begin, numbers of all kinds lie as they should
 
 
-class Bytes(Protocol):
+class Bytes(ABC):
     """Bytes that can be read at any offset."""
 
     @property
+    @abstractmethod
     def is_shared(self) -> bool:
         """Whether several threads may read at the same time."""
 
+    @abstractmethod
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill a contiguous array with pieces, one behind the other; raises InputError where one is not there."""
 
+    def pieces(self, offset: int, length: int, size: int) -> Iterator[np.ndarray]:
+        """Yield so many bytes from an offset on, `size` at a time, (n,) uint8; each is valid until the next one."""
+        room = np.empty(min(size, length), np.uint8)
+        for start in range(0, length, size):
+            part = room[: length - start]
+            self.gather(part, (offset + start,), (len(part),))
+            yield part
 
-class Binary:
+
+class Binary(Bytes):
     """A regular file, open for reading at any offset.
 
     Raises InputError for what cannot be opened, and for what is no regular file.
@@ -94,6 +109,33 @@ class Binary:
         except OSError as error:
             raise self.refused(str(error.strerror)) from None
 
+    def pieces(self, offset: int, length: int, size: int) -> Iterator[np.ndarray]:
+        """Yield so many bytes from an offset on, `size` at a time, (n,) uint8; each is valid until the next one.
+
+        They are mapped as long as that can be done, and read else.
+        """
+        end = offset + length
+        for window in self._windows(offset, length, size * max(_WINDOW // size, 1)):
+            for start in range(0, len(window), size):
+                yield window[start : start + size]
+            offset += len(window)
+        yield from super().pieces(offset, end - offset, size)
+
+    def _windows(self, offset: int, length: int, size: int) -> Iterator[np.ndarray]:
+        """Yield bytes from an offset on, (n,) uint8, as long as they can be mapped and lie where numbers should."""
+        if offset % _WORD:
+            return
+        try:
+            mapping = Mapping(self.file)
+        except (OSError, AttributeError, ImportError):
+            return
+        with closing(mapping):
+            for start in range(0, length, size):
+                window = mapping.window(offset + start, min(size, length - start))
+                if window is None:
+                    return
+                yield window
+
     def _cut(self) -> InputError:
         size = os.fstat(self.file.fileno()).st_size
         return self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
@@ -142,18 +184,13 @@ class StoredLayer(Layer):
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
         rows, dim = self.shape
-        step = min(max((_WINDOW if self._by_columns else _BLOCK) // dim, 1), rows)
+        step = min(max((_COLUMNS if self._by_columns else _BLOCK) // dim, 1), rows)
         found = np.empty((step, dim), np.float32)
         room = self._room(found)
         for start in range(0, rows, step):
             ids = np.arange(start, min(start + step, rows))
             self._fill(ids, found[: len(ids)], room)
             yield found[: len(ids)]
-
-    def windows(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) each: as they are stored where they are floats of 16 or 32 bits."""
-        ((_, windows),) = self.stretches(1, self.shape[0])
-        return windows
 
     def stretches(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Return the windows of so many first rows, in up to `count` parts; see Layer."""
@@ -166,12 +203,9 @@ class StoredLayer(Layer):
 
     def _as_stored(self, first: int, last: int) -> Iterator[np.ndarray]:
         width = self.shape[1] * self._numbers.stored.itemsize
-        step = max(_READ // width, 1)
-        room = np.empty((min(step, last - first), self.shape[1]), self._numbers.stored)
-        for start in range(first, last, step):
-            part = room[: last - start]
-            self._file.gather(part, (self._start + start * width,), (part.nbytes,))
-            yield part
+        size = max(_READ // width, 1) * width
+        for piece in self._file.pieces(self._start + first * width, (last - first) * width, size):
+            yield piece.view(self._numbers.stored).reshape(-1, self.shape[1])
 
     def _room(self, found: np.ndarray) -> np.ndarray:
         """Return a place for the stored form of rows, (n, width), or (D, n) where they are columns in the file.

@@ -4,25 +4,26 @@ The pass takes two products a row, with the query and with itself, and tells of 
 lies. Rows that may be among the first k are read again and scored in float64; no other row can be.
 
 The products are those of the package simsimd where it is installed, of rows as they are stored; otherwise numpy's, of
-rows that are widened to float32.
+rows that are widened to float32. With simsimd one look at each row tells of most that they are not near under cosine,
+and only the others are multiplied.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from embcli.search.bounds import Between, Products
-from embcli.search.kernel import Kernel, simsimd_dot
+from embcli.search.kernel import Kernel, simsimd
+from embcli.search.sieve import Sieve
 from embcli.weights.passes import ahead, readers, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.search.kernel import Vector
     from embcli.search.space import Space
     from embcli.weights import Layer
     from embcli.weights.passes import Watch
@@ -54,6 +55,14 @@ class Search:
     searched: int  # rows, those without a score too
     not_finite: np.ndarray  # (n,) int64, IDs of rows with NaN or infinity in them
     zero: np.ndarray  # (n,) int64, IDs of rows without a direction; under cosine alone
+
+
+class _Piece(NamedTuple):
+    """Rows that are looked at together."""
+
+    ids: np.ndarray  # (n,) int64, of those that may be near
+    products: np.ndarray  # (vectors + 1, n) float32, of those
+    looked_at: int  # how many rows there are in all
 
 
 @dataclass
@@ -136,13 +145,17 @@ def _searched(
     races = [_Race(k, bar, each, _CANDIDATES // len(queries)) for each in excluded]
     unsure = [np.empty(0, np.int64)]
     everything = np.arange(layer.shape[0]) if among is None else among
-    vectors, pieces = _multiplied(layer, queries if space.mean is None else [*queries, space.mean], among)
-    mean = None if space.mean is None else vectors[-1]
-    for ids, found in watch(pieces, len(everything), _rows_of):
+    kernel, parts = _opened(layer, queries if space.mean is None else [*queries, space.mean], among)
+    mean = None if space.mean is None else kernel.vectors[-1]
+    sieve = None
+    if space.metric == "cosine" and kernel.has_cosines and len(kernel.vectors) == 1:
+        sieve = Sieve(kernel, layer.shape[1], lambda: races[0].bar)
+    pieces = ahead([_pieces(kernel, sieve, part) for part in parts])
+    for ids, found, _ in watch(pieces, len(everything), _looked_at):
         with np.errstate(all="ignore"):
             products = Products(space, layer.shape[1], found[-1], found[-2] if mean else None, mean)
             unsure.append(ids[products.unsure()])
-            for race, vector, query, row in zip(races, vectors, queries, found, strict=False):
+            for race, vector, query, row in zip(races, kernel.vectors, queries, found, strict=False):
                 places, closeness = products.reaching(race.bar, row, vector, query)
                 race.take(ids[places], closeness)
     not_finite, zero = _without_score(layer, np.sort(np.concatenate(unsure)), space)
@@ -151,30 +164,25 @@ def _searched(
     return Search(found_for, len(everything), not_finite, zero)
 
 
-def _rows_of(piece: tuple[np.ndarray, np.ndarray]) -> int:
-    ids, _ = piece
-    return len(ids)
+def _looked_at(piece: _Piece) -> int:
+    return piece.looked_at
 
 
-def _multiplied(
+def _opened(
     layer: Layer, vectors: list[np.ndarray], among: np.ndarray | None
-) -> tuple[list[Vector], Iterator[tuple[np.ndarray, np.ndarray]]]:
-    """Return vectors (D,) float64 as they are multiplied, and the products with them of all rows, or of some.
-
-    Those come in pieces, in no order: the IDs of rows, (n,) int64, and their products, (vectors + 1, n).
-    """
+) -> tuple[Kernel, list[Iterator[tuple[np.ndarray, np.ndarray]]]]:
+    """Return the kernel of vectors (D,) float64, and the rows to search in parts; see _parts."""
     parts = _parts(layer, among)
     first = next(parts[0], (np.empty(0, np.int64), np.empty((0, layer.shape[1]), np.float32)))
-    kernel = Kernel(vectors, first[1], layer.dtype)
     parts[0] = chain([first], parts[0])
-    return kernel.vectors, ahead([_pieces(kernel, part) for part in parts])
+    return Kernel(vectors, first[1], layer.dtype), parts
 
 
 def _parts(layer: Layer, among: np.ndarray | None) -> list[Iterator[tuple[np.ndarray, np.ndarray]]]:
     """Return the IDs of rows to search, (n,) int64, with the rows, (n, D), in parts that are read side by side."""
     if among is not None:
         return [_rows(layer, among)]
-    if simsimd_dot() is None:
+    if simsimd() is None:
         return [_numbered(0, layer.blocks())]
     rows, dim = layer.shape
     return [_numbered(first, windows) for first, windows in layer.stretches(readers(rows * dim), rows)]
@@ -186,22 +194,24 @@ def _numbered(first: int, windows: Iterator[np.ndarray]) -> Iterator[tuple[np.nd
         first += len(rows)
 
 
-def _pieces(kernel: Kernel, rows: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the IDs of many rows at a time, and their products; of few at first, which tell what is near."""
+def _pieces(kernel: Kernel, sieve: Sieve | None, rows: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[_Piece]:
+    """Yield the products of many rows at a time, in no order of rows; of few at first, which tell what is near."""
     most = max(_SCORES // (len(kernel.vectors) + 1), 256)
     ids: list[np.ndarray] = []
     found: list[np.ndarray] = []
     held, values = 0, _FIRST
     for numbers, part in rows:
         for start in range(0, len(part), most):
-            ids.append(numbers[start : start + most])
-            found.append(kernel.products(part[start : start + most]))
-            held += len(ids[-1])
+            few = part[start : start + most]
+            kept = slice(None) if sieve is None else sieve.kept(few)
+            ids.append(numbers[start : start + most][kept])
+            found.append(kernel.products(few[kept]))
+            held += len(few)
             if held >= most or held * part.shape[1] >= values:
-                yield np.concatenate(ids), np.concatenate(found, axis=1)
+                yield _Piece(np.concatenate(ids), np.concatenate(found, axis=1), held)
                 ids, found, held, values = [], [], 0, min(4 * values, _PIECE)
     if held:
-        yield np.concatenate(ids), np.concatenate(found, axis=1)
+        yield _Piece(np.concatenate(ids), np.concatenate(found, axis=1), held)
 
 
 def _without_score(layer: Layer, unsure: np.ndarray, space: Space) -> tuple[np.ndarray, np.ndarray]:
@@ -250,6 +260,10 @@ def _all_but(excluded: np.ndarray, everything: np.ndarray) -> np.ndarray:
 def _scored(layer: Layer, space: Space, query: np.ndarray, ids: np.ndarray, watch: Watch = unwatched) -> np.ndarray:
     scores = [space.scores(rows, query) for _, rows in watch(_rows(layer, ids), len(ids), _rows_of)]
     return np.concatenate([np.empty(0), *scores])
+
+
+def _rows_of(part: tuple[np.ndarray, np.ndarray]) -> int:
+    return len(part[0])
 
 
 def _rows(layer: Layer, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -18,6 +18,16 @@ _EXACT = 2.0**-50  # a few roundings of float64
 _SINGLE = 2.0**-20  # of any part of a sum in float32: four roundings of it, and that of its factor
 
 
+def gamma(dim: int) -> float:
+    """Return how much a product of vectors of so many numbers can be off, for each unit of the product of their norms.
+
+    Higham 2002, "Accuracy and stability of numerical algorithms", section 3.1: it is, in whatever order it is added up,
+    at most D u / (1 - D u), with u the unit roundoff, where nothing overflows or underflows.
+    """
+    unit = (dim + 8) * _UNIT  # and some for sums of lanes
+    return unit / (1 - unit) if unit < 0.5 else np.inf
+
+
 @dataclass(frozen=True)
 class Between:
     """For numbers of rows the least and the most that each can be, both (n,) float64."""
@@ -30,10 +40,8 @@ class Between:
 class Products:
     """What the products of some rows tell: which have a score, and between what their closeness to a query lies.
 
-    Higham 2002, "Accuracy and stability of numerical algorithms", section 3.1: a product of vectors of D numbers is, in
-    whatever order it is added up, at most gamma |x|·|y| off, gamma = D u / (1 - D u) with u the unit roundoff, where
-    nothing overflows or underflows. |x|·|y| is at most the product of their norms. What underflows adds at most the
-    least normal number for each product and each sum, and as much times the other number for each that is flushed.
+    A product is at most `gamma` times the product of the norms off. What underflows adds at most the least normal
+    number for each product and each sum, and as much times the other number for each that is flushed.
     """
 
     space: Space
@@ -64,8 +72,7 @@ class Products:
 
     @cached_property
     def _gamma(self) -> float:
-        unit = (self.dim + 8) * _UNIT  # and some for sums of lanes
-        return unit / (1 - unit) if unit < 0.5 else np.inf
+        return gamma(self.dim)
 
     @property
     def _most(self) -> float:

@@ -11,6 +11,7 @@ from embcli.files.numbers import rounded_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Kernel:
     """
 
     def __init__(self, vectors: list[np.ndarray], like: np.ndarray, dtype: str) -> None:
-        self._dot, self._dtype = simsimd_dot(), dtype
+        self._simsimd, self._dtype = simsimd(), dtype
         self.vectors = [self._vector(vector, like) for vector in vectors]
 
     def _vector(self, wide: np.ndarray, like: np.ndarray) -> Vector:
@@ -44,19 +45,38 @@ class Kernel:
         exact = kept.astype(np.float64)
         return Vector(values, scale, float(np.linalg.norm(exact)), float(np.linalg.norm(wide / scale - exact)))
 
+    @property
+    def has_cosines(self) -> bool:
+        """Whether there are cosines in one look at each row that are good for 20 bits: on x86, not without SIMD."""
+        return self._simsimd is not None and bool(self._simsimd.get_capabilities().get("haswell"))
+
     def products(self, rows: np.ndarray) -> np.ndarray:
         """Return the products of rows (n, D) with the vectors, in the last row with themselves, (vectors + 1, n)."""
         found = np.empty((len(self.vectors) + 1, len(rows)), np.float32)
-        (self._by_numpy if self._dot is None else self._by_simsimd)(rows, found)
+        if self._simsimd is None:
+            self._by_numpy(rows, found)
+            return found
+        for vector, place in zip(self.vectors, found, strict=False):
+            self._by_simsimd(self._simsimd.dot, vector.values, rows, place)
+        self._by_simsimd(self._simsimd.dot, rows, rows, found[-1])
         return found
 
-    def _by_simsimd(self, rows: np.ndarray, found: np.ndarray) -> None:
+    def looks(self, rows: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return 1 - cosine of rows (n, D) with the first vector, and the squares of their first columns, both (n,).
+
+        Where a square overflows or underflows the cosine is anything.
+        """
+        assert self._simsimd is not None  # noqa: S101 - for the type checker
+        distances, squares = np.empty((2, len(rows)), np.float32)
+        few = rows[:, :columns]
+        self._by_simsimd(self._simsimd.cosine, self.vectors[0].values, rows, distances)
+        self._by_simsimd(self._simsimd.dot, few, few, squares)
+        return distances, squares
+
+    def _by_simsimd(self, kernel: Callable[..., Any], values: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
         # Without its `out`: with it simsimd 6.5 returns None without counting the reference, and Python ends.
-        dot, kind = self._dot, "f32" if rows.dtype == np.float32 else _SHORT[self._dtype]
-        assert dot is not None  # noqa: S101 - for the type checker
-        for vector, place in zip(self.vectors, found, strict=False):
-            place[:] = dot(vector.values, rows, kind, out_dtype="f32")
-        found[-1] = dot(rows, rows, kind, out_dtype="f32")
+        if len(rows):  # none is an error there
+            found[:] = kernel(values, rows, "f32" if rows.dtype == np.float32 else _SHORT[self._dtype], out_dtype="f32")
 
     def _by_numpy(self, rows: np.ndarray, found: np.ndarray) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -74,13 +94,12 @@ def _bits(values: np.ndarray, dtype: str) -> np.ndarray:
     return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
-def simsimd_dot() -> Callable[..., Any] | None:
-    """Return simsimd's product; None where it is not installed."""
+def simsimd() -> ModuleType | None:
+    """Return the package simsimd; None where it is not installed."""
     try:
         import simsimd
     except ImportError:
         return None
     for capability in ("sapphire", "sve_f16"):  # which add up in 16 bits
         simsimd.disable_capability(capability)
-    dot: Callable[..., Any] = simsimd.dot
-    return dot
+    return simsimd

@@ -47,13 +47,6 @@ class Layer(ABC):
         for start in range(0, self.shape[0], step):
             yield self.rows(np.arange(start, min(start + step, self.shape[0])))
 
-    def windows(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) each, as they are stored where that is cheaper than float32.
-
-        That is the bits of a `dtype` of 16 bits, as uint16; otherwise float32. A window is valid until the next one.
-        """
-        return self.blocks()
-
     def stored(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows as they are stored, (n,) int64 -> (n, width); float32 where they have no other form."""
         return self.rows(ids)
@@ -66,9 +59,10 @@ class Layer(ABC):
         """Return the windows of so many first rows, at least; each stretch with the ID of its first row.
 
         They are up to `count` parts, which may be read side by side, and of all layers begin at the same rows where
-        there are as many of them.
+        there are as many of them. A window, (n, D), has rows as they are stored where that is cheaper than float32: the
+        bits of a `dtype` of 16 bits, as uint16; otherwise float32. It is valid until the next one.
         """
-        return [(0, self.windows())]
+        return [(0, self.blocks())]
 
     def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Return all blocks, in parts that may be read side by side; each with the ID of its first row."""

@@ -75,14 +75,18 @@ def _together(parts: Sequence[Iterator[int]]) -> Iterator[int]:
 
 
 def ahead(parts: Sequence[Iterator[Item]]) -> Iterator[Item]:
-    """Yield what parts yield, in no order; several of them run ahead in threads of their own, by a few items each."""
-    if len(parts) == 1:
-        yield from parts[0]
+    """Yield what parts yield, in no order; all but the first run ahead in threads of their own, by a few items each."""
+    first, *others = parts
+    if not others:
+        yield from first
         return
-    running = _Ahead(parts)
+    running = _Ahead(others)
     try:
         running.start()
-        yield from running.items()
+        for item in first:
+            yield item
+            yield from running.ready()
+        yield from running.rest()
     finally:
         running.end()
 
@@ -98,6 +102,7 @@ class _Ahead(Generic[Item]):
         self._room: SimpleQueue[None] = SimpleQueue()  # a semaphore's lock may be lost to an interrupt
         self._ended = False
         self._threads = [Thread(target=self._run, args=(part,)) for part in parts]
+        self._left = len(parts)
 
     def start(self) -> None:
         """Start all threads."""
@@ -106,18 +111,25 @@ class _Ahead(Generic[Item]):
                 self._room.put(None)
             thread.start()
 
-    def items(self) -> Iterator[Item]:
+    def ready(self) -> Iterator[Item]:
+        """Yield what has come; raises what ended a part before it was done."""
+        while self._left and not self._ready.empty():
+            yield from self._taken()
+
+    def rest(self) -> Iterator[Item]:
         """Yield what comes until all parts are done; raises what ended one of them before."""
-        left = len(self._threads)
-        while left:
-            found = self._ready.get()
-            if isinstance(found, _Ended):
-                left -= 1
-                if found.error is not None:
-                    raise found.error
-            else:
-                self._room.put(None)
-                yield found
+        while self._left:
+            yield from self._taken()
+
+    def _taken(self) -> Iterator[Item]:
+        found = self._ready.get()
+        if isinstance(found, _Ended):
+            self._left -= 1
+            if found.error is not None:
+                raise found.error
+        else:
+            self._room.put(None)
+            yield found
 
     def end(self) -> None:
         """End all threads that were started, after what they are at."""

@@ -1,0 +1,50 @@
+"""Windows of a file that are mapped while nobody else may change it, so that no page of them can go away."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from io import FileIO
+
+
+class Mapping:
+    """An open file that is mapped window by window, under a lease (fcntl(2), on Linux).
+
+    While it is held, whoever opens the file for writing or cuts it waits: until `window` sees that somebody does, and
+    gives the lease back, or for 45 seconds. Raises OSError where there is none to be had, as for files of other users
+    and those that somebody has open for writing already, and AttributeError or ImportError on other systems.
+    """
+
+    def __init__(self, file: FileIO) -> None:
+        import fcntl
+
+        self._descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)  # for a lease of its own
+        try:
+            fcntl.fcntl(self._descriptor, fcntl.F_SETSIG, signal.SIGURG)  # which nobody hears
+            fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except OSError:
+            self.close()
+            raise
+
+    def window(self, offset: int, length: int) -> np.ndarray | None:
+        """Return bytes of the file, (length,) uint8; None where they are not there, or somebody wants to write."""
+        import fcntl
+
+        if fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) != fcntl.F_RDLCK:
+            return None
+        first = offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        try:
+            mapped = mmap.mmap(self._descriptor, offset - first + length, access=mmap.ACCESS_READ, offset=first)
+        except (OSError, ValueError):
+            return None
+        return np.frombuffer(mapped, np.uint8, length, offset - first)
+
+    def close(self) -> None:
+        """Give the lease back. No window may be read after this."""
+        os.close(self._descriptor)
