@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -64,6 +66,32 @@ def test_what_ends_a_part_is_raised_where_the_items_are_taken(error: BaseExcepti
     assert threading.active_count() == before
     with pytest.raises(type(error)):
         side_by_side([(item for _, item in counted(0, 1000, done)), (item for _, item in broken())], 0)
+
+
+@pytest.mark.parametrize("failing", [(0, 1), (1,)])
+def test_what_parts_have_open_is_let_go_when_they_have_ended(failing: tuple[int, ...]) -> None:
+    """At once, and also what an error holds that comes second and is never told."""
+
+    class Opened:
+        pass
+
+    def part(place: int) -> Iterator[int]:
+        opened = Opened()
+        held.append(weakref.ref(opened))
+        meeting.wait()
+        yield 1 // (place not in failing)
+
+    held: list[weakref.ref[Opened]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            meeting = threading.Barrier(2, timeout=20)
+            with pytest.raises(ZeroDivisionError):
+                list(ahead([part(0), part(1)]))
+        assert [each() for each in held] == [None] * 40
+    finally:
+        gc.enable()
 
 
 def test_an_error_on_the_way_to_the_threads_is_the_one_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from io import FileIO
 
+_PAGE = 1 << 21  # bytes: pages as large as this are mapped at once where they are mapped whole
+
 
 class Mapping:
     """An open file that is mapped window by window, under a lease (fcntl(2), on Linux).
@@ -38,12 +40,13 @@ class Mapping:
 
         if fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) != fcntl.F_RDLCK:
             return None
-        first = offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        first = offset // _PAGE * _PAGE
+        last = min(-(-(offset + length) // _PAGE) * _PAGE, os.fstat(self._descriptor).st_size)
         try:
-            mapped = mmap.mmap(self._descriptor, offset - first + length, access=mmap.ACCESS_READ, offset=first)
+            mapped = mmap.mmap(self._descriptor, last - first, access=mmap.ACCESS_READ, offset=first)
+            return np.frombuffer(mapped, np.uint8, length, offset - first)
         except (OSError, ValueError):
             return None
-        return np.frombuffer(mapped, np.uint8, length, offset - first)
 
     def close(self) -> None:
         """Give the lease back. No window may be read after this."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 18  # values that are widened at a time: they stay in the processor's cache
 _COLUMNS = 1 << 24  # values of a block where each of its columns is a read of its own
 _GAP = 1 << 12  # bytes that are sooner read than stepped over
-_READ = 1 << 21  # bytes of rows as they are stored that are taken at a time: they stay in the processor's cache
+_READ = 1 << 22  # bytes of rows as they are stored that are taken at a time: they stay in a cache
 _WINDOW = 1 << 24  # bytes that are mapped at a time
 _WORD = 8  # bytes: where windows begin, numbers of all kinds lie as they should
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from embcli.search.kernel import Kernel
 
-_COLUMNS = 16  # of which one is looked at for a row's length
+_COLUMNS = 64  # of which one is looked at for a row's length
 _SQUARE = 2.0**-80  # of those columns, from which on nothing that underflows matters
 _ROOTS = 2.0**-13  # that cosines may be off by the roots of lengths, which are good for 20 bits, and by their rounding
 

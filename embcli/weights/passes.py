@@ -123,13 +123,16 @@ class _Ahead(Generic[Item]):
 
     def _taken(self) -> Iterator[Item]:
         found = self._ready.get()
-        if isinstance(found, _Ended):
-            self._left -= 1
-            if found.error is not None:
-                raise found.error
-        else:
+        if not isinstance(found, _Ended):
             self._room.put(None)
             yield found
+            return
+        self._left -= 1
+        try:
+            if found.error is not None:
+                raise found.error
+        finally:
+            del found  # or the error would hold itself, by its traceback, and all that the part had open
 
     def end(self) -> None:
         """End all threads that were started, after what they are at."""
@@ -139,9 +142,9 @@ class _Ahead(Generic[Item]):
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
+        del self._ready  # errors in it hold the frames that hold it
 
     def _run(self, part: Iterator[Item]) -> None:
-        error = None
         try:
             for item in part:
                 self._room.get()
@@ -149,8 +152,9 @@ class _Ahead(Generic[Item]):
                     break
                 self._ready.put(item)
         except BaseException as raised:
-            error = raised
-        self._ready.put(_Ended(error))
+            self._ready.put(_Ended(raised))
+        else:
+            self._ready.put(_Ended(None))
 
 
 class _Ended:
