@@ -35,7 +35,7 @@ _CANDIDATES = 1 << 20  # of all queries that are held before those are dropped w
 _ANSWERS = 1 << 20  # that a pass looks for, of all its queries
 _QUERIES = 1 << 12  # of a pass
 _FIRST = 1 << 19  # values of rows whose products are looked at together, at first
-_PIECE = 1 << 25  # and at most
+_PIECE = 1 << 26  # and at most
 
 
 @dataclass(frozen=True)
