@@ -392,8 +392,7 @@ PATHS = [(), ("genoa",), ("genoa", "ice", "skylake")]  # of x86, best first
 def simsimd_path(request: pytest.FixtureRequest, _by: None) -> Iterator[None]:
     """Take each of simsimd's paths that there are on this machine."""
     package = kernel.simsimd()
-    if package is None:
-        pytest.skip("of simsimd alone")
+    assert package is not None
     there = package.get_capabilities()
     if not all(there.get(each) for each in ("haswell", *request.param)):
         pytest.skip("not on this machine")
@@ -404,6 +403,7 @@ def simsimd_path(request: pytest.FixtureRequest, _by: None) -> Iterator[None]:
         package.enable_capability(each)
 
 
+@pytest.mark.parametrize("_by", ["simsimd"], indirect=True)
 @pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize(
     ("kind", "matrix"),
@@ -430,7 +430,7 @@ def test_a_sieve_keeps_what_may_be_near_and_all_that_has_no_cosine(
     rows = stored if name == "F32" else stored.view(np.uint16)
     query = wide[usable[len(usable) // 2]] + (normal(1, matrix.shape[1], 4)[0] * 0.01 if kind == "random" else 0)
     scores, bar = reference(wide, query, "cosine"), -np.inf
-    sieve = Sieve(Kernel([query], rows, dtype), matrix.shape[1], lambda: bar)
+    sieve = Sieve(Kernel([query], rows, dtype), lambda: bar)
     assert len(np.arange(len(rows))[sieve.kept(rows)]) == len(rows)
     for bar in np.unique(scores[usable]):
         kept = sieve.kept(rows)

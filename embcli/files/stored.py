@@ -33,7 +33,7 @@ _BLOCK = 1 << 18  # values that are widened at a time: they stay in the processo
 _COLUMNS = 1 << 24  # values of a block where each of its columns is a read of its own
 _GAP = 1 << 12  # bytes that are sooner read than stepped over
 _READ = 1 << 22  # bytes of rows as they are stored that are taken at a time: they stay in a cache
-_WINDOW = 1 << 24  # bytes that are mapped at a time
+_WINDOW = 3 << 22  # bytes that are mapped at a time, in each of some threads
 _WORD = 8  # bytes: where windows begin, numbers of all kinds lie as they should
 
 

@@ -147,9 +147,7 @@ def _searched(
     everything = np.arange(layer.shape[0]) if among is None else among
     kernel, parts = _opened(layer, queries if space.mean is None else [*queries, space.mean], among)
     mean = None if space.mean is None else kernel.vectors[-1]
-    sieve = None
-    if space.metric == "cosine" and kernel.has_cosines and len(kernel.vectors) == 1:
-        sieve = Sieve(kernel, layer.shape[1], lambda: races[0].bar)
+    sieve = _sieve(kernel, space, races[0])
     pieces = ahead([_pieces(kernel, sieve, part) for part in parts])
     for ids, found, _ in watch(pieces, len(everything), _looked_at):
         with np.errstate(all="ignore"):
@@ -162,6 +160,13 @@ def _searched(
     answers = zip(queries, races, strict=True)
     found_for = [_finished(layer, space, query, race, within, everything, watch) for query, race in answers]
     return Search(found_for, len(everything), not_finite, zero)
+
+
+def _sieve(kernel: Kernel, space: Space, race: _Race) -> Sieve | None:
+    """Return a sieve where there is one: of one vector, under cosine."""
+    if space.metric != "cosine" or len(kernel.vectors) > 1 or not kernel.has_cosines:
+        return None
+    return Sieve(kernel, lambda: race.bar)
 
 
 def _looked_at(piece: _Piece) -> int:

@@ -26,8 +26,9 @@ class Sieve:
     a row whose square is not finite is NaN, 0, or, as NaN is cut off, 1: all these rows are kept.
     """
 
-    def __init__(self, kernel: Kernel, dim: int, bar: Callable[[], float]) -> None:
+    def __init__(self, kernel: Kernel, bar: Callable[[], float]) -> None:
         (vector,) = kernel.vectors
+        dim = len(vector.values)
         self._kernel, self._bar, self._columns = kernel, bar, -(-dim // _COLUMNS)
         self._slack = 4 * gamma(dim) + _ROOTS + 2 * vector.error / vector.norm
 
