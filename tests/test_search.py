@@ -468,7 +468,7 @@ def test_whoever_cuts_a_file_that_is_mapped_waits_for_the_next_window(
     windows = windows_of(of_rows(file, matrix))
     window = next(windows)
     cutting = Thread(target=os.truncate, args=(file, 5000))
-    monkeypatch.setattr(Mapping, "close", lambda mapping: (close(mapping), cutting.join()))
+    monkeypatch.setattr(Mapping, "close", lambda mapping: (close(mapping), cutting.join(20)))
     cutting.start()
     lease = re.compile(rf"LEASE +BREAKING .*:{file.stat().st_ino} ")
     while not lease.search(Path("/proc/locks").read_text()):
@@ -476,7 +476,30 @@ def test_whoever_cuts_a_file_that_is_mapped_waits_for_the_next_window(
     assert window.tobytes() == matrix[: len(window)].tobytes()
     with pytest.raises(InputError, match="cut off while it was read, from 672,000 to 5,000 bytes"):
         list(windows)
-    assert not cutting.is_alive()
+    assert not cutting.is_alive()  # although somebody has the window still
+    assert window.base is not None
+
+
+@pytest.mark.parametrize("length", [0, 5000, 600_000])
+def test_a_file_that_was_cut_before_it_is_mapped_is_refused(tmp_path: Path, length: int, way: str) -> None:
+    file = tmp_path / "made"
+    parts = of_rows(file, normal(7000, 24)).stretches(3, 7000)
+    os.truncate(file, length)
+    for _, windows in parts[0 if length < 5000 else -1 :]:
+        with pytest.raises(InputError, match="cut off while it was read"):
+            list(windows)
+
+
+@pytest.mark.parametrize("within", [1.0, 1.5, 1e300, np.inf, -1.5, -1e300])
+def test_a_border_that_no_cosine_reaches_leaves_out_no_row_that_has_none(within: float) -> None:
+    matrix = normal(300, 64)
+    matrix[[50, 52, 250], [40, 0, 63]], matrix[[51, 53, 251], [40, 0, 63]], matrix[260] = np.nan, np.inf, 0
+    query = matrix[5].astype(np.float64)
+    for layer in (Stub(matrix), Stub(np.ascontiguousarray(matrix[::-1]))):
+        found = nearest(layer, [query], Space("cosine"), 3, within=within)
+        assert len(found.not_finite) == 6
+        assert len(found.zero) == 1
+        assert len(found.found[0].ids) == (within <= 1) + 2 * (within <= -1)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there are leases on Linux alone")

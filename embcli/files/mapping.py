@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +32,7 @@ class Mapping:
             fcntl.fcntl(self._descriptor, fcntl.F_SETSIG, signal.SIGURG)  # which nobody hears
             fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except OSError:
-            self.close()
+            os.close(self._descriptor)
             raise
 
     def window(self, offset: int, length: int) -> np.ndarray | None:
@@ -42,12 +43,18 @@ class Mapping:
             return None
         first = offset // _PAGE * _PAGE
         last = min(-(-(offset + length) // _PAGE) * _PAGE, os.fstat(self._descriptor).st_size)
+        if last < offset + length:
+            return None
         try:
             mapped = mmap.mmap(self._descriptor, last - first, access=mmap.ACCESS_READ, offset=first)
-            return np.frombuffer(mapped, np.uint8, length, offset - first)
-        except (OSError, ValueError):
+        except OSError:
             return None
+        return np.frombuffer(mapped, np.uint8, length, offset - first)
 
     def close(self) -> None:
-        """Give the lease back. No window may be read after this."""
+        """Give the lease back, which windows that are still there would keep. None may be read after this."""
+        import fcntl
+
+        with suppress(OSError):  # it is gone after 45 seconds
+            fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         os.close(self._descriptor)

@@ -38,5 +38,5 @@ class Sieve:
         if bar == -np.inf:
             return slice(None)
         distances, squares = self._kernel.looks(rows, self._columns)
-        far = (distances > 1 - bar + self._slack) & (distances != 1) & (squares > _SQUARE)
+        far = (distances > 1 - min(max(bar, -1.0), 1.0) + self._slack) & (distances != 1) & (squares > _SQUARE)
         return np.flatnonzero(~far)
