@@ -432,7 +432,8 @@ def test_a_sieve_keeps_what_may_be_near_and_all_that_has_no_cosine(
     scores, bar = reference(wide, query, "cosine"), -np.inf
     sieve = Sieve(Kernel([query], rows, dtype), lambda: bar)
     assert len(np.arange(len(rows))[sieve.kept(rows)]) == len(rows)
-    for bar in np.unique(scores[usable]):
+    bars = np.unique(scores[usable])
+    for bar in bars[:: max(len(bars) // 32, 1)]:
         kept = sieve.kept(rows)
         assert {*np.flatnonzero(~(scores < bar)).tolist()} <= {*np.arange(len(rows))[kept].tolist()}
         if kind == "random":
