@@ -34,17 +34,24 @@ def run() -> NoReturn:
         status = 130
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 2
-    except BaseException:
-        import traceback
-
-        with suppress(OSError):
-            traceback.print_exc()
-        status = 2
+    except BaseException as error:
+        status = _unexpected(error)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with suppress(OSError):
                 stream.flush()
     os._exit(status)
+
+
+def _unexpected(error: BaseException) -> int:
+    """Return the exit status of an error that nobody expected, and show it, unless an interrupt was behind it."""
+    if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 makes others of those that come as a class is made
+        return 130
+    import traceback
+
+    with suppress(OSError):
+        traceback.print_exception(error)
+    return 2
 
 
 def main() -> int:

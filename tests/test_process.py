@@ -55,6 +55,26 @@ def test_an_error_that_nobody_expected_keeps_its_traceback(monkeypatch: pytest.M
     assert b"AttributeError" in done.stderr.splitlines()[-1]
 
 
+def test_an_interrupt_while_a_class_is_made_is_an_interrupt() -> None:
+    """Python 3.11 makes a RuntimeError of it."""
+    script = """
+import embcli.encodings
+from embcli.__main__ import run
+class Field:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+def interrupted(*_):
+    class Made:
+        field = Field()
+embcli.encodings.get = interrupted
+run()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, "tokenize", "hi"], capture_output=True, timeout=TIMEOUT, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 @pytest.mark.parametrize(
     ("raised", "status", "told"),
     [
