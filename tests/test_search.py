@@ -156,7 +156,7 @@ def test_the_first_k_are_those_of_float64_in_matrices_that_float32_gets_wrong(
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("centered", [False, True])
 def test_all_dtypes_of_a_file_are_searched_as_they_are_stored(
-    tmp_path: Path, name: str, metric: Metric, centered: bool, way: str
+    tmp_path: Path, name: str, metric: Metric, centered: bool
 ) -> None:
     stored = (normal(700, 24) * 2).astype(DTYPES[name])
     stored[7], stored[300] = stored[5], 0
