@@ -193,9 +193,9 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
+    from embcli.layer import shape_of
     from embcli.verbs.lookup import Wanted, look_up
     from embcli.views.lookup import view
-    from embcli.weights import shape_of
 
     wanted = Wanted(options.listed(show, names.MATRICES), columns, trace, draw, **vars(joining))
     output = place.to(wanted.show, wanted.needs())

@@ -1,31 +1,42 @@
-"""The errors that embcli raises on purpose: one or two lines each, for the person who typed the command."""
+"""The errors that embcli raises on purpose: one or two lines each, for the person who can correct the input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embcli.words import plain
+
+if TYPE_CHECKING:
+    from embcli.words import Message
 
 
 class EmbcliError(Exception):
-    """Something that the user can mend; the message names the value, the reason and the cure.
+    """Something that the user can correct; the message names the value, the reason and the cure.
 
-    The hint is a second line, with what to type instead.
+    The hint is a second line, with what to do instead. A message that names parameters is made by `words.naming`:
+    `str(error)` spells them as the library does (`dim`), the command spells them as flags (`--dim`).
     """
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+    def __init__(self, message: str | Message, hint: str | Message = "") -> None:
+        super().__init__(str(message))
+        self.hint = str(hint)
+        self.sentences = plain(message), plain(hint)
 
 
 class InputError(EmbcliError):
-    """What was given to read is missing, unreadable, malformed or out of range."""
+    """The input is missing, unreadable, malformed or out of range."""
 
 
 class LayerError(EmbcliError):
-    """No such layer can be built: its seed, its shape or its size is off."""
+    """No such layer can be built: its seed, shape or size is out of range."""
 
 
 class OutputError(EmbcliError):
-    """A result cannot be written in this form, or not to this place."""
+    """A result cannot be written in this format, or not to this place."""
 
 
 def lacks(what: str, extra: str) -> str:
-    """Return the sentence for what needs a package that comes with an extra of embcli, and is missing.
+    """Return the sentence for a missing package that an extra of embcli installs.
 
     >>> lacks("parquet", "arrow")
     "parquet needs a package that is missing: pip install 'embcli[arrow]'"

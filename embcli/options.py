@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Checkpoint
+    from embcli.layer import Source
     from embcli.output import Output
     from embcli.tokens import Tokens
     from embcli.verbs import neighbors
     from embcli.verbs.batch import Wanted
-    from embcli.weights import Source
     from embcli.weights.source import SeededSource
 
 Name = TypeVar("Name", bound=str)
@@ -617,7 +617,7 @@ class OneMatrix(Group):
         """Return what a file holds; raises InputError for what cannot be read."""
         from embcli import encodings
         from embcli.files.checkpoint import Checkpoint
-        from embcli.weights import shape_of
+        from embcli.layer import shape_of
 
         found = Checkpoint.of(checkpoint, self.tensor, self._named_positions, self.transposed)
         size, _ = shape_of(found, "token")

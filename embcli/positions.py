@@ -12,7 +12,7 @@ from embcli.errors import LayerError
 from embcli.names import DEFAULT_THETA, Pairing
 
 if TYPE_CHECKING:
-    from embcli.weights import Layer
+    from embcli.layer import Layer
 
 
 class Positions(Protocol):

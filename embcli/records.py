@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from embcli.errors import OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
 Names = tuple[str, ...]
+FieldType = type[int | float | str | bool] | type[list[int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +42,13 @@ class Records:
     all rows in order; it may be called again. A piece's arrays are valid until the next piece. `columns` are the
     numbers of the columns that the matrices hold. `default` is the matrix that a format with room for just one of them
     holds. `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document. `lines`
-    is the result as ndjson has it, where a line of that is something else than a row. `kinds` are the types of fields
-    that are not whole numbers, for a format that has to know them; a token is text.
+    is the result as ndjson has it, where a line of that is something else than a row.
     """
 
     run: dict[str, Any]
     unit: str  # what its rows are: "tokens", "neighbors"; their list has this name in a JSON document
     rows: int
-    fields: tuple[str, ...]
+    fields: Mapping[str, FieldType]  # name -> type; None stands for a missing value of any type
     pieces: Callable[[Names, Names], Iterator[Piece]]
     matrices: dict[str, Array] = field(default_factory=dict)
     columns: tuple[int, ...] = ()
@@ -56,7 +56,6 @@ class Records:
     sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
     lines: Records | None = None
-    kinds: dict[str, type[str | float | bool]] = field(default_factory=dict)
 
 
 def refuse_too_many(numbers: int, room: int | None) -> None:
@@ -65,11 +64,29 @@ def refuse_too_many(numbers: int, room: int | None) -> None:
         raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or pipe them on")
 
 
-def listed(run: dict[str, Any], unit: str, fields: dict[str, list[Any]]) -> Records:
+def listed(run: dict[str, Any], unit: str, types: Mapping[str, FieldType], fields: dict[str, list[Any]]) -> Records:
     """Return rows that are all there, as data."""
     rows = len(next(iter(fields.values())))
 
     def pieces(names: Names, _: Names) -> Iterator[Piece]:
         yield Piece(rows, {name: fields[name] for name in names})
 
-    return Records(run, unit, rows, tuple(fields), pieces)
+    return Records(run, unit, rows, types, pieces)
+
+
+def in_pieces(
+    rows: int, step: int, values: Callable[[np.ndarray, Names], dict[str, Any]]
+) -> Callable[[Names, Names], Iterator[Piece]]:
+    """Return the `pieces` of a result whose rows can be computed in any order, `step` of them at a time.
+
+    `values` returns the named fields and matrices of rows, (n,) int64; it may return others too.
+    """
+    import numpy as np
+
+    def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
+        for start in range(0, rows, step):
+            index = np.arange(start, min(start + step, rows))
+            found = values(index, (*fields, *matrices))
+            yield Piece(len(index), {name: found[name] for name in fields}, {name: found[name] for name in matrices})
+
+    return pieces

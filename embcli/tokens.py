@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from embcli.encodings import Encoding
-    from embcli.records import Names
+    from embcli.records import FieldType, Names
     from embcli.text import Given
 
 PIECE = 4096  # tokens that are worked on at a time, so that memory does not grow with the text
@@ -76,13 +76,14 @@ class Tokens:
         return found
 
     @property
-    def field_names(self) -> tuple[str, ...]:
-        """What a row says of its token: sequence (where there are many), position, ID, token."""
-        sequence = ("sequence",) if self.many else ()
-        return *sequence, "position", "id", *(("token",) if self.encoding is not None else ())
+    def field_types(self) -> dict[str, FieldType]:
+        """The fields of a token's row: sequence (if there are many), position, ID, token (of a known encoding)."""
+        sequence: dict[str, FieldType] = {"sequence": int} if self.many else {}
+        token: dict[str, FieldType] = {"token": str} if self.encoding is not None else {}
+        return {**sequence, "position": int, "id": int, **token}
 
     def fields(self, index: np.ndarray, names: Names) -> dict[str, Any]:
-        """Return what rows say of these tokens: of `field_names` those that are asked for."""
+        """Return what rows say of these tokens: of `field_types` those that are asked for."""
         fields: dict[str, Any] = {}
         if "sequence" in names:
             fields["sequence"] = self.places(index)[0]

@@ -1,8 +1,14 @@
-"""Counts, sizes, times and quantiles in words."""
+"""Counts, sizes, times and quantiles in words, and sentences that name parameters."""
 
 from __future__ import annotations
 
 import math
+import string
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 QUANTILES = {"least": 0.0, "1 %": 0.01, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "99 %": 0.99, "largest": 1.0}
 
@@ -38,3 +44,45 @@ def in_seconds(seconds: float) -> str:
         if seconds * factor < 999.5:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:,.1f} s"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A sentence that names parameters in braces; `values` fill the other braces."""
+
+    template: str
+    values: dict[str, object]
+
+    def spelled(self, name: Callable[[str], str]) -> str:
+        """Return the sentence with each parameter's name as a function spells it."""
+        return string.Formatter().vformat(self.template, (), _Filled(self.values, name))
+
+    def __str__(self) -> str:
+        return self.spelled(str)
+
+
+class _Filled(dict[str, object]):
+    """Values by name; a name without a value is that of a parameter."""
+
+    def __init__(self, values: dict[str, object], name: Callable[[str], str]) -> None:
+        super().__init__(values)
+        self._name = name
+
+    def __missing__(self, parameter: str) -> str:
+        return self._name(parameter)
+
+
+def naming(template: str, **values: object) -> Message:
+    """Return a message whose template names parameters in braces, and takes values by keyword.
+
+    >>> str(naming("{dim} must be at least 1, not {given:,}", given=0))
+    'dim must be at least 1, not 0'
+    >>> naming("{dim} must be at least 1, not {given:,}", given=0).spelled(lambda name: f"--{name}")
+    '--dim must be at least 1, not 0'
+    """
+    return Message(template, values)
+
+
+def plain(message: str | Message) -> Message:
+    """Return a sentence that names no parameters as a message."""
+    return Message("{sentence}", {"sentence": message}) if isinstance(message, str) else message

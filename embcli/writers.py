@@ -56,8 +56,10 @@ def _json(records: Records, show: Names | None, file: BinaryIO) -> None:
     if records.columns:
         head["columns"] = list(records.columns)
     file.write(orjson.dumps(head)[:-1] + f',\n"{records.unit}":[\n'.encode())
-    pieces = _blocks(records, file, records.fields)
-    _joined(file, (_woven(piece.rows, *_object(_members(piece, records.fields)), b",\n")[:-2] for piece in pieces))
+    pieces = _blocks(records, file, tuple(records.fields))
+    _joined(
+        file, (_woven(piece.rows, *_object(_members(piece, tuple(records.fields))), b",\n")[:-2] for piece in pieces)
+    )
     file.write(b"\n]")
     if names:
         file.write(b',\n"matrices":{')
@@ -73,8 +75,8 @@ def _json(records: Records, show: Names | None, file: BinaryIO) -> None:
 def _ndjson(records: Records, show: Names | None, file: BinaryIO) -> None:
     records = records.lines or records
     names = _several(records, show)
-    for piece in _blocks(records, file, records.fields, names):
-        members = _members(piece, records.fields)
+    for piece in _blocks(records, file, tuple(records.fields), names):
+        members = _members(piece, tuple(records.fields))
         if names:
             members["vectors"] = _object({name: [_in_json(piece.matrices[name])] for name in names})
         file.write(_woven(piece.rows, *_object(members), b"\n"))
@@ -137,8 +139,8 @@ def _separated(dialect: _Dialect, records: Records, show: Names | None, file: Bi
     matrices = [records.matrices[name] for name in names]
     columns = [column for each in matrices for column in each.columns or records.columns or range(each.shape[1])]
     file.write(dialect.header([*records.fields, *map(str, columns)]))
-    for piece in _blocks(records, file, records.fields, names):
-        cells = dialect.fields(piece, records.fields)
+    for piece in _blocks(records, file, tuple(records.fields), names):
+        cells = dialect.fields(piece, tuple(records.fields))
         cells += [dialect.numbers(piece.matrices[name]) for name in names]
         file.write(_woven(piece.rows, *dialect.line(cells)))
 
@@ -148,7 +150,7 @@ def _projector(records: Records, show: Names | None, folder: Path) -> None:
 
     A header it takes for one only where there are several fields.
     """
-    names, fields = _flat(records, show), records.fields
+    names, fields = _flat(records, show), tuple(records.fields)
     with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
         if len(fields) > 1:
             metadata.write(_TSV.header(fields))
@@ -198,7 +200,7 @@ def _parquet(records: Records, show: Names | None, file: BinaryIO) -> None:
     settings = {"compression": "none", "use_dictionary": ["token"], "write_statistics": [*records.fields]}
     with parquet.ParquetWriter(_Counting(file), schema, **settings) as writer:
         group: list[Any] = []
-        for piece in _pieces(records, file, records.fields, names):
+        for piece in _pieces(records, file, tuple(records.fields), names):
             group.append(_batch(piece, names, schema))
             if sum(each.nbytes for each in group) >= _ROW_GROUP:
                 writer.write_table(pyarrow.Table.from_batches(group))
@@ -211,9 +213,13 @@ def _schema(records: Records, names: Names) -> Any:
     """Return the columns of a parquet file with these matrices, and what stands beside them."""
     import pyarrow
 
-    types = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_(), int: pyarrow.int64()}
-    told = {"token": str, **records.kinds}
-    kinds = [(name, types[told.get(name, int)]) for name in records.fields]
+    types: dict[Any, Any] = {
+        str: pyarrow.string(),
+        float: pyarrow.float64(),
+        bool: pyarrow.bool_(),
+        int: pyarrow.int64(),
+    }
+    kinds = [(name, types[kind]) for name, kind in records.fields.items()]
     for array in map(records.matrices.__getitem__, names):
         kinds.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
     return pyarrow.schema(kinds, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
+from embcli.layer import Layer
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
-from embcli.weights import Layer
 from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:

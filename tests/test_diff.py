@@ -14,12 +14,11 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 
-from embcli import names
+from embcli import names, passes
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs import diff as verb
 from embcli.verbs.diff import STATES, Diff, diff
-from embcli.weights import passes
 from tests.files.made import safetensors_bytes
 from tests.inside import Inside
 from tests.test_startup import imported

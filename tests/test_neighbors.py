@@ -362,7 +362,7 @@ def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
     inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     monkeypatch.setattr("embcli.files.stored._READ", 50 * DIM * 4)
-    monkeypatch.setattr("embcli.weights.passes._SHARED", 1)
+    monkeypatch.setattr("embcli.passes._SHARED", 1)
     monkeypatch.setattr(stored, "Mapping", Mock(side_effect=OSError))
     read, seen = stored.Binary.gather, []
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from embcli.weights import passes
-from embcli.weights.passes import ahead, side_by_side
+from embcli import passes
+from embcli.passes import ahead, side_by_side
 
 
 def counted(place: int, items: int, done: list[int]) -> Iterator[tuple[int, int]]:
@@ -113,7 +113,7 @@ def test_interrupts_at_any_time_end_a_pass() -> None:
     """A hundred of them, each a little later than the one before."""
     code = """
 import signal
-from embcli.weights.passes import ahead
+from embcli.passes import ahead
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 seen = 0
 for turn in range(100):

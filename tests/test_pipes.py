@@ -21,10 +21,10 @@ import torch
 
 from embcli import encodings, text
 from embcli.errors import OutputError
+from embcli.layer import Layer
 from embcli.names import FORMATS
 from embcli.output import Output, to
 from embcli.text import parse_ids
-from embcli.weights import Layer
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Inside

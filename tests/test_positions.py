@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli.errors import LayerError
+from embcli.layer import Layer
 from embcli.positions import Learned, NoPositions, Relative, Rotary, Sinusoidal
-from embcli.weights import Layer
 
 untimed = settings(deadline=None)
 dims = st.integers(1, 40)

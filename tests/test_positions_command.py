@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from embcli.errors import EmbcliError
+from embcli.layer import Layer
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.positions import Rotary, Sinusoidal
 from embcli.verbs.positions import PositionTable, Wanted, positions
 from embcli.views.positions import view
-from embcli.weights import Layer
 from tests.inside import Inside
 from tests.test_positions import Plain
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from embcli import weights
+from embcli import layer
 from embcli.errors import InputError
 from embcli.page import progress
 from embcli.page.canvas import CELL, LINE, PALETTES
@@ -64,7 +64,7 @@ def test_the_plane_is_that_of_the_singular_vectors(
     for most in (1 << 10, 3):  # rows that are multiplied at a time
         monkeypatch.setattr(statistics, "_PENDING", 1)
         monkeypatch.setattr(statistics, "_LEAST_ROWS", most)
-        monkeypatch.setattr(weights, "_BLOCK", most * dim)
+        monkeypatch.setattr(layer, "_BLOCK", most * dim)
         found = scattered(values)
         assert found.points == pytest.approx(wanted, abs=1e-6 * np.abs(wanted).max() + (1e-5 if rows == 2 else 0))
         assert found.explained == pytest.approx(shares, abs=1e-9)

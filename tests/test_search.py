@@ -15,18 +15,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from embcli import search
+from embcli import passes, search
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.files.mapping import Mapping
 from embcli.files.stored import Binary, StoredLayer
+from embcli.layer import Layer
 from embcli.names import Metric
 from embcli.search import kernel, mean_row, nearest
 from embcli.search.bounds import Products
 from embcli.search.kernel import Kernel
 from embcli.search.sieve import Sieve
 from embcli.search.space import Space
-from embcli.weights import Layer, passes
 from tests.files.made import safetensors_bytes
 from tests.oracles import Stub
 

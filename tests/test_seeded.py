@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embcli.errors import LayerError
-from embcli.weights import Meter, drawing
+from embcli.layer import Meter
+from embcli.weights import drawing
 from embcli.weights.drawing import Drawing, HeldLayer
 from embcli.weights.seeded import Seeded
 from tests.conftest import Embcli

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from embcli import safe
 from embcli.errors import LayerError
-from embcli.weights import Layer, build, drawing, kept
+from embcli.layer import Layer
+from embcli.weights import build, drawing, kept
 from embcli.weights.build import this_build
 from embcli.weights.cache import Cache
 from embcli.weights.kept import Damaged, KeptLayer, Key
@@ -228,7 +229,7 @@ def test_damage_is_mended_where_it_is_read(
 def test_a_file_that_is_cut_between_two_blocks_is_drawn_anew_from_there_on(
     cache: Cache, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("embcli.weights._BLOCK", 5000)
+    monkeypatch.setattr("embcli.layer._BLOCK", 5000)
     opened(WIDE, cache)
     blocks = opened(WIDE, cache).blocks()
     found = [next(blocks)]

@@ -17,7 +17,7 @@ from embcli.files.hub import located
 from embcli.files.stored import Binary
 from embcli.files.strict_json import parsed
 from embcli.files.tensors import shortened
-from embcli.weights import Layer
+from embcli.layer import Layer, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -165,19 +165,22 @@ class Checkpoint:
 
     @property
     def run(self) -> dict[str, Any]:
-        """Where the numbers are from: the file, and of each layer that is open its tensor, dtype and shape."""
+        """Where the numbers are from, for JSON."""
+        return self.origin.document()
+
+    @property
+    def origin(self) -> Origin:
+        """Where the numbers come from; complete once the layers are open."""
         opened = {name: self._tensor(name) for name in self._open}
-        run: dict[str, Any] = {
-            "from": self.given,
-            "tensors": {name: tensor.name for name, tensor in opened.items()},
-            "dtypes": {name: tensor.dtype for name, tensor in opened.items()},
-            "bytes": {name: tensor.size for name, tensor in opened.items()},
-            "shapes": {name: list(layer.shape) for name, layer in self._open.items()},
-            "guesses": {about: why for about, why in self.reasons.items() if _LAYER.get(about, about) in opened},
-        }
-        if "position" in opened and self.first_position:
-            run["first_position"] = self.first_position
-        return run
+        return Origin(
+            shapes={name: layer.shape for name, layer in self._open.items()},
+            path=self.given,
+            tensors={name: tensor.name for name, tensor in opened.items()},
+            dtypes={name: tensor.dtype for name, tensor in opened.items()},
+            sizes={name: tensor.size for name, tensor in opened.items()},
+            guesses={about: why for about, why in self.reasons.items() if _LAYER.get(about, about) in opened},
+            first_position=self.first_position if "position" in opened else 0,
+        )
 
     @property
     def changed(self) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from embcli.weights import Layer
+    from embcli.layer import Layer
 
 # A type of tensors: its name, and how many values make a block of how many bytes.
 _QUANTISED = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from embcli.errors import InputError
-    from embcli.weights import Layer
+    from embcli.layer import Layer
 
 _U16, _U32 = Struct("<H"), Struct("<I")
 _LOCAL_HEADER = Struct("<26x2H")  # of a member: the lengths of its name and of what is added to it

@@ -12,9 +12,9 @@ import numpy as np
 
 from embcli.files.numbers import NAMED
 from embcli.files.tensors import Tensor, Tensors, shortened
+from embcli.layer import Layer
 from embcli.memory import ran_out
 from embcli.safe import printable
-from embcli.weights import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from embcli.files.stored import Binary, stored_layer
 from embcli.files.tensors import Tensor, Tensors
 
 if TYPE_CHECKING:
-    from embcli.weights import Layer
+    from embcli.layer import Layer
 
 # The format's names of dtypes -> numpy's; what is not here keeps the format's name and is no layer.
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

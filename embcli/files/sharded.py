@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.files.stored import Binary
-    from embcli.weights import Layer
+    from embcli.layer import Layer
 
 _LONGEST = 1 << 26  # bytes of an index
 

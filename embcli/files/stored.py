@@ -19,7 +19,7 @@ import numpy as np
 from embcli.files.mapping import Mapping
 from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED
 from embcli.files.tensors import refused
-from embcli.weights import Layer
+from embcli.layer import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from embcli.weights import Layer
+    from embcli.layer import Layer
 
 _FEW = 32  # words that are sooner looked for one by one than in a pass over all
 _PIECE = 1 << 16  # words of a pass that are looked at, at a time

@@ -13,7 +13,7 @@ import numpy as np
 from embcli.files import index
 from embcli.files.stored import Binary, runs
 from embcli.files.tensors import Tensor, Tensors, Vocabulary
-from embcli.weights import Layer
+from embcli.layer import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from embcli.passes import ahead, readers, unwatched
 from embcli.search.bounds import Between, Products
 from embcli.search.kernel import Kernel, simsimd
 from embcli.search.sieve import Sieve
-from embcli.weights.passes import ahead, readers, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embcli.layer import Layer
+    from embcli.passes import Watch
     from embcli.search.space import Space
-    from embcli.weights import Layer
-    from embcli.weights.passes import Watch
 
 
 _SCORES = 1 << 20  # products of a piece

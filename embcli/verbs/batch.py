@@ -22,8 +22,8 @@ from embcli.words import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embcli.layer import Layer
     from embcli.tokens import Tokens
-    from embcli.weights import Layer
     from embcli.weights.source import SeededSource
 
 _PIECE = 1 << 18  # values that are worked on at a time
@@ -141,7 +141,7 @@ class Batches:
             run=self.run,
             unit="samples",
             rows=len(self.order),
-            fields=("batch", "sample"),
+            fields={"batch": int, "sample": int},
             pieces=self._samples,
             matrices={
                 "inputs": Array(shape, "int64"),
@@ -173,7 +173,14 @@ class Batches:
                 yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
 
         shape = rows, size, self.wanted.max_length, len(self.columns)
-        return Records(self.run, "batches", rows, ("batch", "inputs", "targets"), pieces, {"input": Array(shape)})
+        return Records(
+            self.run,
+            "batches",
+            rows,
+            {"batch": int, "inputs": list[int], "targets": list[int]},
+            pieces,
+            {"input": Array(shape)},
+        )
 
 
 def batch(tokens: Tokens, source: SeededSource, wanted: Wanted, columns: str | None = None) -> Batches:

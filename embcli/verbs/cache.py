@@ -44,7 +44,8 @@ class Contents:
         }
         if self.faults is not None:
             fields["fault"] = list(self.faults)
-        return listed(_run(self.cache, self.size), "layers", fields)
+        types = {"file": str, "bytes": int, "used": str, "fault": str}
+        return listed(_run(self.cache, self.size), "layers", {name: types[name] for name in fields}, fields)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import numpy as np
 import embcli
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32, rounded_to, steps
-from embcli.records import Names, Piece, Records, refuse_too_many
+from embcli.layer import shape_of
+from embcli.passes import ahead, readers, unwatched
+from embcli.records import FieldType, Names, Piece, Records, refuse_too_many
 from embcli.tokens import token_text, tokens_of
-from embcli.weights import shape_of
-from embcli.weights.passes import ahead, readers, unwatched
 from embcli.weights.statistics import AT, quantiles, squares
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Checkpoint
-    from embcli.weights import Layer
-    from embcli.weights.passes import Watch
+    from embcli.layer import Layer
+    from embcli.passes import Watch
 
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
@@ -36,7 +36,6 @@ _TOLD = 1 << 27  # values of all rows, after which it is told how far they are
 _STORED = 1 << 22  # values that are read as they are stored
 _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of a value in windows that are as stored
 _PIECE = 4096  # rows that are written at a time
-_KINDS = {"state": str, "cosine": float, "distance": float}
 
 
 @dataclass(frozen=True)
@@ -126,10 +125,12 @@ class Diff:
         Raises OutputError where there are more of them than there is room for.
         """
         known = any(each is not None for each in self.encodings)
-        fields = ("base_id", "tuned_id", *(("token",) if known else ()), "state", "cosine", "distance")
+        token: dict[str, FieldType] = {"token": str} if known else {}
+        numbers: dict[str, FieldType] = {"cosine": float, "distance": float}
+        fields: dict[str, FieldType] = {"base_id": int, "tuned_id": int, **token, "state": str, **numbers}
         rows = sum(self.counts.values())
         refuse_too_many(rows * len(fields), self.room)
-        return Records(self.run, "rows", rows, fields, self._pieces, more={"diff": self._document()}, kinds=_KINDS)
+        return Records(self.run, "rows", rows, fields, self._pieces, more={"diff": self._document()})
 
     def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
         for start in range(0, len(self.states), _PIECE):

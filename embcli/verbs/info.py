@@ -28,7 +28,8 @@ class Info:
         """Return the encodings as rows, and the rest beside them."""
         names, sizes, carried = map(list, zip(*self.encodings, strict=True))
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
-        return listed(run, "encodings", {"encoding": names, "vocabulary_size": sizes, "carried": carried})
+        types = {"encoding": str, "vocabulary_size": int, "carried": bool}
+        return listed(run, "encodings", types, {"encoding": names, "vocabulary_size": sizes, "carried": carried})
 
 
 def info() -> Info:

@@ -9,6 +9,7 @@ import numpy as np
 
 import embcli
 from embcli.errors import InputError
+from embcli.layer import shape_of
 from embcli.names import DEFAULT_THETA, MATRICES, PAGES, Format, Joined, Pairing
 from embcli.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
 from embcli.records import Array, Names, Piece, Records, refuse_too_many
@@ -16,13 +17,12 @@ from embcli.safe import note
 from embcli.selection import select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, token_text
-from embcli.weights import shape_of
 from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.weights import Layer, Source
+    from embcli.layer import Layer, Source
 
 _PIECE = 1 << 18  # values of one matrix that are worked on at a time
 _SMALL = 12  # rows of a token layer that is drawn whole
@@ -164,7 +164,7 @@ class Lookup:
             run=self.run,
             unit="tokens",
             rows=len(self),
-            fields=self.tokens.field_names,
+            fields=self.tokens.field_types,
             pieces=self.pieces,
             matrices={name: Array((len(self), len(each)), columns=each) for name, each in columns.items()},
             columns=columns["input"],

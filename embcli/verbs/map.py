@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.weights import Meter, run_of, shape_of
-from embcli.weights.passes import side_by_side, unwatched
+from embcli.layer import Meter, run_of, shape_of
+from embcli.passes import side_by_side, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings import Encoding
-    from embcli.weights import Layer, Source, Summary
-    from embcli.weights.passes import Watch
+    from embcli.layer import Layer, Source, Summary
+    from embcli.passes import Watch
 
 
 @dataclass(frozen=True)

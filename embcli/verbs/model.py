@@ -54,7 +54,8 @@ class ModelInfo:
             "dtype": [tensor.dtype for _, tensor in self.tensors],
             "bytes": [tensor.size for _, tensor in self.tensors],
         }
-        return listed(self.run, "tensors", fields)
+        types = {"role": str, "tensor": str, "shape": str, "dtype": str, "bytes": int}
+        return listed(self.run, "tensors", types, fields)
 
 
 def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:

@@ -11,23 +11,23 @@ import numpy as np
 
 from embcli import memory
 from embcli.errors import InputError
+from embcli.layer import run_of, shape_of
 from embcli.names import PAGES, Format, Metric
-from embcli.records import Array, Names, Piece, Records, refuse_too_many
+from embcli.passes import unwatched
+from embcli.records import Array, FieldType, Names, Piece, Records, refuse_too_many
 from embcli.search import Search, mean_row, nearest
 from embcli.search.space import Space
 from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, token_text, tokens_of
 from embcli.verbs.lookup import check_ids
-from embcli.weights import run_of, shape_of
-from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from embcli.encodings import Encoding
-    from embcli.weights import Layer, Source
-    from embcli.weights.passes import Watch
+    from embcli.layer import Layer, Source
+    from embcli.passes import Watch
 
 _DEFAULT_COUNT = 10
 _PIECE = 1 << 18  # values that are worked on at a time
@@ -168,12 +168,13 @@ class Neighbors:
         Raises OutputError where there are more of them than there is room for.
         """
         why = self.wanted.why
-        token, parts = ("token",) if self.encoding else (), ("mean", "rest") if why else ()
-        fields = ("query", "rank", "id", *token, "score", *parts)
+        token: dict[str, FieldType] = {"token": str} if self.encoding else {}
+        parts: dict[str, FieldType] = {"mean": float, "rest": float} if why else {}
+        fields: dict[str, FieldType] = {"query": int, "rank": int, "id": int, **token, "score": float, **parts}
         rows, told = sum(len(each.ids) for each in self.search.found), min(_TOLD, self.layer.shape[1])
         arrays = {"column": Array((rows, told), "int64"), "share": Array((rows, told), "float64")} if why else {}
         refuse_too_many(rows * (len(fields) + told * len(arrays)), self.room)
-        return Records(self.run, "neighbors", rows, fields, self._pieces, arrays, kinds={"score": float})
+        return Records(self.run, "neighbors", rows, fields, self._pieces, arrays)
 
     def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         """Yield the neighbours of each query that has some."""

@@ -10,19 +10,19 @@ import numpy as np
 import embcli
 from embcli import names
 from embcli.errors import InputError, LayerError
+from embcli.layer import shape_of
 from embcli.positions import Learned, Relative, Rotary, Sinusoidal
 from embcli.records import Array, Names, Piece, Records
 from embcli.selection import select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens
 from embcli.verbs.lookup import check_ids
-from embcli.weights import shape_of
 from embcli.weights.seeded import refuse_too_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embcli.weights import Layer, Source
+    from embcli.layer import Layer, Source
 
 Kind = Learned | Sinusoidal | Relative | Rotary
 _NO_ROW = np.empty((0, 0), np.float32)
@@ -140,7 +140,7 @@ class PositionTable:
             run=self.run,
             unit="positions",
             rows=len(self.chosen),
-            fields=("position",),
+            fields={"position": int},
             pieces=self.pieces,
             matrices={name: each.array for name, each in self.matrices.items()},
             columns=tuple(self.columns.tolist()),

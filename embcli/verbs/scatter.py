@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.layer import shape_of
 from embcli.selection import select
-from embcli.weights import shape_of
 from embcli.weights.statistics import Covariance, refuse_covariance
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
-    from embcli.weights import Source
-    from embcli.weights.passes import Watch
+    from embcli.layer import Source
+    from embcli.passes import Watch
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class Tokenization:
             },
             unit="tokens",
             rows=len(self.tokens),
-            fields=(*self.tokens.field_names, *_OF_SPANS),
+            fields={**self.tokens.field_types, "bytes": str, "start": int, "end": int},
             pieces=self.pieces,
             sequences=sequences,
         )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from embcli.layer import run_of, shape_of
+from embcli.passes import unwatched
 from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.selection import select
 from embcli.tokens import token_text, tokens_of
-from embcli.weights import run_of, shape_of
-from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.encodings import Encoding
-    from embcli.weights import Layer, Source, Summary
-    from embcli.weights.passes import Watch
+    from embcli.layer import Layer, Source, Summary
+    from embcli.passes import Watch
 
 _PIECE = 1 << 18  # values that are worked on at a time
 
@@ -68,7 +68,7 @@ class Matrix:
             run=self.run,
             unit="rows",
             rows=len(self.ids),
-            fields=("id", "token") if self.encoding else ("id",),
+            fields={"id": int, "token": str} if self.encoding else {"id": int},
             pieces=self.pieces,
             matrices={self.name: Array((len(self.ids), len(self.columns)))},
             columns=tuple(self.columns.tolist()),

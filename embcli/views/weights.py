@@ -11,10 +11,10 @@ from embcli.views.parts import left_out, put_guesses, token_column
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
+    from embcli.layer import Summary
     from embcli.page import Page
     from embcli.verbs.map import Map
     from embcli.verbs.weights import Matrix
-    from embcli.weights import Summary
 
 _MOST_ROWS = 200  # of those that were chosen
 _FEW_ROWS = 10  # of a whole matrix

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from embcli.layer import Layer, Meter, Summary
+from embcli.passes import side_by_side, unwatched
 from embcli.selection import distinct
-from embcli.weights import Layer, Meter, Summary
 from embcli.weights.jump import WORDS, jump
-from embcli.weights.passes import side_by_side, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.weights.passes import Watch
+    from embcli.passes import Watch
     from embcli.weights.seeded import Seeded
 
 BLOCK = 16  # elements that torch draws together

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.files.safetensors import Malformed, header, read_header
-from embcli.weights import Layer, Meter, Summary
-from embcli.weights.passes import unwatched
+from embcli.layer import Layer, Meter, Summary
+from embcli.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from embcli.passes import Watch
     from embcli.weights.build import Build
-    from embcli.weights.passes import Watch
     from embcli.weights.seeded import Seeded
 
 FORMAT = "embcli-1"

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from embcli.layer import Layer, Origin, Summary
 from embcli.memory import told_when_it_runs_out
+from embcli.passes import unwatched
 from embcli.safe import note
-from embcli.weights import Layer, Summary
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
 from embcli.weights.kept import Damaged, KeptLayer, Key
-from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.encodings import Encoding
+    from embcli.passes import Watch
     from embcli.weights.cache import Cache
     from embcli.weights.drawing import Drawing, DrawnLayer
-    from embcli.weights.passes import Watch
     from embcli.weights.seeded import Seeded
 
 
@@ -38,6 +38,13 @@ class SeededSource:
         self.encoding = encoding
         self.run: dict[str, Any] = {"seed": seeded.seed, "shapes": {}}
         self._drawing: Drawing | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """Where the numbers come from; complete once the layers are open."""
+        build = {name: str(self.run[name]) for name in self.run if name not in ("seed", "shapes")}
+        shapes = {name: (shape[0], shape[1]) for name, shape in self.run["shapes"].items()}
+        return Origin(shapes, self.seeded.seed, build)
 
     def shape(self, name: str) -> tuple[int, int]:
         """Return the shape of the `token` or of the `position` layer, before any number is drawn."""

@@ -11,7 +11,7 @@ import pytest
 
 from embcli.errors import InputError
 from embcli.files import open_tensors
-from embcli.weights import Layer
+from embcli.layer import Layer
 
 
 def matrix(rows: int = 50, dim: int = 7, seed: int = 1) -> np.ndarray:

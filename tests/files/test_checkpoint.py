@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from embcli.errors import InputError
 from embcli.files import checkpoint
 from embcli.files.checkpoint import Checkpoint
-from embcli.weights import Source
+from embcli.layer import Source
 from tests.files.made import assert_rows, matrix
 from tests.files.test_gguf import TOKENS, written
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from embcli.errors import InputError
 from embcli.files import index, open_tensors
 from embcli.files.tensors import Tensors
-from embcli.weights import Layer
+from embcli.layer import Layer
 from tests.files.made import assert_equal, assert_rows, matrix, refusal
 
 WORDS = ["the", "</s>", "nan", "1", "Café", "\u00a0", "a\u0085b", "the", ". . .", "at name@example.com", "-0.5"]

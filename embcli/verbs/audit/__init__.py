@@ -14,12 +14,12 @@ import numpy as np
 
 from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint
+from embcli.layer import run_of, shape_of
 from embcli.names import BROKEN, FAULTS
-from embcli.records import Names, Piece, Records, refuse_too_many
+from embcli.passes import unwatched
+from embcli.records import FieldType, Names, Piece, Records, refuse_too_many
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
-from embcli.weights import run_of, shape_of
-from embcli.weights.passes import unwatched
 from embcli.weights.statistics import AT, equal_rows, histogram, quantiles, rank_correlation, refuse_covariance
 from embcli.words import counted
 
@@ -28,16 +28,11 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Head
+    from embcli.layer import Layer, Source
     from embcli.names import Fault, Unused
-    from embcli.weights import Layer, Source
-    from embcli.weights.passes import Watch
+    from embcli.passes import Watch
 
 _PIECE = 4096  # rows that are written at a time
-_KINDS = {
-    **dict.fromkeys(("unused", "fault"), str),
-    **dict.fromkeys(("norm", "cosine", "centred", "without_first"), float),
-    "candidate": bool,
-}
 _LEAST_UNUSED = 2  # rows by which others can be told
 _SCALE = 1.4826  # of the median absolute deviation, to be a standard deviation where numbers are normal
 _SPREAD = 3  # of these, within which a row is like the unused ones
@@ -159,12 +154,12 @@ class Audit:
 
         Raises OutputError where there are more of them than there is room for.
         """
-        token, indicators = ("token",) if self.encoding else (), vars(self.indicators) if self.indicators else ()
-        fields = ("id", *token, "norm", *indicators, "unused", "fault", "equal_to", "candidate")
+        token: dict[str, FieldType] = {"token": str} if self.encoding else {}
+        indicators: dict[str, FieldType] = dict.fromkeys(vars(self.indicators) if self.indicators else (), float)
+        found: dict[str, FieldType] = {"unused": str, "fault": str, "equal_to": int, "candidate": bool}
+        fields: dict[str, FieldType] = {"id": int, **token, "norm": float, **indicators, **found}
         refuse_too_many(self.shape[0] * len(fields), self.room)
-        return Records(
-            self.run, "rows", self.shape[0], fields, self._pieces, more={"audit": self._document()}, kinds=_KINDS
-        )
+        return Records(self.run, "rows", self.shape[0], fields, self._pieces, more={"audit": self._document()})
 
     def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
         fault = dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero")

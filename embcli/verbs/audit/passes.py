@@ -10,9 +10,9 @@ import numpy as np
 from embcli.weights.statistics import Covariance, digests, inverse, iso_score, mean_cosine, squares
 
 if TYPE_CHECKING:
+    from embcli.layer import Layer
     from embcli.names import Unused
-    from embcli.weights import Layer
-    from embcli.weights.passes import Watch
+    from embcli.passes import Watch
 
 _PRODUCTS = 1 << 37  # multiply-adds of rows with an output head
 _LEAST_SAMPLE = 64  # rows

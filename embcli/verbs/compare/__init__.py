@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embcli.encodings import meant
+from embcli.layer import shape_of
+from embcli.passes import unwatched
 from embcli.verbs.compare.found import Comparison, Stored, Task, Wanted
-from embcli.weights import shape_of
 from embcli.weights.build import loading_torch
-from embcli.weights.passes import unwatched
 from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
+    from embcli.layer import Source
+    from embcli.passes import Watch
     from embcli.tokens import Tokens
-    from embcli.weights import Source
-    from embcli.weights.passes import Watch
 
 __all__ = ["Comparison", "Task", "Wanted", "compare", "task", "task_of"]
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.layer import shape_of
 from embcli.names import DEFAULT_SEED, OUTPUTS, PAGES, STEPS, Format
 from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.tokens import PIECE
 from embcli.verbs.lookup import check_ids
 from embcli.verdict import Verdict, decimals, judge, largest
-from embcli.weights import shape_of
 from embcli.weights.seeded import Seeded, check_seed, refuse_too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embcli.layer import Source
     from embcli.tokens import Tokens
-    from embcli.weights import Source
 
 _SCATTERED = 1.5  # times the fastest run from which on a median tells of a busy machine
 _FEW_NUMBERS = 4096  # a weight matrix of so many is in a JSON document unasked
@@ -333,7 +333,7 @@ class Comparison:
             run={**self.run, "shapes": self.shapes},
             unit="tokens",
             rows=len(self.tokens),
-            fields=(*self.tokens.field_names, "difference"),
+            fields={**self.tokens.field_types, "difference": float},
             pieces=self.pieces,
             matrices={"embedding": Array(shape), "linear": Array(shape)},
             columns=tuple(range(shape[1])),

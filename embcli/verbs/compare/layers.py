@@ -13,17 +13,17 @@ from torch.nn.functional import one_hot
 
 import embcli
 from embcli.names import DEFAULT_SEED
+from embcli.passes import unwatched
 from embcli.selection import distinct
 from embcli.verbs.compare.found import Comparison, Cost, Gradient, Stored, Task, Timing, Training, refuse_layers
 from embcli.verbs.lookup import check_ids
-from embcli.weights.passes import unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from embcli.layer import Layer
+    from embcli.passes import Watch
     from embcli.tokens import Tokens
-    from embcli.weights import Layer
-    from embcli.weights.passes import Watch
 
 _SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: with more, page faults make it slower
 _LONG_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit while there is one slice

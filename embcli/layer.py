@@ -1,0 +1,193 @@
+"""The interface of a matrix that gives rows by ID, and of the source that a model's matrices come from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+import embcli
+from embcli.errors import LayerError
+from embcli.passes import side_by_side, unwatched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from embcli.encodings import Encoding
+    from embcli.passes import Watch
+
+_BLOCK = 1 << 18  # values that are read at a time
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a matrix is like as a whole: over all its values, in float64; `std` as torch has it (n - 1)."""
+
+    mean: float
+    std: float
+    minimum: float
+    maximum: float
+
+
+class Layer(ABC):
+    """A weight matrix that gives its rows by ID; a new format writes `shape`, `dtype` and `rows`."""
+
+    shape: tuple[int, int]  # (V, D) or (C, D)
+    dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
+
+    @abstractmethod
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return these rows, (n,) int64 -> (n, D) float32; the IDs are within the shape, and those told at `open`."""
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
+        step = max(_BLOCK // self.shape[1], 1)
+        for start in range(0, self.shape[0], step):
+            yield self.rows(np.arange(start, min(start + step, self.shape[0])))
+
+    def stored(self, ids: np.ndarray) -> np.ndarray:
+        """Return these rows as they are stored, (n,) int64 -> (n, width); float32 where they have no other form."""
+        return self.rows(ids)
+
+    def widened(self, stored: np.ndarray) -> np.ndarray:
+        """Return rows as they are stored, (n, width), as float32, (n, D)."""
+        return stored
+
+    def stretches(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return the windows of so many first rows, at least; each stretch with the ID of its first row.
+
+        They are up to `count` parts, which may be read side by side, and of all layers begin at the same rows where
+        there are as many of them. A window, (n, D), has rows as they are stored where that is cheaper than float32: the
+        bits of a `dtype` of 16 bits, as uint16; otherwise float32. It is valid until the next one.
+        """
+        return [(0, self.blocks())]
+
+    def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Return all blocks, in parts that may be read side by side; each with the ID of its first row."""
+        return [(0, self.blocks())]
+
+    def summary(self, watch: Watch = unwatched) -> Summary:
+        """Return what the whole matrix is like, from one pass over its blocks; `watch` is told of the rows read."""
+        meter = Meter()
+        side_by_side([meter.reading(self.blocks())], self.shape[0], watch)
+        return meter.summary()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the numbers of a model come from: drawn from a seed, or read from a file.
+
+    Mappings have an entry for each layer that is open.
+    """
+
+    shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    seed: int | None = None  # of seeded layers
+    build: Mapping[str, str] = field(default_factory=dict)  # the torch and the CPU capability that drew them
+    path: str | None = None  # of a checkpoint, as the user named it; None for seeded layers
+    tensors: Mapping[str, str] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)  # bytes in the file
+    guesses: Mapping[str, str] = field(default_factory=dict)  # what was guessed -> why
+    first_position: int = 0  # the row of the position matrix that position 0 picks
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether the numbers are random."""
+        return self.path is None
+
+    def document(self) -> dict[str, Any]:
+        """Return the origin for the `run` of a JSON document."""
+        shapes = {name: list(shape) for name, shape in self.shapes.items()}
+        if self.is_seeded:
+            return {"seed": self.seed, "shapes": shapes, **self.build}
+        first = {"first_position": self.first_position} if self.first_position else {}
+        tensors = {"tensors": dict(self.tensors), "dtypes": dict(self.dtypes), "bytes": dict(self.sizes)}
+        return {"from": self.path, **tensors, "shapes": shapes, "guesses": dict(self.guesses), **first}
+
+
+class Source(Protocol):
+    """Where weights come from; it knows their shapes before it draws or reads them."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where the numbers come from; complete once the layers are open."""
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What there is to say of how the numbers came about, complete once the layers are open."""
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """The encoding whose tokens the rows of the token layer stand for; None where they stand for none."""
+
+    def shape(self, name: str) -> tuple[int, int] | None:
+        """Return the shape of the `token` or of the `position` layer; None where there is no such layer."""
+
+    def open(self, wanted: Mapping[str, np.ndarray | None]) -> dict[str, Layer]:
+        """Return the named layers; for each, the IDs that will be asked for, or None where that may be any."""
+
+
+def shape_of(source: Source, name: str) -> tuple[int, int]:
+    """Return the shape of a layer; raises LayerError where the source has none of this name."""
+    shape = source.shape(name)
+    if shape is None:
+        raise LayerError(f"there is no {name} layer here")
+    return shape
+
+
+def run_of(source: Source, encoding: Encoding | None) -> dict[str, Any]:
+    """Return what there is to say of how a result came about; `encoding` is that of its rows, None where it has none.
+
+    It is complete once the layers are open.
+    """
+    return {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
+
+
+class Meter:
+    """Sums up a matrix piece by piece, in float64."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = self._squares = 0.0
+        self._minimum, self._maximum = np.inf, -np.inf
+
+    def add(self, piece: np.ndarray) -> None:
+        """Take in some float32 values, in any shape."""
+        if piece.size:
+            wide = piece.ravel().astype(np.float64)
+            with np.errstate(invalid="ignore"):  # of infinities of both signs, whose sum is NaN
+                total = float(wide.sum())
+                self.take(piece, total, float(np.square(wide, out=wide).sum()))  # np.dot's threads wait for each other
+
+    def take(self, piece: np.ndarray, total: float, squares: float) -> None:
+        """Take in some float32 values whose sum, and sum of squares, is known in float64."""
+        self._count += piece.size
+        self._sum += total
+        self._squares += squares
+        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN where there is one, as in torch
+        self._maximum = float(np.maximum(self._maximum, piece.max()))
+
+    def reading(self, pieces: Iterator[np.ndarray]) -> Iterator[int]:
+        """Take in pieces, and yield the length of each."""
+        for piece in pieces:
+            self.add(piece)
+            yield len(piece)
+
+    def __add__(self, other: Meter) -> Meter:
+        both = Meter()
+        both._count = self._count + other._count
+        both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
+        both._minimum = float(np.minimum(self._minimum, other._minimum))
+        both._maximum = float(np.maximum(self._maximum, other._maximum))
+        return both
+
+    def summary(self) -> Summary:
+        """Return what came in; the standard deviation of a single value is NaN, as in torch."""
+        mean = self._sum / self._count
+        if self._count > 1:
+            std = float(np.sqrt(max(self._squares - mean * self._sum, 0.0) / (self._count - 1)))
+        else:
+            std = float("nan")
+        return Summary(mean, std, self._minimum, self._maximum)

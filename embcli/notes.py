@@ -1,0 +1,40 @@
+"""Remarks that belong to a result but are not part of its data or its page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embcli.words import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embcli.words import Message
+
+
+class Notes:
+    """Remarks in the order in which they came, each once.
+
+    >>> notes = Notes()
+    >>> notes.add("3 values were rounded to float32")
+    >>> list(notes)
+    ['3 values were rounded to float32']
+    """
+
+    def __init__(self) -> None:
+        self._messages: dict[str, Message] = {}
+
+    def add(self, message: str | Message) -> None:
+        """Add a remark, unless it is already there."""
+        if str(message) not in self._messages:
+            self._messages[str(message)] = plain(message)
+            self.added(plain(message))
+
+    def added(self, message: Message) -> None:
+        """Do nothing; the command prints the remark here."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._messages)
+
+    def __len__(self) -> int:
+        return len(self._messages)
