@@ -1,3 +1,38 @@
-"""Show, in a terminal or a pipeline, what an embedding layer does."""
+"""See what an embedding layer does: the rows that tokens pick, from a seeded layer or from a real model.
+
+`open` reads a model's file and `seeded` draws layers as PyTorch does; both return a `Model`, whose methods are the
+verbs of the command and return what it shows.
+
+>>> import embcli
+>>> embcli.seeded(vocab=6, dim=3)[2].round(4).tolist()
+[1.2753000259399414, -0.20100000500679016, -0.16060000658035278]
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from embcli.errors import EmbcliError, InputError, LayerError, OutputError
+    from embcli.model import Model, open, seeded  # noqa: A004 - it opens a model
+    from embcli.result import Result
 
 __version__ = "0.1.0"
+__all__ = ["EmbcliError", "InputError", "LayerError", "Model", "OutputError", "Result", "open", "seeded"]
+_HOMES = {
+    **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),
+    **dict.fromkeys(("EmbcliError", "InputError", "LayerError", "OutputError"), "embcli.errors"),
+    "Result": "embcli.result",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

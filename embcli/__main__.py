@@ -1,4 +1,4 @@
-"""embcli as a process of its own: signals, the exit status, and the one place where its errors are caught and told."""
+"""embcli as a process: signals, the exit status, and the one place where its errors are caught and printed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def run() -> NoReturn:
     """Run the command line and end with its exit status.
 
-    The process ends without Python's own tear-down, which frees every object one by one and takes as long as a fifth
-    of a lookup; and no cycles of garbage are looked for, as none that matter come about in so short a life.
+    The process ends without Python's own tear-down, which frees every object one by one and takes a fifth of the time
+    of a lookup. The garbage collector is off: so short a process leaves no cycles that matter.
     """
     gc.disable()
-    # numpy's BLAS would start threads as it is loaded, which no command has work for.
+    # numpy's BLAS would start threads when it is loaded, and no command has work for them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _handle(signal.SIG_DFL, _end_at_once)
@@ -44,8 +44,8 @@ def run() -> NoReturn:
 
 
 def _unexpected(error: BaseException) -> int:
-    """Return the exit status of an error that nobody expected, and show it, unless an interrupt was behind it."""
-    if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 makes others of those that come as a class is made
+    """Return the exit status of an unexpected error, and print it, unless an interrupt caused it."""
+    if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps those that come while a class is created
         return 130
     import traceback
 
@@ -68,34 +68,41 @@ def main() -> int:
         _silence()
         return 0
     except Exception as error:
-        told = _told(error)
-        if told is None:
+        lines = _lines_of(error)
+        if lines is None:
             raise
-        from embcli.safe import say
+        from embcli.cli.console import say
 
-        say(*filter(None, told))
+        say(*filter(None, lines))
         return 2
     return status if isinstance(status, int) else 0
 
 
-def _told(error: Exception) -> tuple[str, str] | None:
-    """Return an error as a sentence and a hint; None for one that nobody expected, or whose traceback is wanted."""
+def _lines_of(error: Exception) -> tuple[str, str] | None:
+    """Return an error as a sentence and a hint; None for an unexpected one, or where a traceback is asked for."""
     import typer
 
+    from embcli.cli.options import flag_of
     from embcli.errors import EmbcliError
     from embcli.memory import ran_out
 
     if isinstance(error, EmbcliError):
-        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (str(error), error.hint)
+        sentence, hint = (each.spelled(flag_of) for each in error.sentences)
+        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (sentence, hint)
     if isinstance(error, typer.TyperException):
-        from embcli.slips import hint
-
-        context = getattr(error, "ctx", None)
-        verb = sys.argv[1:2] if sys.argv[1:2] and not sys.argv[1].startswith("-") else []
-        command = context.command_path if context else " ".join(["embcli", *verb])
-        message = " ".join(error.format_message().replace("Value error, ", "").split())
-        return message, hint(message, command, sys.argv[len(command.split()) :], _valued(context))
+        return _usage(error)
     return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
+
+
+def _usage(error: typer.TyperException) -> tuple[str, str]:
+    """Return an error of usage as a sentence, and as a hint what was probably meant."""
+    from embcli.cli.slips import hint
+
+    context = getattr(error, "ctx", None)
+    verb = sys.argv[1:2] if sys.argv[1:2] and not sys.argv[1].startswith("-") else []
+    command = context.command_path if context else " ".join(["embcli", *verb])
+    message = " ".join(error.format_message().replace("Value error, ", "").split())
+    return message, hint(message, command, sys.argv[len(command.split()) :], _valued(context))
 
 
 def _valued(context: typer.Context | None) -> list[str]:
@@ -105,9 +112,9 @@ def _valued(context: typer.Context | None) -> list[str]:
 
 
 def _command() -> object:
-    """Run what the command line or a completion script asks for, and return what the command returns."""
-    from embcli import completion
-    from embcli.cli import app
+    """Run the command line, or answer a completion script, and return what the command returns."""
+    from embcli.cli import completion
+    from embcli.cli.app import app
     from embcli.errors import OutputError
     from embcli.memory import ran_out
 
@@ -116,8 +123,8 @@ def _command() -> object:
     try:
         try:
             status = app(prog_name=completion.PROGRAM, standalone_mode=False)
-        except SystemExit as stop:  # Typer ends so when it has completed a line, or printed a script
-            if isinstance(stop.__context__, BrokenPipeError):  # which Typer takes for a failure, with status 1
+        except SystemExit as stop:  # Typer ends like this after a completion, and after printing a script
+            if isinstance(stop.__context__, BrokenPipeError):  # Typer takes that for a failure, with status 1
                 raise stop.__context__ from None
             status = stop.code
         if sys.stdout is not None:
@@ -133,12 +140,12 @@ def _command() -> object:
 
 
 def _silence() -> None:
-    """Send the rest of standard output nowhere, so that Python does not try to write it at exit."""
+    """Discard the rest of standard output, so that Python does not try to write it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _handle(before: Handler, handler: Handler) -> None:
-    """Let signals that end a process go to a handler, as far as they have gone where they are known to go."""
+    """Install a handler of the signals that end a process, only if the present one is still the expected one."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == before:
@@ -146,7 +153,7 @@ def _handle(before: Handler, handler: Handler) -> None:
 
 
 def _end_at_once(number: int, _: FrameType | None) -> NoReturn:
-    """End before there is anything to clean up: an exception would be lost among imports."""
+    """End while there is nothing to clean up yet: an exception would get lost in an import."""
     os._exit(128 + number)
 
 

@@ -97,6 +97,11 @@ class Origin:
         """Whether the numbers are random."""
         return self.path is None
 
+    @property
+    def name(self) -> str:
+        """The file as the user named it, or the seed."""
+        return f"seed {self.seed}" if self.path is None else self.path
+
     def document(self) -> dict[str, Any]:
         """Return the origin for the `run` of a JSON document."""
         shapes = {name: list(shape) for name, shape in self.shapes.items()}

@@ -53,6 +53,7 @@ class Records:
     matrices: dict[str, Array] = field(default_factory=dict)
     columns: tuple[int, ...] = ()
     default: str | None = None
+    shown: Names | None = None  # the matrices that the user chose; None for all
     sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
     lines: Records | None = None

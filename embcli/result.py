@@ -2,23 +2,187 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from embcli.errors import InputError, OutputError
+from embcli.formats import PICTURES
+from embcli.names import DEFAULT_PRECISION
 from embcli.notes import Notes
+from embcli.words import naming
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from embcli.formats import FormatName
+    from embcli.names import Theme
+    from embcli.page import Page, Paper
     from embcli.records import Records
+
+Own = TypeVar("Own", bound="Result")
+PIPE_WIDTH, PICTURE_WIDTH = 120, 100
+_MOST_DECIMALS = 16  # a float32 has at most 9 significant digits
+_WIDTHS = 40, 1000  # that a page can have
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Style:
+    """How a result looks on a page; raises OutputError and InputError for values out of range."""
+
+    precision: int = DEFAULT_PRECISION  # decimals
+    heat: bool = False  # matrices as strips of colours
+    scale: float | None = None  # the number at the ends of a heat map's scale; None for the largest |number|
+    width: int | None = None  # columns of a page; None for what the medium has
+    theme: Theme = "light"  # the background of a picture
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.precision <= _MOST_DECIMALS:
+            range_ = {"given": self.precision, "low": 1, "high": _MOST_DECIMALS}
+            raise OutputError(naming("{precision} {given} is out of range; it goes from {low} to {high}", **range_))
+        if self.width is not None and not _WIDTHS[0] <= self.width <= _WIDTHS[1]:
+            range_ = {"given": self.width, "low": _WIDTHS[0], "high": _WIDTHS[1]}
+            raise OutputError(naming("{width} {given} is out of range; it goes from {low} to {high}", **range_))
+        if self.scale is not None and not self.heat:
+            raise InputError(naming("{scale} {given:g} has nothing to scale; it goes with {heat}", given=self.scale))
+        if self.scale is not None and not 0 < self.scale < float("inf"):
+            raise InputError(
+                naming("{scale} {given:g} is out of range; it is a finite number above 0", given=self.scale)
+            )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result(ABC):
-    """The result of a verb; `views/` has a module of the verb's name that puts it on a page."""
+    """The result of a verb.
+
+    `str(result)` is its page as in a pipe, without the last line's end; a notebook shows the same page with colours.
+    `views/` has a module of the verb's name that puts the result on a page.
+    """
 
     verb: ClassVar[str]
     notes: Notes = field(default_factory=Notes)  # remarks on how it came about
+    style: Style = field(default_factory=Style)
 
     @abstractmethod
     def records(self) -> Records:
         """Return the result as data."""
+
+    def styled(self: Own, **changes: Any) -> Own:
+        """Return the same result with another style: `styled(heat=True, width=80)`; see Style.
+
+        Raises OutputError and InputError for values out of range.
+        """
+        return replace(self, style=replace(self.style, **changes))
+
+    def page(self, format: FormatName, paper: Paper) -> bytes:
+        """Return the result as a page in one of the formats that are views."""
+        page = new_page(format, paper)
+        self.put_on(page)
+        return page.content()
+
+    def put_on(self, page: Page) -> None:
+        """Put the result on a page."""
+        import_module(f"embcli.views.{self.verb}").view(self, page)
+
+    def paper(self, format: FormatName) -> Paper:
+        """Return what a page in a format is put on, where that is not a terminal."""
+        return paper_of(self.style, format)
+
+    def __str__(self) -> str:
+        return self.page("table", self.paper("table")).decode().removesuffix("\n")
+
+    def _repr_html_(self) -> str:
+        """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
+        from embcli.page.html import Html
+
+        page = Html(self.paper("html"))
+        self.put_on(page)
+        return page.fragment()
+
+    def save(self, path: str | Path, format: FormatName | None = None) -> None:
+        """Write the result to a file, in the format of its suffix unless another one is named; atomically.
+
+        Raises OutputError for a format that cannot hold this result, and for a place that cannot be written.
+        """
+        from embcli import saving
+
+        saving.save(self, path, format)
+
+    def to_arrow(self) -> Any:
+        """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
+
+        Raises OutputError where the result has no such form, or the extra `arrow` is missing.
+        """
+        from embcli import saving, writers
+
+        saving.refuse_format(self, "parquet")
+        return writers.table(self.records())
+
+    def matrix(self, name: str) -> np.ndarray:
+        """Return one matrix by its name, whole. Raises OutputError where there is none of this name."""
+        import numpy as np
+
+        records = self.records()
+        if name not in records.matrices:
+            there = ", ".join(records.matrices) or "none"
+            raise OutputError(f"this result has no matrix {name[:40]!r}; there are: {there}")
+        described = records.matrices[name]
+        matrix = np.empty(described.shape, described.dtype)
+        done = 0
+        for piece in records.pieces((), (name,)):
+            matrix[done : done + piece.rows] = piece.matrices[name]
+            done += piece.rows
+        return matrix
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        records = self.records()
+        shown = records.shown if records.shown is not None else (records.default,) if records.default else ()
+        if len(shown) != 1:
+            names = ", ".join(shown or records.matrices) or "none"
+            raise OutputError(f"this result is not one matrix; name one: matrix(name), of {names}")
+        matrix = self.matrix(shown[0])
+        return matrix if dtype is None else matrix.astype(dtype)
+
+
+class MatrixOf:
+    """An attribute of a result that is one of its matrices, assembled when it is asked for."""
+
+    def __set_name__(self, owner: type[Result], name: str) -> None:
+        self._name = name
+
+    def __get__(self, result: Result | None, owner: type[Result]) -> np.ndarray:
+        if result is None:
+            raise AttributeError(self._name)
+        return result.matrix(self._name)
+
+
+def paper_of(style: Style, format: FormatName) -> Paper:
+    """Return what a page in a format is put on, where that is not a terminal."""
+    from embcli.page import Paper
+
+    picture = format in PICTURES
+    return Paper(
+        width=style.width or (PICTURE_WIDTH if picture else pipe_width()),
+        color=picture,
+        precision=style.precision,
+        heat=style.heat,
+        scale=style.scale,
+        theme=style.theme,
+    )
+
+
+def pipe_width() -> int:
+    """Return the width of a page in a pipe: COLUMNS, or 120."""
+    value = os.environ.get("COLUMNS", "")
+    return (int(value[:6]) if value.isascii() and value.isdigit() else 0) or PIPE_WIDTH
+
+
+def new_page(format: FormatName, paper: Paper) -> Page:
+    """Return an empty page of the kind that a format is."""
+    from embcli.output import _kind
+
+    return _kind(format)(paper)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.records import FieldType, Names
-    from embcli.text import Given
+    from embcli.text import Sequences
 
 PIECE = 4096  # tokens that are worked on at a time, so that memory does not grow with the text
 
@@ -104,7 +104,7 @@ class Tokens:
         return cache(token_text)
 
 
-def tokenize(given: Given, encoding: Encoding | None, special: bool = False, spans: bool = False) -> Tokens:
+def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False, spans: bool = False) -> Tokens:
     """Return the tokens of what was given; texts are encoded (for which there must be an encoding), IDs are taken.
 
     With `spans` it is worked out where tokens stand in a text whose bytes are not theirs.
@@ -114,7 +114,7 @@ def tokenize(given: Given, encoding: Encoding | None, special: bool = False, spa
         ids, lengths, found = np.concatenate([np.empty(0, np.int64), *arrays]), list(map(len, arrays)), None
     else:
         ids, lengths, found = _encoded(given.texts, encoding, special, spans)
-    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.lines, spans=found)
+    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.many, spans=found)
     return replace(tokens, spelled=_spelled(given.texts, tokens)) if special and given.texts else tokens
 
 

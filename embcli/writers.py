@@ -1,6 +1,6 @@
-"""Results as data: json, ndjson, csv, tsv, npy, safetensors, parquet, IDs, files for the projector, a piece at a time.
+"""Results as data, written a piece at a time: one function a format.
 
-Numbers are the shortest decimals that give the same float32 back; orjson finds them.
+Numbers are the shortest decimals that give the same float32 back, as orjson writes them.
 """
 
 from __future__ import annotations
@@ -8,77 +8,162 @@ from __future__ import annotations
 import math
 import re
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 import orjson
 
 from embcli.errors import OutputError
-from embcli.page.progress import watched
+from embcli.hints import hint
+from embcli.notes import Notes
+from embcli.passes import unwatched
 from embcli.records import Array, Piece
-from embcli.safe import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
-    from embcli.names import Format
+    from embcli.formats import Data
+    from embcli.passes import Watch
     from embcli.records import Names, Records
 
-    Cells = bytes | list[bytes]  # what stands in each row at one place: the same in all of them, or its own
+    _File = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
+    Cells = bytes | list[bytes]  # what each row has at one place: the same in all rows, or one for each
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers
-_BLOCK = 1 << 14  # numbers that are put into words at a time
+_BLOCK = 1 << 14  # numbers that are written as text at a time
 _NARROW = 32  # columns
 _ROW_GROUP = 1 << 24  # bytes
 
 
-def write(records: Records, format: Format, show: Names | None, file: BinaryIO) -> None:
-    """Write a result in a format that is one file; `show` names the matrices, as far as the user chose."""
-    _FILES[format](records, show, file)
+def write(
+    records: Records, format: Data, place: BinaryIO | Path, notes: Notes | None = None, watch: Watch = unwatched
+) -> None:
+    """Write a result as data into an open file, or into an empty folder where the format is one.
+
+    `watch` is told of the rows written, and `notes` takes remarks. Raises OutputError for a result without such a form.
+    """
+    job = _Job(records, notes if notes is not None else Notes(), watch)
+    if isinstance(place, Path):
+        _projector(job, place)
+    elif format != "projector":
+        _writer(format)(job, place)
 
 
-def write_folder(records: Records, format: Format, show: Names | None, folder: Path) -> None:
-    """Write a result in a format that is several files, into an empty folder."""
-    _FOLDERS[format](records, show, folder)
+def _writer(format: _File) -> Callable[[_Job, BinaryIO], None]:  # noqa: PLR0911 - mypy notices a missing format
+    match format:
+        case "json":
+            return _json
+        case "ndjson":
+            return _ndjson
+        case "csv":
+            return partial(_separated, _CSV)
+        case "tsv":
+            return partial(_separated, _TSV)
+        case "npy":
+            return _npy
+        case "safetensors":
+            return _safetensors
+        case "parquet":
+            return _parquet
+        case "ids":
+            return _ids
 
 
-def _json(records: Records, show: Names | None, file: BinaryIO) -> None:
-    names = _several(records, show)
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A result that is being written."""
+
+    records: Records
+    notes: Notes
+    watch: Watch
+
+    @property
+    def several(self) -> Names:
+        """The matrices that a format with room for many writes."""
+        shown = self.records.shown
+        return tuple(name for name in self.records.matrices if shown is None or name in shown)
+
+    @property
+    def one(self) -> Names:
+        """The matrix that a format with room for one writes; none where the result has none."""
+        records = self.records
+        return records.shown[:1] if records.shown else () if records.default is None else (records.default,)
+
+    @property
+    def flat(self) -> Names:
+        """The matrix that a format of rows writes; raises OutputError where its rows are matrices themselves."""
+        for name in self.one:
+            shape = self.records.matrices[name].shape
+            if len(shape) != 2:
+                raise OutputError(f"{name} is of shape {shape}, and this format holds rows of numbers; {hint('whole')}")
+        return self.one
+
+    def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
+        """Yield the pieces with these fields and matrices."""
+        return self.watch(self.records.pieces((*fields,), matrices), self.records.rows, lambda piece: piece.rows)
+
+    def blocks(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
+        """Yield pieces so small that their text is still in the processor's cache when it is written."""
+        width = sum(math.prod(self.records.matrices[name].shape[1:]) for name in matrices)
+        step = max(_BLOCK // max(width, 1), 1)
+        for piece in self.pieces(fields, matrices):
+            for start in range(0, piece.rows, step):
+                part = slice(start, start + step)
+                values = {name: values[part] for name, values in piece.fields.items()}
+                blocks = {name: values[part] for name, values in piece.matrices.items()}
+                yield Piece(min(step, piece.rows - start), values, blocks)
+
+    def in_json(self, values: Any) -> list[bytes]:
+        """Return each value of a field, or each row of a matrix, in JSON."""
+        if not isinstance(values, np.ndarray):
+            return orjson.dumps(values, option=orjson.OPT_INDENT_2)[4:-2].split(b",\n  ")  # no text has a raw newline
+        if not np.isfinite(values).all():
+            self.notes.add("JSON has no NaN and no infinity: they are written as null; other formats keep them")
+        values = np.ascontiguousarray(values)
+        if values.ndim == 1:
+            return orjson.dumps(values, option=_OPTIONS)[1:-1].split(b",")
+        if values.ndim == 2 and values.shape[1] <= _NARROW:
+            return [b"[%b]" % row for row in _rows(values)]
+        return [orjson.dumps(row, option=_OPTIONS) for row in values]
+
+    def members(self, piece: Piece) -> dict[str, list[Cells]]:
+        """Return the fields of each row as the members of a JSON object."""
+        return {name: [self.in_json(values)] for name, values in piece.fields.items()}
+
+
+def _json(job: _Job, file: BinaryIO) -> None:
+    records, names = job.records, job.several
     numbers = sum(math.prod(records.matrices[name].shape) for name in names)
     if numbers > _LARGE_JSON:
-        note(f"this JSON document holds {numbers:,} numbers; -f ndjson can be read row by row, -f npy at once")
+        job.notes.add(f"this JSON document holds {numbers:,} numbers; {hint('large json')}")
     head = {"run": records.run, **records.more}
     if records.columns:
         head["columns"] = list(records.columns)
     file.write(orjson.dumps(head)[:-1] + f',\n"{records.unit}":[\n'.encode())
-    pieces = _blocks(records, file, tuple(records.fields))
-    _joined(
-        file, (_woven(piece.rows, *_object(_members(piece, tuple(records.fields))), b",\n")[:-2] for piece in pieces)
-    )
+    pieces = job.blocks(records.fields)
+    _joined(file, (_woven(piece.rows, *_object(job.members(piece)), b",\n")[:-2] for piece in pieces))
     file.write(b"\n]")
     if names:
         file.write(b',\n"matrices":{')
         for place, name in enumerate(names):
             file.write(f'{"," * (place > 0)}\n"{name}":[\n'.encode())
-            pieces = _blocks(records, file, (), (name,))
-            _joined(file, (b",\n".join(_in_json(piece.matrices[name])) for piece in pieces))
+            _joined(file, (b",\n".join(job.in_json(piece.matrices[name])) for piece in job.blocks((), (name,))))
             file.write(b"\n]")
         file.write(b"\n}")
     file.write(b"}\n")
 
 
-def _ndjson(records: Records, show: Names | None, file: BinaryIO) -> None:
-    records = records.lines or records
-    names = _several(records, show)
-    for piece in _blocks(records, file, tuple(records.fields), names):
-        members = _members(piece, tuple(records.fields))
-        if names:
-            members["vectors"] = _object({name: [_in_json(piece.matrices[name])] for name in names})
+def _ndjson(job: _Job, file: BinaryIO) -> None:
+    job = replace(job, records=job.records.lines or job.records)
+    for piece in job.blocks(job.records.fields, job.several):
+        members = job.members(piece)
+        if piece.matrices:
+            members["vectors"] = _object({name: [job.in_json(each)] for name, each in piece.matrices.items()})
         file.write(_woven(piece.rows, *_object(members), b"\n"))
 
 
@@ -91,7 +176,7 @@ class _Dialect:
     cell: Callable[[str], bytes]
 
     def line(self, cells: list[Cells]) -> list[Cells]:
-        """Return what stands in a line with these cells."""
+        """Return the cells of a line with what separates them."""
         spaced = [part for cell in cells for part in (cell, self.between)]
         return [*spaced[:-1], self.end]
 
@@ -99,9 +184,9 @@ class _Dialect:
         """Return the first line."""
         return _woven(1, *self.line([self.cell(name) for name in names]))
 
-    def fields(self, piece: Piece, names: Names) -> list[Cells]:
+    def fields(self, piece: Piece) -> list[Cells]:
         """Return the cells of fields."""
-        return [self._cells(piece.fields[name]) for name in names]
+        return [self._cells(values) for values in piece.fields.values()]
 
     def _cells(self, values: Any) -> list[bytes]:
         if isinstance(values, np.ndarray):
@@ -109,7 +194,7 @@ class _Dialect:
         return [b"" if value is None else self.cell(str(value)) for value in values]
 
     def numbers(self, matrix: np.ndarray) -> list[bytes]:
-        """Return the values of each row, between them what is between cells; NaN and infinity as nan, inf and -inf."""
+        """Return the values of each row as cells; NaN and infinity as nan, inf and -inf."""
         rows = _rows(matrix)
         for place in np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist():
             rows[place] = b",".join(_words(matrix[place]))
@@ -120,7 +205,7 @@ _TO_QUOTE = re.compile('[",\r\n]')
 _TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
-@cache  # most tokens come again and again
+@cache  # most tokens come more than once
 def _csv_cell(text: str) -> bytes:
     quoted = '"' + text.replace('"', '""') + '"' if _TO_QUOTE.search(text) else text
     return quoted.encode()
@@ -134,74 +219,69 @@ def _tsv_cell(text: str) -> bytes:
 _CSV, _TSV = _Dialect(b",", b"\r\n", _csv_cell), _Dialect(b"\t", b"\n", _tsv_cell)
 
 
-def _separated(dialect: _Dialect, records: Records, show: Names | None, file: BinaryIO) -> None:
-    names = _flat(records, show)
+def _separated(dialect: _Dialect, job: _Job, file: BinaryIO) -> None:
+    records, names = job.records, job.flat
     matrices = [records.matrices[name] for name in names]
     columns = [column for each in matrices for column in each.columns or records.columns or range(each.shape[1])]
     file.write(dialect.header([*records.fields, *map(str, columns)]))
-    for piece in _blocks(records, file, tuple(records.fields), names):
-        cells = dialect.fields(piece, tuple(records.fields))
-        cells += [dialect.numbers(piece.matrices[name]) for name in names]
+    for piece in job.blocks(records.fields, names):
+        cells = [*dialect.fields(piece), *map(dialect.numbers, piece.matrices.values())]
         file.write(_woven(piece.rows, *dialect.line(cells)))
 
 
-def _projector(records: Records, show: Names | None, folder: Path) -> None:
-    """Write what TensorFlow's embedding projector loads: rows of numbers, and beside them a line of fields for each.
+def _projector(job: _Job, folder: Path) -> None:
+    """Write what TensorFlow's embedding projector loads: rows of numbers, and a line of fields for each of them.
 
-    A header it takes for one only where there are several fields.
+    The projector reads the first line as a header only where there are several fields.
     """
-    names, fields = _flat(records, show), tuple(records.fields)
+    fields, names = job.records.fields, job.flat
     with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
         if len(fields) > 1:
             metadata.write(_TSV.header(fields))
-        for piece in _blocks(records, vectors, fields, names):
-            vectors.write(_woven(piece.rows, *_TSV.line([_TSV.numbers(piece.matrices[name]) for name in names])))
-            metadata.write(_woven(piece.rows, *_TSV.line(_TSV.fields(piece, fields))))
+        for piece in job.blocks(fields, names):
+            vectors.write(_woven(piece.rows, *_TSV.line([*map(_TSV.numbers, piece.matrices.values())])))
+            metadata.write(_woven(piece.rows, *_TSV.line(_TSV.fields(piece))))
 
 
-def _npy(records: Records, show: Names | None, file: BinaryIO) -> None:
-    names = _one(records, show)
-    array = records.matrices[names[0]] if names else Array((records.rows,), "int64")
-    kind = np.dtype(array.dtype).newbyteorder("<")
+def _npy(job: _Job, file: BinaryIO) -> None:
+    names = job.one
+    array = job.records.matrices[names[0]] if names else Array((job.records.rows,), "int64")
+    dtype = np.dtype(array.dtype).newbyteorder("<")
     np.lib.format.write_array_header_1_0(
-        file, {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": array.shape}
+        file, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": array.shape}
     )
-    for piece in _pieces(records, file, () if names else ("id",), names):
-        _raw(file, piece.matrices[names[0]] if names else piece.fields["id"], kind)
+    for piece in job.pieces(() if names else ("id",), names):
+        _raw(file, piece.matrices[names[0]] if names else piece.fields["id"], dtype)
 
 
-def _safetensors(records: Records, show: Names | None, file: BinaryIO) -> None:
+def _safetensors(job: _Job, file: BinaryIO) -> None:
     from embcli.files.safetensors import header
 
+    records = job.records
     fields = {f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields}
     arrays = {name: Array((records.rows,), "int64") for name in fields}
-    arrays |= {name: records.matrices[name] for name in _several(records, show)}
-    # The wider numbers come first, so that readers who map the file find each tensor aligned.
+    arrays |= {name: records.matrices[name] for name in job.several}
+    # Tensors with wider numbers come first, so that each is aligned for readers who map the file.
     names = sorted(arrays, key=lambda name: -np.dtype(arrays[name].dtype).itemsize)
     metadata = {"run": orjson.dumps(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}
     file.write(header({name: (arrays[name].dtype, arrays[name].shape) for name in names}, metadata))
     for name in names:
-        kind = np.dtype(arrays[name].dtype).newbyteorder("<")
-        if name in fields:
-            for piece in _pieces(records, file, (fields[name],)):
-                _raw(file, piece.fields[fields[name]], kind)
-        else:
-            for piece in _pieces(records, file, (), (name,)):
-                _raw(file, piece.matrices[name], kind)
+        dtype = np.dtype(arrays[name].dtype).newbyteorder("<")
+        for piece in job.pieces((fields[name],)) if name in fields else job.pieces((), (name,)):
+            _raw(file, piece.fields[fields[name]] if name in fields else piece.matrices[name], dtype)
 
 
-def _parquet(records: Records, show: Names | None, file: BinaryIO) -> None:
-    """Write the fields of each row and its `vector`, a list of fixed size; so many rows at a time are a row group."""
+def _parquet(job: _Job, file: BinaryIO) -> None:
+    """Write the fields of each row and its `vector`, a list of fixed size, some rows as a row group."""
     import pyarrow
     from pyarrow import parquet
 
-    names = _flat(records, show)
-    schema = _schema(records, names)
-    settings = {"compression": "none", "use_dictionary": ["token"], "write_statistics": [*records.fields]}
+    schema = _schema(job)
+    settings = {"compression": "none", "use_dictionary": ["token"], "write_statistics": [*job.records.fields]}
     with parquet.ParquetWriter(_Counting(file), schema, **settings) as writer:
         group: list[Any] = []
-        for piece in _pieces(records, file, tuple(records.fields), names):
-            group.append(_batch(piece, names, schema))
+        for batch in _batches(job, schema):
+            group.append(batch)
             if sum(each.nbytes for each in group) >= _ROW_GROUP:
                 writer.write_table(pyarrow.Table.from_batches(group))
                 group.clear()
@@ -209,35 +289,42 @@ def _parquet(records: Records, show: Names | None, file: BinaryIO) -> None:
             writer.write_table(pyarrow.Table.from_batches(group))
 
 
-def _schema(records: Records, names: Names) -> Any:
-    """Return the columns of a parquet file with these matrices, and what stands beside them."""
+def table(records: Records) -> Any:
+    """Return the fields of each row and its `vector`, a list of fixed size, as a `pyarrow.Table`."""
     import pyarrow
 
-    types: dict[Any, Any] = {
-        str: pyarrow.string(),
-        float: pyarrow.float64(),
-        bool: pyarrow.bool_(),
-        int: pyarrow.int64(),
-    }
-    kinds = [(name, types[kind]) for name, kind in records.fields.items()]
-    for array in map(records.matrices.__getitem__, names):
-        kinds.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
-    return pyarrow.schema(kinds, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
+    job = _Job(records, Notes(), unwatched)
+    schema = _schema(job)
+    return pyarrow.Table.from_batches(_batches(job, schema), schema)
 
 
-def _batch(piece: Piece, names: Names, schema: Any) -> Any:
-    """Return copies of what a piece holds, as that is gone with the next one."""
+def _schema(job: _Job) -> Any:
+    """Return the columns of a table of pyarrow, and its metadata."""
     import pyarrow
 
-    columns = [pyarrow.array(copy(piece.fields[each.name]), each.type) for each in schema if each.name in piece.fields]
-    for name in names:
-        values = pyarrow.array(piece.matrices[name].flatten())
-        columns.append(pyarrow.FixedSizeListArray.from_arrays(values, type=schema.field("vector").type))
-    return pyarrow.record_batch(columns, schema)
+    records = job.records
+    types: dict[Any, Any] = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_()}
+    types |= {int: pyarrow.int64()}
+    columns = [(name, types[type_]) for name, type_ in records.fields.items()]
+    for array in map(records.matrices.__getitem__, job.flat):
+        columns.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
+    return pyarrow.schema(columns, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
+
+
+def _batches(job: _Job, schema: Any) -> Iterator[Any]:
+    """Yield copies of the pieces, whose arrays are valid only until the next piece."""
+    import pyarrow
+
+    for piece in job.pieces(job.records.fields, job.flat):
+        columns = [pyarrow.array(copy(values), schema.field(name).type) for name, values in piece.fields.items()]
+        for matrix in piece.matrices.values():
+            values = pyarrow.array(matrix.flatten())
+            columns.append(pyarrow.FixedSizeListArray.from_arrays(values, type=schema.field("vector").type))
+        yield pyarrow.record_batch(columns, schema)
 
 
 class _Counting:
-    """A file that knows how far it is, which a pipe does not."""
+    """A file that knows its position, which a pipe does not."""
 
     closed = False
 
@@ -255,11 +342,11 @@ class _Counting:
         self._file.flush()
 
 
-def _ids(records: Records, show: Names | None, file: BinaryIO) -> None:
+def _ids(job: _Job, file: BinaryIO) -> None:
     """Write IDs between spaces, a line for each sequence."""
     line, between = 0, b""
-    many = "sequence" in records.fields
-    for piece in _pieces(records, file, ("sequence", "id") if many else ("id",)):
+    many = "sequence" in job.records.fields
+    for piece in job.pieces(("sequence", "id") if many else ("id",)):
         sequence = piece.fields["sequence"] if many else np.zeros(piece.rows, np.int64)
         borders = [0, *(np.flatnonzero(np.diff(sequence)) + 1).tolist(), piece.rows]
         for start, stop in pairwise(borders):
@@ -268,77 +355,21 @@ def _ids(records: Records, show: Names | None, file: BinaryIO) -> None:
                 line, between = sequence[start], b""
             file.write(between + b" ".join(_words(piece.fields["id"][start:stop])))
             between = b" "
-    file.write(b"\n" * max(records.sequences - line, 0))
-
-
-def _several(records: Records, show: Names | None) -> Names:
-    return tuple(name for name in records.matrices if show is None or name in show)
-
-
-def _one(records: Records, show: Names | None) -> Names:
-    """Return the matrix that goes where there is room for one; none where the result has none."""
-    return show[:1] if show else () if records.default is None else (records.default,)
-
-
-def _flat(records: Records, show: Names | None) -> Names:
-    """Return the matrix that goes into a format of rows; raises OutputError where its rows are matrices themselves."""
-    names = _one(records, show)
-    for name in names:
-        shape = records.matrices[name].shape
-        if len(shape) != 2:
-            raise OutputError(f"{name} is of shape {shape}, and this format holds rows of numbers; -f npy holds it all")
-    return names
-
-
-def _pieces(records: Records, file: BinaryIO, fields: Names, matrices: Names = ()) -> Iterator[Piece]:
-    """Yield the pieces, under a progress bar where the data itself does not run over the terminal."""
-    pieces = records.pieces(fields, matrices)
-    return pieces if file.isatty() else watched(pieces, records.rows, lambda piece: piece.rows)
-
-
-def _blocks(records: Records, file: BinaryIO, fields: Names, matrices: Names = ()) -> Iterator[Piece]:
-    """Yield pieces so small that their text is still in the processor's cache when it is written."""
-    width = sum(math.prod(records.matrices[name].shape[1:]) for name in matrices)
-    step = max(_BLOCK // max(width, 1), 1)
-    for piece in _pieces(records, file, fields, matrices):
-        for start in range(0, piece.rows, step):
-            part = slice(start, start + step)
-            values = {name: piece.fields[name][part] for name in fields}
-            blocks = {name: piece.matrices[name][part] for name in matrices}
-            yield Piece(min(step, piece.rows - start), values, blocks)
-
-
-def _members(piece: Piece, names: Names) -> dict[str, list[Cells]]:
-    """Return the fields of each row as the members of a JSON object."""
-    return {name: [_in_json(piece.fields[name])] for name in names}
+    file.write(b"\n" * max(job.records.sequences - line, 0))
 
 
 def _object(members: dict[str, list[Cells]]) -> list[Cells]:
-    """Return what stands in each row where that is a JSON object with these members."""
+    """Return the cells of rows that are JSON objects with these members."""
     cells: list[Cells] = []
     for name, value in members.items():
         cells += [f'{"," if cells else "{"}"{name}":'.encode(), *value]
     return [*cells, b"}"] if cells else [b"{}"]
 
 
-def _in_json(values: Any) -> list[bytes]:
-    """Return each value of a field, or each row of a matrix, in JSON."""
-    if not isinstance(values, np.ndarray):
-        return orjson.dumps(values, option=orjson.OPT_INDENT_2)[4:-2].split(b",\n  ")  # no text holds a raw newline
-    if not np.isfinite(values).all():
-        note("JSON has no NaN and no infinity: they are written as null; the formats that are no JSON keep them")
-    values = np.ascontiguousarray(values)
-    if values.ndim == 1:
-        return orjson.dumps(values, option=_OPTIONS)[1:-1].split(b",")
-    if values.ndim == 2 and values.shape[1] <= _NARROW:
-        return [b"[%b]" % row for row in _rows(values)]
-    return [orjson.dumps(row, option=_OPTIONS) for row in values]
-
-
 def _rows(matrix: np.ndarray) -> list[bytes]:
     """Return the values of each row of a matrix, (n, columns), in JSON without the brackets."""
     matrix = np.ascontiguousarray(matrix)
-    if matrix.shape[1] <= _NARROW:  # there a call for each row takes longer than to find where rows end
+    if matrix.shape[1] <= _NARROW:  # a call for each row would take longer than finding where rows end
         return orjson.dumps(matrix, option=_OPTIONS)[2:-2].split(b"],[")
     return [orjson.dumps(row, option=_OPTIONS)[1:-1] for row in matrix]
 
@@ -352,7 +383,7 @@ def _words(values: np.ndarray) -> list[bytes]:
 
 
 def _woven(rows: int, *cells: Cells) -> bytes:
-    r"""Return rows of text, put together from what stands in them side by side.
+    r"""Return rows of text, joined from their cells.
 
     >>> _woven(2, [b"a", b"b"], b"=", [b"1", b"2"], b"\n")
     b'a=1\nb=2\n'
@@ -372,16 +403,3 @@ def _joined(file: BinaryIO, parts: Iterable[bytes]) -> None:
     for part in parts:
         file.write(between + part)
         between = b",\n"
-
-
-_FILES: dict[str, Callable[[Records, Names | None, BinaryIO], None]] = {
-    "json": _json,
-    "ndjson": _ndjson,
-    "csv": partial(_separated, _CSV),
-    "tsv": partial(_separated, _TSV),
-    "npy": _npy,
-    "safetensors": _safetensors,
-    "parquet": _parquet,
-    "ids": _ids,
-}
-_FOLDERS: dict[str, Callable[[Records, Names | None, Path], None]] = {"projector": _projector}

@@ -1,7 +1,7 @@
-"""What the completion scripts of the shells ask for at each TAB, answered fast and with nothing but candidates.
+"""Answers to the shells' completion scripts at each TAB: fast, and nothing but candidates.
 
-Typer makes the scripts and reads what they ask. They tell it by environment variables: the program is run with what is
-typed so far, and prints the candidates.
+Typer makes the scripts and reads their requests, which are environment variables: the program is run with what is typed
+so far, and prints the candidates.
 """
 
 from __future__ import annotations

@@ -1,40 +1,51 @@
-"""The guide of a tour: step by step on a terminal, by keys; all of it, or one step, in a pipe."""
+"""The guide through a tour: step by step on a terminal, by keys; all of it, or one step, in a pipe."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from embcli import keys
-from embcli.errors import EmbcliError
-from embcli.output import Output
-from embcli.safe import say
+from embcli.cli import keys
+from embcli.cli.console import say
+from embcli.cli.options import flag_of
+from embcli.cli.output import Output
+from embcli.errors import EmbcliError, InputError
+from embcli.verbs.tour import read
 from embcli.views import tour as view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from embcli.page import Page
     from embcli.verbs.tour import Step, Tour
 
 Typed = TypeVar("Typed")
-_KEYS = "Enter goes on, b back, q ends: "
-_ANSWER = "Your answer (Enter goes on, b back, q ends): "
+_KEYS = "Enter continues, b goes back, q quits: "
+_ANSWER = "Your answer (Enter continues, b goes back, q quits): "
 _ON, _BACK, _END = ("\n", " ", "n"), ("b",), ("q", "")
+_WRITES = re.compile(r"-[^-].*o|-o", re.DOTALL)  # -o, also after other letters, or with the path attached
+_REFUSED_OPTIONS = ("--output", "--install-completion")
 
 
-def guide(tour: Tour, first: int | None, run: Callable[[list[str]], object]) -> int:
-    """Go through a tour, on a terminal from the step that is named; in a pipe print it, or that step alone.
+def guide(
+    file: Path | None, verbs: tuple[str, ...], text: str, first: int | None, run: Callable[[list[str]], object]
+) -> int:
+    """Go through a tour, on a terminal from the step that is named; in a pipe print all steps, or only that one.
 
-    `run` runs the words behind `embcli`. A step that fails is told and the tour goes on; the status is 2 in the end.
-    Raises InputError for a step that is not there.
+    `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
+    Raises InputError for a file that is not a tour, and for a step that is not there.
     """
+    if text == "-":
+        raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
+    tour = read(file, verbs, text, refused_word)
     tour.check(first)
     guided = _Guided(tour, run)
-    if sys.stdout is not None and sys.stdout.isatty() and keys.there():
+    if sys.stdout is not None and sys.stdout.isatty() and keys.available():
         guided.walk(first or 1)
         print()
     else:
@@ -42,21 +53,31 @@ def guide(tour: Tour, first: int | None, run: Callable[[list[str]], object]) -> 
     return 2 if guided.failed else 0
 
 
+def refused_word(words: Sequence[str]) -> str | None:
+    """Return the first word of a command that a tour may not run: one that writes or removes files; None for none."""
+    for word in words[1:]:
+        name = word.partition("=")[0]
+        shortened = len(name) > 2 and any(option.startswith(name) for option in _REFUSED_OPTIONS)
+        clears = words[0] == "cache" and len(word) > 1 and "clear".startswith(word)
+        if shortened or clears or _WRITES.match(word):
+            return word
+    return None
+
+
 @dataclass
 class _Guided:
-    """A tour under way."""
+    """A tour in progress."""
 
     tour: Tour
     run: Callable[[list[str]], object]
     failed: bool = False
 
     def put_all(self, numbers: Sequence[int]) -> None:
-        """Put these steps one under the other, with their questions and the answers."""
+        """Print these steps one under the other, with their questions and the answers."""
         for number in numbers:
             if number != numbers[0]:
                 _put(lambda page: page.line())
-            step = self._begin(number, asks=True)
-            self._show(step)
+            self._show(self._begin(number, asks=True))
 
     def walk(self, number: int) -> None:
         """Show step after step, each on a screen of its own, as the keys say."""
@@ -68,16 +89,16 @@ class _Guided:
 
     def _visit(self, number: int) -> str:
         """Show a step, its question first, and return the key that leaves it."""
-        given = ""
+        answer = ""
         if self.tour.steps[number - 1].question is not None:
             _clear()
             step = self._begin(number, asks=True)
             typed = _prompted(_ANSWER, keys.line)
-            given = "" if typed is None else typed.strip()
-            if typed is None or (given in ("b", "q") and not step.is_right(given)):
-                return given
+            answer = "" if typed is None else typed.strip()
+            if typed is None or (answer in ("b", "q") and not step.is_right(answer)):
+                return answer
         _clear()
-        self._show(self._begin(number), given)
+        self._show(self._begin(number), answer)
         while (key := _prompted(_KEYS, keys.pressed)) not in (*_ON, *_BACK, *_END):
             pass
         return key
@@ -89,17 +110,17 @@ class _Guided:
             _put(lambda page: view.put_question(step, page))
         return step
 
-    def _show(self, step: Step, given: str = "") -> None:
-        """Put the command of a step, its output as it comes, and the words."""
+    def _show(self, step: Step, answer: str = "") -> None:
+        """Print the command of a step, its output as it comes, and the explanation."""
         _put(lambda page: view.put_command(self.tour, step, page))
         try:
-            with _on_its_own():
+            with _isolated():
                 self.run(step.typed(self.tour.text))
         except EmbcliError as error:
             self.failed = True
-            say(*filter(None, [str(error), error.hint]))
+            say(*filter(None, (each.spelled(flag_of) for each in error.sentences)))
         sys.stdout.flush()
-        _put(lambda page: view.put_words(step, page, given))
+        _put(lambda page: view.put_words(step, page, answer))
 
 
 def _put(put: Callable[[Page], None]) -> None:
@@ -107,21 +128,21 @@ def _put(put: Callable[[Page], None]) -> None:
 
 
 def _clear() -> None:
-    """Clear the screen, where the terminal knows how."""
+    """Clear the screen, where the terminal can."""
     sys.stdout.write("\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J")
     sys.stdout.flush()
 
 
 def _prompted(prompt: str, typed: Callable[[], Typed]) -> Typed:
-    """Return what is typed behind a prompt, which stays in its line."""
+    """Return what is typed after a prompt, which stays in its line."""
     sys.stdout.write(f"\r{prompt}")
     sys.stdout.flush()
     return typed()
 
 
 @contextmanager
-def _on_its_own() -> Iterator[None]:
-    """Give a step an empty standard input and a page: what is typed, piped in or set is not for it."""
+def _isolated() -> Iterator[None]:
+    """Give a step an empty standard input and the default format: what is typed, piped in or set is not for it."""
     before, format = sys.stdin, os.environ.pop("EMBCLI_FORMAT", None)
     with open(os.devnull) as nothing:
         sys.stdin = nothing

@@ -1,4 +1,4 @@
-"""What is typed at a terminal: keys, at once where the system can tell them apart, and lines."""
+"""What is typed at a terminal: single keys where the system has termios, and lines."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import os
 import sys
 
 
-def there() -> bool:
-    """Say whether somebody can type: standard input is a terminal."""
+def available() -> bool:
+    """Return whether somebody can type: standard input is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def pressed() -> str:
     """Return the key that is pressed, without waiting for Enter; "" at the end of input.
 
-    Where there is no termios it is the first character of a line. The terminal is as before when this ends, in
-    whatever way.
+    Without termios it is the first character of a line. The terminal is restored however this ends.
     """
     try:
         import termios
@@ -26,7 +25,7 @@ def pressed() -> str:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
-        tty.setcbreak(terminal, termios.TCSADRAIN)  # which keeps the keys that were pressed ahead
+        tty.setcbreak(terminal, termios.TCSADRAIN)  # keeps the keys that were pressed before
         return os.read(terminal, 1).decode("latin-1").replace("\x04", "").replace("\r", "\n")
     except OSError:  # the terminal is gone
         return ""

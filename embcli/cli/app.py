@@ -1,0 +1,346 @@
+"""The command line: for each verb a signature, one call of the library, and one that writes what it returns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+from embcli import __version__, names
+from embcli.cli.given import (
+    GivenFile,
+    GivenLines,
+    GivenOrExample,
+    GivenQueries,
+    GivenWindows,
+)
+from embcli.cli.groups import grouped
+from embcli.cli.models import AnyModel, ModelOfBatches, ModelOfComparison, OneModel, TwoModels
+from embcli.cli.places import Place, PlaceOfNumbers
+from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ON_A_TERMINAL = sys.stdout is not None and sys.stdout.isatty()
+_WIDEST = 100  # columns of a help text
+_VERBS = "What an embedding layer does, from text to the numbers that a model reads"
+if _ON_A_TERMINAL:  # Typer reads the width of its panels from this variable
+    os.environ.setdefault("TERMINAL_WIDTH", str(min(shutil.get_terminal_size().columns, _WIDEST)))
+_MARKUP: Literal["rich"] | None = "rich" if _ON_A_TERMINAL else None  # in a pipe, help is one plain list
+
+app = typer.Typer(
+    add_completion=False,  # options.py has options of the same names that take the shell's
+    rich_markup_mode=_MARKUP,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": _WIDEST},
+)
+
+
+def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that makes a function a command, with these examples under its help."""
+    register = app.command(epilog=_epilog(*examples), rich_help_panel=_VERBS, **settings)
+    return lambda function: register(grouped(function, function.__name__))
+
+
+def _epilog(*examples: str) -> str:
+    return "\n\n".join(["Examples:", *examples])
+
+
+def _version(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:  # that is, not while the rest of the line is completed
+        typer.echo(f"embcli {__version__}")
+        raise typer.Exit
+
+
+def embcli(
+    context: typer.Context,
+    version: bool = False,
+    show_completion: names.Shell | None = None,
+    install_completion: names.Shell | None = None,
+) -> None:
+    """Show what an embedding layer does, from text to the numbers that a model reads."""
+    if context.invoked_subcommand is None:
+        text = context.get_help()  # rich prints it by itself and returns nothing
+        typer.echo(text, nl=bool(text))
+
+
+app.callback(invoke_without_command=True, help="" if _ON_A_TERMINAL else None)(grouped(embcli, "embcli"))
+
+
+@verb(
+    'embcli tokenize "Every effort moves you"',
+    "embcli tokenize --file book.txt -f ids -o book.ids",
+    'embcli tokenize "Hello" --encoding gpt-4o',
+)
+def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place: Place) -> None:
+    """Show the tokens of a text.
+
+    One row per token: position, token, ID, bytes, and its span in the text.
+    """
+    output = place.output_of("tokenize")
+    model = AnyModel().opened(encoding)
+    output.write(model.tokenize(given.sequences(), special=given.special))
+
+
+@verb(
+    "embcli decode 6109 3626 6100 345",
+    "embcli tokenize -f ids < book.txt | embcli decode",
+    context_settings={"ignore_unknown_options": True},
+)
+def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING, output: Path | None = None) -> None:
+    """Turn token IDs back into text.
+
+    Byte for byte; without IDs they are read from standard input.
+    """
+    from embcli.cli.output import Output, named
+    from embcli.cli.text import read_ids
+
+    model = AnyModel().opened(encoding)
+    Output("table", named(output)).write_text(model.decode_bytes(read_ids(" ".join(ids) if ids else None)))
+
+
+@verb(
+    "embcli weights --vocab 6 --dim 3",
+    "embcli weights --rows 0:5,100 --columns 0:8",
+    "embcli weights --from model.safetensors --map",
+    "embcli weights --scatter -o scatter.svg",
+)
+def weights(
+    model: AnyModel,
+    layer: names.Layer = "token",
+    rows: str | None = None,
+    columns: str | None = None,
+    map: bool = False,
+    encoding: str | None = None,
+    scatter: bool = False,
+    *,
+    place: PlaceOfNumbers,
+) -> None:
+    """Show the weight matrix of a layer.
+
+    A summary of it, or as a map, or chosen rows and columns.
+    """
+    output = place.output_of("weights", {"map": map, "scatter": scatter})
+    opened = model.opened(encoding)
+    output.write(opened.weights(layer=layer, rows=rows, columns=columns, map=map, scatter=scatter))
+
+
+@verb(
+    'embcli lookup "Every effort moves you"',
+    "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
+    "embcli lookup --file book.txt --window -o input.npy",
+    'embcli lookup "the cat saw the dog" --only " the" --position rotary',
+)
+def lookup(
+    given: GivenWindows, model: AnyModel, options: LookupOptions, encoding: str | None = None, *, place: PlaceOfNumbers
+) -> None:
+    """Show the rows that tokens pick, and their input embeddings.
+
+    Token rows + position rows = input embeddings, which the model reads.
+    """
+    output = place.output_of("lookup", vars(options), options.show)
+    opened = model.opened(encoding)
+    tokens = opened.tokens(given.sequences(), given.special)
+    output.write(opened.lookup(tokens, window=given.window, **vars(options)))
+
+
+@verb(
+    "embcli compare",
+    'embcli compare "Every effort moves you" --trace',
+    "embcli compare --ids 2,3,1 --gradient --bench",
+    "embcli compare --from model.safetensors",
+)
+def compare(
+    given: GivenOrExample,
+    model: ModelOfComparison,
+    options: ComparisonOptions,
+    encoding: str | None = None,
+    *,
+    place: PlaceOfNumbers,
+) -> int:
+    """Show that a lookup is a one-hot product.
+
+    With the same weight, bit for bit; the exit status is 1 where it is not.
+    """
+    output = place.output_of("compare", vars(options), options.outputs)
+    opened = model.opened_for(given.sequences(), encoding)
+    tokens = opened.tokens(given.sequences(), given.special)
+    result = opened.compare(tokens, **vars(options))
+    output.write(result)
+    return int(not result.verdict.identical)
+
+
+@verb(
+    "embcli batch the-verdict.txt",
+    'echo "Every effort moves you forward" | embcli batch - --batch-size 1 --dim 3',
+    "embcli batch the-verdict.txt --shuffle --all -o input.npy",
+)
+def batch(
+    given: GivenFile,
+    model: ModelOfBatches,
+    batching: Batching,
+    encoding: str = names.DEFAULT_ENCODING,
+    columns: str | None = None,
+    draw: bool = False,
+    *,
+    place: PlaceOfNumbers,
+) -> None:
+    """Show sliding-window batches of a text.
+
+    Inputs, targets, and the shapes up to what a model reads, (B, T, D).
+    """
+    output = place.output_of("batch", {"draw": draw})
+    opened = model.opened(encoding)
+    output.write(
+        opened.batch(
+            given.sequences(),
+            special=given.special,
+            context_length=model.context_length,
+            columns=columns,
+            draw=draw,
+            **vars(batching),
+        )
+    )
+
+
+@verb(
+    "embcli positions --kind sinusoidal",
+    "embcli positions --kind rotary --pairing halves --similarity",
+    "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
+    "embcli positions --from model.safetensors --similarity",
+)
+def positions(model: AnyModel, options: PositionOptions, encoding: str | None = None, *, place: PlaceOfNumbers) -> None:
+    """Show how a position becomes a vector.
+
+    In four ways, for as many positions as --context-length says; or the learned ones of a real model.
+    """
+    output = place.output_of("positions", vars(options))
+    output.write(model.opened(encoding).positions(**vars(options)))
+
+
+@verb(
+    'embcli neighbors " Paris"',
+    "embcli neighbors --ids 3 --from model.safetensors --metric l2 --why",
+    'embcli neighbors " king" --minus " man" --plus " woman"',
+    'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -',
+)
+def neighbors(
+    given: GivenQueries, model: AnyModel, nearness: Nearness, encoding: str | None = None, *, place: PlaceOfNumbers
+) -> None:
+    """Show the rows nearest to a row.
+
+    Of all rows of the token layer, exactly: scores are float64, and proven to be the first.
+    """
+    output = place.output_of("neighbors", vars(nearness))
+    opened = model.opened(encoding)
+    output.write(opened.neighbors(**given.queries(opened), **vars(nearness)))
+
+
+@verb(
+    "embcli audit --from model.safetensors",
+    "embcli audit --from model.safetensors --fail-on missing,padding",
+    "embcli audit --dim 4 -f csv -o audit.csv",
+)
+def audit(
+    model: AnyModel, fail_on: tuple[names.Fault, ...] | None = None, encoding: str | None = None, *, place: Place
+) -> int:
+    """Show what looks unusual in a token matrix.
+
+    Broken, unused, equal and under-trained rows; the exit status is 1 where it is broken.
+    """
+    output = place.output_of("audit")
+    result = model.opened(encoding).audit(fail_on=fail_on)
+    output.write(result)
+    return int(bool(result.broken))
+
+
+@verb("embcli diff model.safetensors tuned.safetensors", "embcli diff model.safetensors tuned.safetensors -f ndjson")
+def diff(models: TwoModels, encoding: str | None = None, *, place: Place) -> int:
+    """Show which rows of two checkpoints differ.
+
+    Matched by their tokens; the exit status is 1 where some do.
+    """
+    output = place.output_of("diff")
+    base, tuned = models.opened(encoding)
+    result = base.diff(tuned)
+    output.write(result)
+    return int(result.different)
+
+
+@verb("embcli tour", 'embcli tour --text "Hello, world" --step 3', "embcli tour my-tour.json")
+def tour(file: Path | None = None, step: int | None = None, text: str = names.TOUR_TEXT) -> int:
+    """Go through the chapter, step by step.
+
+    embcli commands, their output and short explanations; Enter continues.
+    """
+    from embcli.cli.tour import guide
+
+    verbs = tuple(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # an app's command is a group
+    return guide(file, verbs, text, step, _run)
+
+
+def _run(words: list[str]) -> object:
+    """Run a command of embcli within this one; raises InputError for one that is not well formed."""
+    from embcli.errors import InputError
+
+    try:
+        return app(words, prog_name="embcli", standalone_mode=False)
+    except typer.TyperException as error:
+        raise InputError(" ".join(error.format_message().split())) from None
+
+
+@verb("embcli info", "embcli info -f json", "embcli info --from model.safetensors")
+def info(model: OneModel, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
+    """Show versions, encodings and the cache, or what a file contains.
+
+    With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
+    """
+    output = place.output_of("info")
+    if model.path is None:
+        from embcli.verbs.info import info
+
+        model.refuse_without_file()
+        output.write(info())
+    else:
+        output.write(model.opened(encoding).info(tensors=tensors))
+
+
+cache = typer.Typer(help="Show, clear or verify what is kept.", rich_markup_mode=_MARKUP)
+app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
+
+
+def cache_show(context: typer.Context, place: Place) -> None:
+    """Show where layers and indexes are kept, how much they take, and which they are."""
+    if context.invoked_subcommand is None:
+        from embcli.verbs.cache import contents
+
+        place.output_of("cache").write(contents())
+
+
+def cache_clear() -> None:
+    """Remove all that is kept."""
+    from embcli.safe import in_line
+    from embcli.verbs.cache import clear
+
+    typer.echo(in_line(clear().in_words))
+
+
+def cache_verify(place: Place) -> int:
+    """Read all that is kept. Say which files are damaged; the exit status is 1 if one is."""
+    from embcli.verbs.cache import contents
+
+    output = place.output_of("cache")
+    result = contents(verify=True)
+    output.write(result)
+    return int(result.damaged > 0)
+
+
+_EXAMPLES = _epilog("embcli cache", "embcli cache verify", "embcli cache clear")
+cache.callback(invoke_without_command=True, epilog=_EXAMPLES)(grouped(cache_show, "cache"))
+cache.command("clear")(cache_clear)
+cache.command("verify")(grouped(cache_verify, "cache"))

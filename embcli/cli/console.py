@@ -1,0 +1,59 @@
+"""What goes to standard error: errors, notes, and a progress bar where that is a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from embcli.cli.options import flag_of
+from embcli.notes import Notes
+from embcli.safe import in_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from embcli.words import Message
+
+Item = TypeVar("Item")
+_PATIENCE = 1.0  # seconds before a bar is shown
+
+
+def say(*lines: str) -> None:
+    """Print lines on standard error, safe to print; the first one names embcli."""
+    if sys.stderr is not None:
+        with suppress(OSError):  # nobody reads it, and the result does not depend on it
+            print("embcli:", "\n".join(map(in_line, lines)), file=sys.stderr, flush=True)
+
+
+class PrintedNotes(Notes):
+    """Notes that are printed as they come."""
+
+    def added(self, message: Message) -> None:
+        """Print a note."""
+        say(message.spelled(flag_of))
+
+
+def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
+    """Yield the items under a progress bar if they take more than a second; `total` is the sum of their sizes.
+
+    No thread refreshes the bar: it would run while something is measured.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield from items
+        return
+    start, done = time.monotonic(), 0
+    with ExitStack() as stack:
+        bar = None
+        for item in items:
+            yield item
+            done += size(item)
+            if bar is None and time.monotonic() - start > _PATIENCE:
+                from rich.console import Console
+                from rich.progress import Progress
+
+                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True, auto_refresh=False))
+                task = bar.add_task("", total=total, completed=done)
+            if bar is not None:
+                bar.update(task, completed=done, refresh=True)

@@ -1,0 +1,86 @@
+"""Several options as one value: a group is one parameter of a command, and Typer sees each of its fields as an option.
+
+A group is a `Group` of the command or a frozen dataclass of the library. `options.DECLARED` says by a field's name how
+it is typed on the command line. So an option is declared once, and so is what a verb can be asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import MISSING, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+
+from embcli.cli.options import PANELS, declared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        """Return a decorator that does nothing: only a type checker reads it."""
+        return lambda made: made
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Group:
+    """Options that are given as one value; its annotated names are its fields."""
+
+    if not TYPE_CHECKING:  # a type checker knows the fields
+
+        def __init__(self, **values: Any) -> None:
+            vars(self).update(values)
+
+
+def grouped(command: Callable[..., Any], verb: str) -> Callable[..., Any]:
+    """Return a command as Typer is to see it: the fields of its groups in place of the groups, panel by panel."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for each in inspect.signature(command).parameters.values():
+        hint = hints[each.name]
+        if _is_group(hint):
+            groups[each.name] = hint
+            parameters += [_parameter(verb, *field) for field in _fields(hint)]
+        elif hint.__module__ == "typer.models":  # Typer's own context
+            parameters.append(each.replace(annotation=hint))
+        else:
+            parameters.append(_parameter(verb, each.name, hint, each.default))
+
+    def spread(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{field: given.pop(field) for field, *_ in _fields(group)})
+        return command(**given)
+
+    spread.__name__, spread.__doc__ = command.__name__, command.__doc__
+    spread.__signature__ = inspect.Signature(sorted(parameters, key=_panel))  # type: ignore[attr-defined]
+    return spread
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and (issubclass(hint, Group) or is_dataclass(hint))
+
+
+def _fields(group: Any) -> list[tuple[str, Any, Any]]:
+    """Return name, type and default of each field of a group; of a field that must be given, the default is empty."""
+    hints = get_type_hints(group)
+    if is_dataclass(group):
+        return [(each.name, hints[each.name], each.default) for each in fields(group) if each.default is not MISSING]
+    empty = inspect.Parameter.empty
+    own = [name for name, hint in hints.items() if get_origin(hint) is not ClassVar]
+    return [(name, hints[name], getattr(group, name, empty)) for name in own]
+
+
+def _parameter(verb: str, name: str, hint: Any, default: Any) -> inspect.Parameter:
+    """Return a field or a parameter of a command as Typer is to see it."""
+    option = declared(verb, name, whole_number=int in (hint, *get_args(hint)))
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=Annotated[hint, option])
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    """Return the place of a parameter's panel; arguments, which have none, come first."""
+    settings = getattr(parameter.annotation, "__metadata__", ())
+    panel = next((each.rich_help_panel for each in settings), None)
+    return PANELS.index(panel) if panel else -1

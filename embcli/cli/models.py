@@ -1,0 +1,159 @@
+"""The groups of options that say which model: seeded layers, or a checkpoint's file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embcli import names
+from embcli.cli.groups import Group
+from embcli.errors import InputError
+
+if TYPE_CHECKING:
+    from embcli.model import Model
+    from embcli.text import Sequences
+
+_OF_SEEDED = ("vocab", "dim", "context_length", "seed", "no_cache")
+_OF_FILES = ("tensor", "position_tensor", "transposed")
+
+
+class ModelInFile(Group):
+    """A checkpoint's file, if one is named."""
+
+    path: str | None = None
+    tensor: str | None = None
+    transposed: bool = False
+    position_tensor: str | None = None
+
+    def from_file(self, encoding: str | None) -> Model | None:
+        """Return the model of a file; None where no file is named. Raises InputError for options of the other kind."""
+        import embcli
+        from embcli.cli.console import PrintedNotes
+
+        if self.path is None:
+            self.refuse_without_file()
+            return None
+        self._refuse(_OF_SEEDED, "is for seeded layers; --from takes what the file holds")
+        model = embcli.open(
+            self.path,
+            encoding=encoding,
+            tensor=self.tensor,
+            position_tensor=getattr(self, "position_tensor", None),
+            transposed=self.transposed,
+            notes=PrintedNotes(),
+        )
+        return _watched(model)
+
+    def refuse_without_file(self) -> None:
+        """Raise InputError for options that describe a file, where there is none."""
+        self._refuse(_OF_FILES, "goes with --from, which names the file")
+
+    def _refuse(self, fields: tuple[str, ...], why: str) -> None:
+        from embcli.cli.options import flag_of
+
+        for field in fields:
+            if getattr(self, field, None) not in (None, False):
+                raise InputError(f"{flag_of(field)} {why}")
+
+
+class OneModel(ModelInFile):
+    """A checkpoint's file."""
+
+    def opened(self, encoding: str | None) -> Model:
+        """Return the model; raises InputError where no file is named."""
+        model = self.from_file(encoding)
+        if model is None:
+            raise InputError("--from names the file")
+        return model
+
+
+class AnyModel(ModelInFile):
+    """A checkpoint's file, or else a seeded pair of layers."""
+
+    vocab: int | None = None
+    dim: int | None = None
+    context_length: int | None = None
+    seed: int | None = None
+    no_cache: bool = False
+
+    def opened(self, encoding: str | None) -> Model:
+        """Return the model; nothing is drawn or read whole yet."""
+        return self.from_file(encoding) or _seeded(
+            self.vocab,
+            names.DEFAULT_DIM if self.dim is None else self.dim,
+            names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length,
+            names.DEFAULT_SEED if self.seed is None else self.seed,
+            encoding,
+            self.no_cache,
+        )
+
+
+class ModelOfBatches(Group):
+    """A seeded pair of layers, with a position row for each token of a sample."""
+
+    vocab: int | None = None
+    dim: int = names.DEFAULT_DIM
+    context_length: int | None = None
+    seed: int = names.DEFAULT_SEED
+    no_cache: bool = False
+
+    def opened(self, encoding: str) -> Model:
+        """Return the model, whose position layer the batches draw themselves."""
+        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
+        return _seeded(self.vocab, self.dim, length, self.seed, encoding, self.no_cache)
+
+
+class ModelOfComparison(ModelInFile):
+    """The token matrix of a checkpoint's file, or else a seeded layer as large as the IDs need it."""
+
+    vocab: int | None = None
+    dim: int | None = None
+    seed: int = names.DEFAULT_SEED
+
+    def opened_for(self, given: Sequences, encoding: str | None) -> Model:
+        """Return the model on which these sequences are compared."""
+        return self.from_file(encoding) or self._small(given, encoding)
+
+    def _small(self, given: Sequences, encoding: str | None) -> Model:
+        vocab = self.vocab
+        if vocab is None and given.ids is not None:
+            vocab = max((int(ids.max(initial=0)) for ids in given.ids), default=0) + 1
+        dim = names.COMPARED_DIM if self.dim is None else self.dim
+        return _seeded(vocab, dim, 1, self.seed, encoding, no_cache=True)
+
+
+class TwoModels(Group):
+    """The two checkpoints that are compared."""
+
+    base: str
+    tuned: str
+    tensor: str | None = None
+    transposed: bool = False
+
+    def opened(self, encoding: str | None) -> tuple[Model, Model]:
+        """Return both models."""
+        options = {"tensor": self.tensor, "transposed": self.transposed, "position_tensor": None}
+        base, tuned = (OneModel(path=path, **options).opened(encoding) for path in (self.base, self.tuned))
+        return base, tuned
+
+
+def _seeded(vocab: int | None, dim: int, context_length: int, seed: int, encoding: str | None, no_cache: bool) -> Model:
+    import embcli
+    from embcli.cli.console import PrintedNotes
+
+    model = embcli.seeded(
+        vocab,
+        dim,
+        encoding=encoding or names.DEFAULT_ENCODING,
+        seed=seed,
+        context_length=context_length,
+        no_cache=no_cache,
+        notes=PrintedNotes(),
+    )
+    return _watched(model)
+
+
+def _watched(model: Model) -> Model:
+    from embcli.cli.console import watched
+
+    model.watch = watched
+    return model

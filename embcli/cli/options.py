@@ -1,0 +1,297 @@
+"""The options of all verbs, each declared once by the name of its parameter: a flag means the same everywhere."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.completion import show_callback
+
+from embcli import formats, names
+from embcli.cli import completion
+from embcli.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
+
+
+def whole(value: str | int) -> int:
+    """Parse a whole number; torch, numpy and embcli itself refuse one that is out of range."""
+    try:
+        return int(value)
+    except ValueError:
+        shown = str(value)[:40]
+        if str(value).strip().lstrip("+-").isdecimal():  # Python converts no more than some thousand digits
+            raise typer.BadParameter(f"{shown}... is out of range.") from None
+        raise typer.BadParameter(f"{shown!r} is not a whole number.") from None
+
+
+def _format(value: str) -> str:
+    name = formats.ALIASES.get(value, value)
+    if name not in formats.FORMATS:
+        raise typer.BadParameter(f"{value[:40]!r} is not a format; choose from {', '.join(formats.FORMATS)}.")
+    return name
+
+
+def _names_of(flag: str, known: tuple[str, ...]) -> Callable[[str | tuple[str, ...]], tuple[str, ...]]:
+    """Return a parser of names between commas, which gives them in the known order."""
+
+    def parse(value: str | tuple[str, ...]) -> tuple[str, ...]:
+        chosen = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+        for name in chosen:
+            if name not in known:
+                choice = f"choose from {', '.join(known)}, separated by commas"
+                raise InputError(f"{flag} {name[:40]!r} is not known; {choice}")
+        return tuple(name for name in known if name in chosen)
+
+    return parse
+
+
+def _one_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Return a completion of one of these names."""
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
+
+
+def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Return a completion of the last of some names between commas, by those that do not stand before it."""
+
+    def complete(incomplete: str) -> list[str]:
+        *before, last = incomplete.split(",")
+        others = [name for name in known if name not in before and name.startswith(last)]
+        return [",".join([*before, name]) for name in others] if {*before} <= {*known} else []
+
+    return complete
+
+
+def _encodings(incomplete: str) -> list[str]:
+    """Complete the name of an encoding, and beside it folders and JSON files; shells offer files where there is none.
+
+    Names that a shell would have to quote are left out.
+    """
+    import os
+    import re
+    from contextlib import suppress
+
+    known, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
+    if known and incomplete:
+        with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
+            here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
+        plain = [name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.json)", name)]
+        known += sorted(plain)
+    return known
+
+
+def _list_of(flag: str, known: tuple[str, ...]) -> dict[str, Any]:
+    return {"parser": _names_of(flag, known), "metavar": "NAMES", "autocompletion": _some_of(known)}
+
+
+def _option(panel: str, flags: str, help: str, default: str | None = None, **settings: Any) -> Any:
+    """Return the declaration of an option; `default` tells in words what holds where it is not given."""
+    if default is not None:
+        settings["show_default"] = default
+    return typer.Option(*flags.split(), help=help, rich_help_panel=panel, **settings)
+
+
+def _argument(metavar: str, help: str, **settings: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
+
+
+# By the name of the parameter, or by that of the verb and the parameter where the verb's own differs.
+DECLARED: dict[str, Any] = {
+    # What is given.
+    "text": _argument("TEXT", "Text to use; omit it or pass - to read standard input."),
+    "compare.text": _argument(
+        "TEXT", "Text to use; - reads standard input; without TEXT, --file and --ids the IDs are 2,3,1."
+    ),
+    "tour.text": _option(INPUT, "--text", "The text of the steps that take one.", metavar="TEXT"),
+    "file": _option(INPUT, "--file", "Read the text from a file.", metavar="PATH"),
+    "batch.file": _argument("FILE", "A file with the text; omit it or pass - to read standard input."),
+    "tour.file": _argument("FILE", "A tour of your own, in JSON.", show_default="embcli's"),
+    "decode.ids": _argument("IDS", "Token IDs: 6109 3626, or 6109,3626."),
+    "ids": _option(INPUT, "--ids", "Token IDs in place of the text: 2,3,5,1; - reads standard input.", metavar="IDS"),
+    "positions.ids": _option(INPUT, "--ids", "Token row that the positions are applied to.", "0", metavar="ID"),
+    "errors": _option(INPUT, "--errors", "Refuse or replace invalid UTF-8."),
+    "special": _option(INPUT, "--special", "Recognise special tokens in the text."),
+    "lines": _option(INPUT, "--lines", "Make each line of the input a sequence of its own."),
+    "window": _option(INPUT, "--window", "Split longer input into sequences of C tokens."),
+    "plus": _option(INPUT, "--plus", "Add the row of this token.", metavar="TEXT"),
+    "minus": _option(INPUT, "--minus", "Subtract the row of this token.", metavar="TEXT"),
+    "vector": _option(
+        INPUT,
+        "--vector",
+        "Vectors in place of the text: one JSON array, or one object of lookup's ndjson, per line; - reads standard "
+        "input.",
+        metavar="PATH",
+    ),
+    "neighbors.show": _option(
+        INPUT,
+        "--show",
+        "Which vectors of such objects.",
+        "input",
+        metavar="NAME",
+        autocompletion=_one_of(names.MATRICES),
+    ),
+    "encoding": _option(
+        INPUT,
+        "--encoding",
+        "tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
+        f"{names.DEFAULT_ENCODING}; with --from, its tokenizer.json, or that with as many tokens as rows",
+        metavar="NAME",
+        autocompletion=_encodings,
+    ),
+    "step": _option(VIEW, "--step", "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
+    "batch_size": _option(INPUT, "--batch-size", "Samples in a batch.", metavar="B"),
+    "max_length": _option(INPUT, "--max-length", "Tokens in a sample.", metavar="T"),
+    "stride": _option(INPUT, "--stride", "Tokens from one sample to the next.", metavar="N"),
+    "shuffle": _option(INPUT, "--shuffle", "Shuffle the samples."),
+    "keep_last": _option(INPUT, "--keep-last", "Keep the last batch even if incomplete."),
+    "index": _option(INPUT, "--index", "Which batch, counted from 0.", "0", metavar="K"),
+    "all": _option(INPUT, "--all", "All batches."),
+    "layers_first": _option(INPUT, "--layers-first", "Draw both layers before the loader consumes random numbers."),
+    # The model.
+    "path": _option(
+        MODEL,
+        "--from",
+        "A real model in place of seeded layers: its file or folder, or its name in the local Hugging Face cache.",
+        metavar="PATH",
+    ),
+    "tensor": _option(MODEL, "--tensor", "The token matrix in that file.", metavar="NAME"),
+    "diff.tensor": _option(MODEL, "--tensor", "The token matrix in both files.", metavar="NAME"),
+    "position_tensor": _option(MODEL, "--position-tensor", "The position matrix in that file.", metavar="NAME"),
+    "transposed": _option(MODEL, "--transposed", "Its matrices are stored as (D, V)."),
+    "diff.transposed": _option(MODEL, "--transposed", "It is stored as (D, V) in both."),
+    "base": _argument("BASE", "A model's file or folder, or its name in the local cache."),
+    "tuned": _argument("TUNED", "The other model, usually fine-tuned from BASE."),
+    "vocab": _option(MODEL, "--vocab", "Rows of the token layer.", "the encoding's", metavar="V"),
+    "compare.vocab": _option(
+        MODEL,
+        "--vocab",
+        "Rows of the token layer.",
+        "the encoding's; with --ids, the largest ID + 1",
+        metavar="V",
+    ),
+    "dim": _option(MODEL, "--dim", "Columns: the embedding dimension.", str(names.DEFAULT_DIM), metavar="D"),
+    "compare.dim": _option(MODEL, "--dim", "Columns: the embedding dimension.", str(names.COMPARED_DIM), metavar="D"),
+    "context_length": _option(
+        MODEL, "--context-length", "Rows of the position layer.", str(names.DEFAULT_CONTEXT_LENGTH), metavar="C"
+    ),
+    "batch.context_length": _option(
+        MODEL, "--context-length", "Rows of the position layer.", "--max-length", metavar="C"
+    ),
+    "seed": _option(MODEL, "--seed", "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
+    "no_cache": _option(MODEL, "--no-cache", "Do not use the cache."),
+    "layer": _option(MODEL, "--layer", "Which layer."),
+    "kind": _option(MODEL, "--kind", "Which kind of positions."),
+    "clip": _option(
+        MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
+    ),
+    "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
+    "theta": _option(MODEL, "--theta", "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
+    "position": _option(
+        MODEL, "--position", "Which kind of positions; --columns does not choose among the angles of rotary ones."
+    ),
+    "token_type": _option(
+        MODEL, "--token-type", "With --from: add row N of the model's token types (BERT).", metavar="N"
+    ),
+    # What is shown.
+    "show": _option(
+        VIEW, "--show", "Which matrices: token, position, input.", "all", **_list_of("--show", names.MATRICES)
+    ),
+    "compare.show": _option(
+        VIEW,
+        "--show",
+        "Which steps: ids, one-hot, first (the linear layer's own first weights), shared, outputs; or one output "
+        "for csv, tsv and npy: embedding, linear.",
+        "outputs, and what fits on the screen",
+        **_list_of("--show", (*names.STEPS, *names.OUTPUTS)),
+    ),
+    "only": _option(VIEW, "--only", "Only the tokens of this text.", metavar="TEXT"),
+    "only_ids": _option(VIEW, "--only-ids", "Only the tokens with these IDs.", metavar="IDS"),
+    "rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256.", metavar="ROWS"),
+    "columns": _option(VIEW, "--columns", "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
+    "map": _option(VIEW, "--map", "Show the whole matrix at once: how large its numbers are."),
+    "scatter": _option(VIEW, "--scatter", "Draw the rows by the first two principal components."),
+    "draw": _option(VIEW, "--draw", "Draw it as a picture."),
+    "trace": _option(VIEW, "--trace", "Spell out the sum for token N, counted from 0.", metavar="N"),
+    "compare.trace": _option(VIEW, "--trace", "Write out the product of each token."),
+    "gradient": _option(VIEW, "--gradient", "Also compare the gradients of one backward pass."),
+    "learning_rate": _option(
+        VIEW, "--learning-rate", "Also take one step of training by the gradients.", metavar="RATE"
+    ),
+    "bench": _option(VIEW, "--bench", "Measure both for growing V, up to --vocab or the encoding's."),
+    "similarity": _option(VIEW, "--similarity", "Show the dot products of positions."),
+    "metric": _option(VIEW, "--metric", "How nearness is measured."),
+    "top": _option(VIEW, "--top -k", "How many neighbours.", "10; with --within, all", metavar="K"),
+    "include_query": _option(VIEW, "--include-query", "Include the query's tokens in the results."),
+    "center": _option(VIEW, "--center", "Subtract the mean row."),
+    "within": _option(
+        VIEW, "--within", "Only rows with a score of at least R; with l2, at a distance of at most R.", metavar="R"
+    ),
+    "match": _option(VIEW, "--match", "Only tokens matching REGEX.", metavar="REGEX"),
+    "why": _option(VIEW, "--why", "Show what each score is made of."),
+    "fail_on": _option(
+        VIEW,
+        "--fail-on",
+        f"For which faults the exit status is 1: {', '.join(names.FAULTS)}.",
+        ",".join(names.BROKEN),
+        **_list_of("--fail-on", names.FAULTS),
+    ),
+    "tensors": _option(VIEW, "--tensors", "With --from: list all tensors."),
+    "precision": _option(VIEW, "--precision", "Decimals in a table.", metavar="N"),
+    "heat": _option(VIEW, "--heat", "Show all columns as a heat map."),
+    "scale": _option(VIEW, "--scale", "With --heat: the numbers from -R to R.", "the largest |number|", metavar="R"),
+    "color": _option(VIEW, "--color", "Colour in a table."),
+    "width": _option(
+        VIEW,
+        "--width",
+        "Columns of a table or a picture.",
+        "the terminal's, in a pipe 120, in a picture 100",
+        metavar="N",
+    ),
+    "theme": _option(VIEW, "--theme", "Background of a picture.", "light"),
+    # Where the result goes.
+    "format": _option(
+        OUTPUT,
+        "--format -f",
+        "",
+        "by the suffix of --output, else EMBCLI_FORMAT, else table",
+        parser=_format,
+        metavar="FORMAT",
+    ),
+    "output": _option(OUTPUT, "--output -o", "Write to a file; written atomically.", metavar="PATH"),
+    # Typer's own two options of these names detect the shell; here it is named, so that a script can be made anywhere.
+    "show_completion": typer.Option(
+        "--show-completion", help="Print the completion script for a shell.", callback=show_callback, hidden=True
+    ),
+    "install_completion": typer.Option(
+        "--install-completion", help="Install completion for a shell.", callback=completion.install, hidden=True
+    ),
+}
+_ENCODING = copy.copy(DECLARED["encoding"])
+_ENCODING.show_default = True
+DECLARED |= {f"{verb}.encoding": _ENCODING for verb in ("tokenize", "decode", "batch")}
+
+
+def declared(verb: str, name: str, whole_number: bool = False) -> Any:
+    """Return the declaration of a verb's parameter for Typer."""
+    option = copy.copy(DECLARED.get(f"{verb}.{name}") or DECLARED[name])
+    if whole_number:
+        option.parser = whole
+    if name == "format":
+        able = formats.able(formats.KINDS[verb])
+        option.help, option.autocompletion = f"{formats.either(able)}.", _one_of(able)
+    return option
+
+
+def flag_of(name: str) -> str:
+    """Return a parameter as a user types it: `--dim` for dim, TEXT for text.
+
+    >>> flag_of("only_ids"), flag_of("text"), flag_of("anything")
+    ('--only-ids', 'TEXT', 'anything')
+    """
+    option = DECLARED.get(name)
+    declared_names = [str(option.default), *(option.param_decls or ()), str(option.metavar)] if option else []
+    return next((each for each in declared_names if each.startswith("--") or each.isupper()), name)

@@ -1,0 +1,218 @@
+"""Where a result goes and in what form: standard output or a path, in a format that is chosen before any work."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
+
+from embcli import saving
+from embcli.atomic import replacing
+from embcli.cli.console import watched
+from embcli.errors import OutputError
+from embcli.formats import ALIASES, FORMATS, PICTURES, VIEWS, either
+from embcli.passes import unwatched
+from embcli.result import Style, new_page, paper_of
+from embcli.safe import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from embcli.formats import Data, FormatName, Kind
+    from embcli.names import Color
+    from embcli.page import Page, Paper
+    from embcli.records import Records
+    from embcli.result import Result
+
+_MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
+_UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal that does not tell its size
+_NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """A place for a result, and the format it is written in there."""
+
+    format: FormatName
+    path: Path | None  # None for standard output
+    color: Color = "auto"
+    style: Style = field(default_factory=Style)
+
+    def write(self, result: Result) -> None:
+        """Write a result: as a page, or as data."""
+        result = replace(result, style=self.style)
+        if self.format in VIEWS:
+            self._write_page(result)
+        elif self.path is not None:
+            saving.write(result, self.format, self.path, watched)
+        else:
+            self._write_data(result)
+
+    def _write_page(self, result: Result) -> None:
+        content = result.page(self.format, self._paper(result.paper(self.format)))
+        with self._open() as file:
+            file.write(content)
+
+    def _write_data(self, result: Result) -> None:
+        from embcli import writers
+
+        records = result.records()
+        self.refuse_many_numbers(_numbers(records))
+        format = cast("Data", self.format)
+        if self.format == "json" and self._on_a_terminal:
+            from embcli.page.document import pretty
+
+            document = BytesIO()
+            writers.write(records, format, document, result.notes)
+            text = pretty(document.getvalue(), _colored(self.color, True))
+            with self._open() as file:
+                file.write(text.encode())
+            return
+        with self._open("binary" if FORMATS[self.format].binary else "text") as file:
+            watch = unwatched if file.isatty() else watched  # no bar runs through data on a terminal
+            writers.write(records, format, file, result.notes, watch)
+
+    def refuse_many_numbers(self, numbers: int) -> None:
+        """Raise OutputError for more numbers than anybody reads on a terminal."""
+        if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:
+            raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
+
+    @property
+    def _on_a_terminal(self) -> bool:
+        return self.path is None and sys.stdout is not None and sys.stdout.isatty()
+
+    def _paper(self, paper: Paper) -> Paper:
+        """Return what a page is put on: where that is a terminal, with its size and its colours."""
+        if self.format in PICTURES:
+            return replace(paper, color=self.color != "never")
+        terminal = self.format == "table" and self._on_a_terminal
+        width, lines = _terminal_size() if terminal else (paper.width, 0)
+        return replace(
+            paper,
+            width=self.style.width or width,
+            screen=lines if terminal else None,
+            color=_colored(self.color, terminal),
+        )
+
+    def put(self, put: Callable[[Page], None]) -> None:
+        """Write a page that has no result behind it."""
+        page = new_page(self.format, self._paper(paper_of(self.style, self.format)))
+        put(page)
+        with self._open() as file:
+            file.write(page.content())
+
+    def write_text(self, text: bytes) -> None:
+        """Write a text as it is; on a terminal, end its last line."""
+        with self._open("text") as file:
+            file.write(text)
+            if file.isatty() and not text.endswith(b"\n"):
+                file.write(b"\n")
+
+    @contextmanager
+    def _open(self, content: Literal["page", "text", "binary"] = "page") -> Iterator[BinaryIO]:
+        """Open the destination.
+
+        A page is made for a terminal; text is made safe for it on the way; binary data never goes there.
+        """
+        place = _standard_output() if self.path is None else replacing(self.path)
+        with saving.told_when_it_fails(self.path), place as file:
+            if content == "binary" and file.isatty():
+                raise OutputError(_NOT_FOR_A_TERMINAL)
+            yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
+
+
+def destination(
+    kind: Kind,
+    format: str | None,
+    path: Path | None,
+    color: Color,
+    style: Style,
+    limits: Mapping[str, tuple[str, ...]],
+    show: tuple[str, ...] | None = None,
+) -> Output:
+    """Return the output that the user asked for; nothing is opened yet.
+
+    `limits` tells of flags that were given, and which formats show what they ask for; `show` are the matrices that the
+    user named. Raises OutputError for what cannot be done.
+    """
+    file = named(path)
+    default = os.environ.get("EMBCLI_FORMAT") or ""
+    if default and ALIASES.get(default, default) not in FORMATS:
+        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
+    chosen = saving.chosen_format(kind, format, file, default)
+    for flag, formats in limits.items():
+        if chosen not in formats:
+            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
+    saving.refuse_many(show, chosen)
+    saving.refuse_without_package(chosen)
+    if file is None and FORMATS[chosen].folder:
+        raise OutputError(f"{chosen} is a folder of files; name it with --output")
+    if file is None and FORMATS[chosen].binary and sys.stdout is not None and sys.stdout.isatty():
+        raise OutputError(_NOT_FOR_A_TERMINAL)
+    if file is not None:
+        saving.refuse_unwritable(file, chosen)
+    return Output(chosen, file, color, style)
+
+
+def named(path: Path | None) -> Path | None:
+    """Return the path that --output names; None for standard output, which - names too."""
+    return None if path is None or str(path) == "-" else path
+
+
+def _numbers(records: Records) -> int:
+    """Return how many numbers a result consists of: those of its matrices, or else its fields."""
+    shown = records.shown if records.shown is not None else tuple(records.matrices)
+    return sum(math.prod(records.matrices[name].shape) for name in shown) or records.rows * len(records.fields)
+
+
+def _terminal_size() -> tuple[int, int]:
+    """Return columns and lines: COLUMNS and LINES, or those of the terminal."""
+    width, lines = _UNKNOWN_SIZE
+    try:
+        size = os.get_terminal_size(sys.stdout.fileno())
+        width, lines = size.columns or width, size.lines or lines
+    except (OSError, ValueError):
+        pass  # a terminal that does not tell
+    return _number("COLUMNS") or width, _number("LINES") or lines
+
+
+def _number(variable: str) -> int:
+    value = os.environ.get(variable, "")
+    return int(value[:6]) if value.isascii() and value.isdigit() else 0
+
+
+def _colored(choice: Color, terminal: bool) -> bool:
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return terminal and os.environ.get("TERM") != "dumb"
+
+
+class _Safe:
+    """A terminal for text that may contain anything: control characters and bidi controls are escaped."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> None:
+        text = bytes(data).decode(errors="backslashreplace").replace("\r\n", "\n")  # csv ends its lines with both
+        self._file.write(printable(text).encode())
+
+
+@contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    if sys.stdout is None:
+        raise OutputError("standard output is closed; open it, or name a file with --output")
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()

@@ -1,0 +1,96 @@
+"""What the user typed or piped in: a text or token IDs from an argument, a file or standard input."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from embcli.errors import InputError
+from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+
+def read(
+    text: str | None = None,
+    file: Path | None = None,
+    ids: str | None = None,
+    lines: bool = False,
+    errors: str = "strict",
+    example: str = 'embcli lookup "Every effort moves you"',
+) -> Sequences:
+    """Read what was given; without text, file and IDs that is standard input, unless it is a terminal.
+
+    `lines` makes each line a sequence of its own, without its line end. Raises InputError when nothing or too much is
+    given (with the example of what would be enough), and for bytes that are no UTF-8 unless `errors` is "replace".
+    """
+    named = {"TEXT": text, "--file": file, "--ids": ids}
+    used = [name for name, value in named.items() if value is not None]
+    if len(used) > 1:
+        both = re.fullmatch(r"([0-9]{1,19}),? ([0-9]{1,19}),?", f"{ids} {text}", re.ASCII)
+        hint = f"IDs stand in one word, with commas between: --ids {both[1]},{both[2]}" if both else ""
+        raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
+    if ids is not None:
+        source = _standard_input("--ids -", "echo 2,3,5,1 | ...") if ids == "-" else ids
+        return Sequences(ids=lines_of_ids(source) if lines else (parse_ids(source),), many=lines)
+    texts = [_text(text, file, errors, example)]
+    if lines:
+        texts = lines_of(texts[0])
+    return Sequences(texts=tuple(texts), many=lines)
+
+
+def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 6100 345") -> np.ndarray:
+    """Read the IDs that were given, (T,) int64; without any (or for -) from standard input, unless it is a terminal.
+
+    Raises InputError, with the example, when there are none to read, and for what is no ID.
+    """
+    option = re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or "")
+    if option:
+        raise InputError(f"there is no option {option[1]}; IDs stand by themselves, as in: {example}")
+    return parse_ids(_standard_input("IDS", example) if ids is None or ids == "-" else ids)
+
+
+def _argument(text: str, errors: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        # Bytes of the command line that are no UTF-8 arrive as lone surrogates; this gives the bytes back.
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogatepass")
+    return decoded(data, "TEXT", errors)
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error}") from None
+
+
+def _text(text: str | None, file: Path | None, errors: str, example: str) -> str:
+    if file is not None and str(file) != "-":
+        return decoded(_file(file), str(file), errors)
+    if text is None or text == "-":
+        return _standard_input("TEXT", example, errors)
+    return _argument(text, errors)
+
+
+def _standard_input(what: str, example: str, errors: str | None = None) -> str:
+    """Return what is piped in; bytes that are no UTF-8 can be replaced where `errors` is given."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(
+            f"no {what} given and nothing is piped in, as in: {example}", hint="Try 'embcli --help' for help."
+        )
+    try:
+        data = sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"cannot read standard input: {os.strerror(error.errno or 0)}") from None
+    return decoded(data, "standard input", errors or "strict", replaceable=errors is not None)

@@ -1,0 +1,90 @@
+"""The formats that a result can be written in: one row a format, from which all else is derived."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+View = Literal["table", "markdown", "latex", "svg", "html", "png"]
+Data = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"]
+FormatName = Literal[View, Data]
+# What a result consists of: rows of fields; fields that rank rows of a matrix; token IDs; matrices; matrices in each
+# row; rows that are embeddings; a page without data behind it; a drawing.
+Kind = Literal["list", "ranking", "tokens", "matrices", "batches", "embeddings", "page", "drawing"]
+
+_ROWS: tuple[Kind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
+_DATA: tuple[Kind, ...] = (*_ROWS, "batches")
+_PAGES: tuple[Kind, ...] = (*_DATA, "page")
+_ARRAYS: tuple[Kind, ...] = ("tokens", "matrices", "batches", "embeddings")
+
+
+class Format(NamedTuple):
+    """A format: its name, what it can hold, and how its files are called and written."""
+
+    name: FormatName
+    kinds: tuple[Kind, ...]  # of results that it can hold
+    suffixes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    binary: bool = False
+    one_matrix: bool = False  # whether it has room for one matrix only
+    folder: tuple[str, ...] = ()  # the files of a format that is a folder
+    extra: tuple[str, str] | None = None  # the package that it requires, and embcli's extra that installs it
+    picture: bool = False  # whether it is a page with colours for a file
+
+
+ROWS = (
+    Format("table", _PAGES, (".table", ".txt")),
+    Format("markdown", _PAGES, (".markdown", ".md")),
+    Format("latex", _PAGES, (".latex", ".tex")),
+    Format("svg", (*_PAGES, "drawing"), (".svg",), picture=True),
+    Format("html", _PAGES, (".html",), picture=True),
+    Format("png", (*_PAGES, "drawing"), (".png",), binary=True, extra=("matplotlib", "pictures"), picture=True),
+    Format("json", _DATA, (".json",)),
+    Format("ndjson", _DATA, (".ndjson", ".jsonl"), ("jsonl",)),
+    Format("csv", _ROWS, (".csv",), one_matrix=True),
+    Format("tsv", _ROWS, (".tsv",), one_matrix=True),
+    Format("npy", _ARRAYS, (".npy",), binary=True, one_matrix=True),
+    Format("safetensors", _ARRAYS, (".safetensors",), binary=True),
+    Format("parquet", ("ranking", "embeddings"), (".parquet",), (), True, True, extra=("pyarrow", "arrow")),
+    Format("ids", ("tokens",), (".ids",)),
+    Format("projector", ("embeddings",), one_matrix=True, folder=("vectors.tsv", "metadata.tsv")),
+)
+FORMATS: dict[str, Format] = {each.name: each for each in ROWS}
+SUFFIXES: dict[str, FormatName] = {suffix: each.name for each in ROWS for suffix in each.suffixes}
+ALIASES: dict[str, FormatName] = {alias: each.name for each in ROWS for alias in each.aliases}
+VIEWS: tuple[FormatName, ...] = get_args(View)
+PICTURES: tuple[FormatName, ...] = tuple(each.name for each in ROWS if each.picture)
+
+# Which kind of result each verb has; `weights` has two more.
+KINDS: dict[str, Kind] = {
+    "tokenize": "tokens",
+    "weights": "embeddings",
+    "map": "page",
+    "scatter": "drawing",
+    "lookup": "embeddings",
+    "compare": "matrices",
+    "batch": "batches",
+    "positions": "embeddings",
+    "neighbors": "ranking",
+    "audit": "ranking",
+    "diff": "ranking",
+    "info": "list",
+    "cache": "list",
+}
+
+
+def able(kind: Kind) -> tuple[FormatName, ...]:
+    """Return the formats that can hold a kind of result.
+
+    >>> able("drawing")
+    ('svg', 'png')
+    """
+    return tuple(each.name for each in ROWS if kind in each.kinds)
+
+
+def either(formats: tuple[str, ...]) -> str:
+    """Return formats to choose from, in words.
+
+    >>> either(("svg", "html", "png"))
+    'svg, html or png'
+    """
+    return " or ".join([", ".join(formats[:-1]), formats[-1]]) if len(formats) > 1 else formats[0]

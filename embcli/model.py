@@ -1,0 +1,500 @@
+"""A model: an encoding, a token layer, perhaps a position layer; the one place that composes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from embcli.errors import InputError
+from embcli.layer import shape_of
+from embcli.names import (
+    DEFAULT_CONTEXT_LENGTH,
+    DEFAULT_DIM,
+    DEFAULT_ENCODING,
+    DEFAULT_SEED,
+)
+from embcli.notes import Notes
+from embcli.passes import unwatched
+from embcli.text import Sequences
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from embcli.encodings import Encoding
+    from embcli.layer import Source
+    from embcli.names import Fault, Joined, Layer, Matrix, Metric, Pairing
+    from embcli.passes import Watch
+    from embcli.tokens import Tokens
+    from embcli.verbs.audit import Audit
+    from embcli.verbs.map import DensityMap
+    from embcli.verbs.scatter import Scatter
+    from embcli.verbs.weights import WeightMatrix
+    from embcli.verbs.batch import Batches
+    from embcli.verbs.compare import Comparison
+    from embcli.verbs.diff import Diff
+    from embcli.verbs.lookup import Lookup
+    from embcli.verbs.model import ModelInfo
+    from embcli.verbs.neighbors import Neighbors
+    from embcli.verbs.positions import PositionTable
+    from embcli.verbs.tokenize import Tokenization
+
+    Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
+
+
+def seeded(
+    vocab: int | None = None,
+    dim: int = DEFAULT_DIM,
+    *,
+    encoding: str = DEFAULT_ENCODING,
+    seed: int = DEFAULT_SEED,
+    context_length: int = DEFAULT_CONTEXT_LENGTH,
+    no_cache: bool = False,
+    notes: Notes | None = None,
+) -> Model:
+    """Return a model with random layers, bit for bit those of PyTorch after `torch.manual_seed(seed)`.
+
+    The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the position layer, drawn right after it,
+    `torch.nn.Embedding(context_length, dim)`, (C, D). V is that of the encoding unless it is given. Nothing is drawn
+    yet; a layer that has been drawn is kept in the user's cache folder unless `no_cache`. Raises InputError for an
+    unknown encoding, and LayerError for shapes and seeds out of range.
+
+    >>> seeded(vocab=6, dim=3).lookup([2, 3], position="none").token.round(4).tolist()
+    [[1.2753000259399414, -0.20100000500679016, -0.16060000658035278], [-0.4015..., 0.9666..., -1.1481...]]
+    """
+    from embcli import encodings
+    from embcli.weights.cache import Cache
+    from embcli.weights.seeded import Seeded
+    from embcli.weights.source import SeededSource
+
+    known = encodings.get(encoding)
+    size = known.vocabulary_size if vocab is None else vocab
+    spec = Seeded(size, dim, context_length, seed)
+    cache = None if no_cache else Cache.from_environment()
+    return Model(SeededSource(spec, cache, encodings.meant(known, size)), known)
+
+
+def open(
+    path: str | Path,
+    *,
+    encoding: str | None = None,
+    tensor: str | None = None,
+    position_tensor: str | None = None,
+    transposed: bool = False,
+    notes: Notes | None = None,
+) -> Model:
+    """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
+
+    Only what describes the tensors is read. `tensor` and `position_tensor` name the token and the position matrix where
+    their names do not tell; `transposed` says that they are stored as (D, V). The encoding is the one of a
+    tokenizer.json beside the weights, the file's own words, or tiktoken's with as many tokens as there are rows, unless
+    it is named. Raises InputError for what is not found, damaged, or not clear.
+
+    >>> import numpy, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "own.npy")
+    >>> numpy.save(path, numpy.eye(2, 3, dtype=numpy.float32))
+    >>> open(path)[1].tolist()
+    [0.0, 1.0, 0.0]
+    """
+    from embcli import encodings
+    from embcli.files.checkpoint import Checkpoint
+
+    found = Checkpoint.of(str(path), tensor, position_tensor, transposed)
+    size, _ = shape_of(found, "token")
+    known = encodings.of_rows(found.tensors) if encoding is None else encodings.get(encoding)
+    found.encoding = known or encodings.guessed(size)
+    if known is None and found.encoding is not None:
+        found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
+    return Model(found, found.encoding)
+
+
+class Model:
+    """Layers and the encoding of texts; make one by `seeded` or `open`.
+
+    `len(model)` is V, `model.shape` (V, D). `model[6109]` is a row, (D,) float32; `model[[1, 2]]`, `model[0:5]` and
+    `model["Every effort"]` are rows, (n, D) float32, those of a text one per token: never a mean. `" effort" in model`
+    tells whether a text is one token with a row. The methods take a text, several texts, or IDs; each returns a frozen
+    result, which shows itself as the command shows it. A model can be used from several threads.
+    """
+
+    def __init__(self, source: Source, encoding: Encoding | None, watch: Watch = unwatched) -> None:
+        self.source = source
+        self.encoding = encoding  # of texts; None where none is known
+        self.watch = watch
+
+    __iter__ = None  # rows are asked for by ID
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(V, D) of the token layer."""
+        return shape_of(self.source, "token")
+
+    @property
+    def notes(self) -> Notes:
+        """Remarks on how the layers came about."""
+        return self.source.notes
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        size, dim = self.shape
+        encoding = self.encoding.name if self.encoding else None
+        return f"<embcli.Model of {self.source.origin.name}, (V, D) = ({size:,}, {dim:,}), encoding {encoding}>"
+
+    def __contains__(self, text: object) -> bool:
+        if not isinstance(text, str) or self.encoding is None:
+            return False
+        try:
+            ids = self.encoding.encode(text)
+        except InputError:
+            return False
+        return len(ids) == 1 and int(ids[0]) < len(self)
+
+    def __getitem__(self, key: int | str | slice | Sequence[int] | np.ndarray) -> np.ndarray:
+        if isinstance(key, str):
+            return self.lookup(key, show=("token",), position="none").token
+        if isinstance(key, slice):
+            return self._rows(np.arange(*key.indices(len(self))))
+        if isinstance(key, int | np.integer):
+            row: np.ndarray = self._rows(np.array([key]))[0]
+            return row
+        return self._rows(np.asarray(key))
+
+    def _rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return rows of the token layer, (n,) -> (n, D) float32."""
+        from embcli.checks import check_ids
+
+        tokens = self.tokens(ids)
+        check_ids(tokens, self.source)
+        return self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
+
+    def tokens(self, given: Text, special: bool = False, lines: bool = False, spans: bool = False) -> Tokens:
+        """Return the tokens of a text, of several texts, or of IDs; raises InputError for what is none of these."""
+        from embcli import tokens
+
+        if isinstance(given, tokens.Tokens):
+            return given
+        sequences = _sequences(given, lines)
+        if sequences.texts is not None and self.encoding is None:
+            raise InputError(naming("these rows belong to no known encoding: give {ids}, or {encoding}"))
+        found = tokens.tokenize(
+            sequences, self.encoding if sequences.texts is not None else self.source.encoding, special, spans
+        )
+        if not len(found):
+            self.notes.add("the input is empty: there are no tokens")
+        return found
+
+    def tokenize(self, text: Text, *, special: bool = False, lines: bool = False) -> Tokenization:
+        """Return the tokens of a text: IDs, bytes, and the span of each in characters.
+
+        Special tokens are plain text unless `special`; `lines` makes each line a sequence. Raises InputError for IDs
+        that the encoding does not have.
+
+        >>> seeded().tokenize("Every effort").ids.tolist()
+        [6109, 3626]
+        """
+        from embcli.verbs.tokenize import Tokenization
+
+        return Tokenization(self.tokens(text, special, lines, spans=True))
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.
+
+        Raises InputError for IDs that the encoding does not have.
+
+        >>> seeded().decode([6109, 3626])
+        'Every effort'
+        """
+        return self.decode_bytes(ids).decode(errors="replace")
+
+    def decode_bytes(self, ids: Sequence[int] | np.ndarray) -> bytes:
+        """Return the bytes that IDs stand for. Raises InputError for IDs that the encoding does not have."""
+        from embcli.verbs.decode import decode
+
+        if self.encoding is None:
+            raise InputError(naming("these rows belong to no known encoding: give {encoding}"))
+        return decode(self.tokens(ids).ids, self.encoding)
+
+    def weights(
+        self,
+        *,
+        layer: Layer = "token",
+        rows: str | None = None,
+        columns: str | None = None,
+        map: bool = False,
+        scatter: bool = False,
+    ) -> WeightMatrix | DensityMap | Scatter:
+        """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
+
+        `map` returns the size of its numbers in bins instead, and `scatter` its rows on the plane of their first two
+        principal components. Raises InputError for rows and columns out of range, LayerError where there is no such
+        layer.
+
+        >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).tolist()
+        [[1.2753000259399414, -0.20100000500679016, -0.16060000658035278]]
+        """
+        if map and scatter:
+            raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
+        if map:
+            from embcli.verbs.map import density_map
+
+            return density_map(self.source, layer, rows, columns, self.watch)
+        if scatter:
+            from embcli.verbs.scatter import scatter as of_components
+
+            return of_components(self.source, layer, rows, columns, self.watch)
+        from embcli.verbs.weights import weights
+
+        return weights(self.source, layer, rows, columns, self.watch)
+
+    def lookup(
+        self,
+        text: Text,
+        *,
+        special: bool = False,
+        lines: bool = False,
+        window: bool = False,
+        show: tuple[Matrix, ...] | Matrix | None = None,
+        columns: str | None = None,
+        trace: int | None = None,
+        draw: bool = False,
+        only: str | None = None,
+        only_ids: str | None = None,
+        position: Joined = "learned",
+        pairing: Pairing | None = None,
+        theta: float | None = None,
+        token_type: int | None = None,
+    ) -> Lookup:
+        """Return the rows that tokens pick, (T, D), their position rows, and the input embeddings, their sum.
+
+        `window` splits longer texts into sequences of C tokens, `position` says which positions join the token rows,
+        and `token_type` adds a row of a model's token types. `show` names the matrices to show and save, `only` (or
+        `only_ids`) the tokens, `trace` the token whose sum is spelled out. Raises InputError for tokens without a row,
+        sequences longer than the position layer, and options that do not go together.
+
+        >>> seeded(vocab=6, dim=3).lookup([2, 3]).input.shape
+        (2, 3)
+        """
+        from embcli.verbs.lookup import LookupOptions, look_up
+
+        names = (show,) if isinstance(show, str) else show
+        options = LookupOptions(
+            show=names,
+            columns=columns,
+            trace=trace,
+            draw=draw,
+            only=only,
+            only_ids=only_ids,
+            position=position,
+            pairing=pairing,
+            theta=theta,
+            token_type=token_type,
+        )
+        tokens = self.tokens(text, special, lines)
+        if window:
+            tokens = tokens.window(shape_of(self.source, "position")[0])
+        return look_up(tokens, self.source, options)
+
+    def compare(
+        self,
+        text: Text,
+        *,
+        special: bool = False,
+        show: tuple[str, ...] | str | None = None,
+        trace: bool = False,
+        gradient: bool = False,
+        learning_rate: float | None = None,
+        bench: bool = False,
+        draw: bool = False,
+    ) -> Comparison:
+        """Return what the embedding lookup and the one-hot linear layer give, (T, D) each, with the proof and the cost.
+
+        Both layers are torch's own and share the token matrix; `result.verdict.identical` says whether the outputs
+        have the same bits. `gradient` compares a backward pass, `learning_rate` a step of training, and `bench` the
+        cost for growing V. Raises InputError for tokens without a row, LayerError where memory is insufficient.
+
+        >>> seeded(vocab=6, dim=3).compare([2, 3]).verdict.identical
+        True
+        """
+        from embcli.verbs.compare import ComparisonOptions, compare
+
+        names = (show,) if isinstance(show, str) else show
+        options = ComparisonOptions(
+            show=names, trace=trace, gradient=gradient, bench=bench, learning_rate=learning_rate, draw=draw
+        )
+        return compare(self.tokens(text, special), self.source, options, self.watch)
+
+    def batch(
+        self,
+        text: Text,
+        *,
+        special: bool = False,
+        batch_size: int = 8,
+        max_length: int = 4,
+        stride: int = 4,
+        shuffle: bool = False,
+        keep_last: bool = False,
+        index: int | None = None,
+        all: bool = False,
+        layers_first: bool = False,
+        context_length: int | None = None,
+        columns: str | None = None,
+        draw: bool = False,
+    ) -> Batches:
+        """Return sliding-window batches as the chapter's loader gives them: inputs, targets (B, T), input (B, T, D).
+
+        The position layer has `context_length` rows, by default `max_length`. Raises InputError for a text without such
+        a batch, and for a model that is not seeded.
+
+        >>> batch = seeded(dim=3).batch("Every effort moves you forward", batch_size=1)
+        >>> batch.inputs.tolist(), batch.targets.tolist()
+        ([[6109, 3626, 6100, 345]], [[3626, 6100, 345, 2651]])
+        """
+        from embcli.verbs.batch import Batching, batch
+
+        batching = Batching(
+            batch_size=batch_size,
+            max_length=max_length,
+            stride=stride,
+            shuffle=shuffle,
+            keep_last=keep_last,
+            index=index,
+            all=all,
+            layers_first=layers_first,
+        )
+        return batch(self.tokens(text, special), self.source, batching, context_length, columns, draw)
+
+    def positions(
+        self,
+        kind: str = "learned",
+        *,
+        context_length: int | None = None,
+        clip: int | None = None,
+        pairing: Pairing | None = None,
+        theta: float | None = None,
+        ids: str | int | None = None,
+        similarity: bool = False,
+        rows: str | None = None,
+        columns: str | None = None,
+    ) -> PositionTable:
+        """Return what positions become: learned or sinusoidal rows (T, D), rotary angles, or relative distances.
+
+        T is the context length. `similarity` returns their dot products, (T, T). Raises InputError for an option that
+        this kind does not have, and LayerError for an odd D of rotary positions.
+
+        >>> seeded(dim=4).positions("sinusoidal", context_length=2).position.round(4).tolist()
+        [[0.0, 1.0, 0.0, 1.0], [0.8414999842643738, 0.5403000116348267, 0.009999999776482582, 1.0]]
+        """
+        from embcli.verbs.positions import PositionOptions, positions
+
+        options = PositionOptions(
+            kind=kind,
+            clip=clip,
+            pairing=pairing,
+            theta=theta,
+            ids=None if ids is None else str(ids),
+            similarity=similarity,
+        )
+        return positions(self.source, options, context_length, rows, columns)
+
+    def neighbors(
+        self,
+        text: Text | None = None,
+        *,
+        special: bool = False,
+        lines: bool = False,
+        plus: Sequence[str] = (),
+        minus: Sequence[str] = (),
+        vector: np.ndarray | None = None,
+        metric: Metric = "cosine",
+        top: int | None = None,
+        include_query: bool = False,
+        center: bool = False,
+        within: float | None = None,
+        match: str | None = None,
+        rows: str | None = None,
+        why: bool = False,
+    ) -> Neighbors:
+        """Return the rows nearest to the mean row of a text's tokens, or to a vector, (D,) or (n, D) float32.
+
+        The scores are exact, in float64, and proven to be the first `top` (10); `plus` and `minus` add and subtract the
+        rows of other tokens. Raises InputError for queries without a row, and for rows that are not finite or zero.
+
+        >>> seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()
+        [0, 1]
+        """
+        from embcli.verbs.neighbors import Nearness, neighbors, queries_of_tokens, queries_of_vectors
+
+        nearness = Nearness(
+            metric=metric,
+            top=top,
+            include_query=include_query,
+            center=center,
+            within=within,
+            match=match,
+            rows=rows,
+            why=why,
+        )
+        if (text is None) == (vector is None):
+            raise InputError(naming("give {text} or {vector}, one of them"))
+        if vector is not None:
+            queries = queries_of_vectors(np.atleast_2d(vector), self.shape)
+        else:
+            tokens = self.tokens(cast("Text", text), special, lines)
+            queries = queries_of_tokens(tokens, self.encoding, plus, minus, self.shape)
+        return neighbors(self.source, nearness, queries, self.watch)
+
+    def audit(self, *, fail_on: Iterable[Fault] | None = None) -> Audit:
+        """Return what looks unusual in the token matrix: broken, unused, equal and under-trained rows, norms.
+
+        `result.broken` are the faults among `fail_on` that there are, by default non-finite, zero and missing rows.
+
+        >>> seeded(vocab=6, dim=3).audit().broken
+        ()
+        """
+        from embcli.verbs.audit import audit
+
+        return audit(self.source, self.watch, None if fail_on is None else tuple(fail_on))
+
+    def diff(self, other: Model) -> Diff:
+        """Return which rows of the token matrices of two models are equal, and how far the others moved.
+
+        Rows are matched by their tokens. Raises InputError for rows of different lengths.
+
+        >>> seeded(vocab=6, dim=3).diff(seeded(vocab=6, dim=3)).different
+        False
+        """
+        from embcli.verbs.diff import diff
+
+        return diff(self.source, other.source, self.watch)
+
+    def info(self, *, tensors: bool = False) -> ModelInfo:
+        """Return which tensors the model's file contains and what they are for; `tensors` lists all of them.
+
+        Raises InputError for a model that is not from a file.
+        """
+        from embcli.files.checkpoint import Checkpoint
+        from embcli.verbs.model import model_info
+
+        if not isinstance(self.source, Checkpoint):
+            raise InputError("a seeded model has no file")
+        return model_info(self.source, tensors)
+
+
+def _sequences(given: Any, lines: bool) -> Sequences:
+    """Return what was given as sequences of text or of IDs; raises InputError for anything else."""
+    from embcli.text import lines_of
+
+    if isinstance(given, Sequences):
+        return given
+    if isinstance(given, str):
+        return Sequences(texts=tuple(lines_of(given)) if lines else (given,), many=lines)
+    if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
+        return Sequences(texts=tuple(given), many=True)
+    ids = np.asarray(given)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise InputError(f"this is neither a text nor a list of token IDs: {str(given)[:60]!r}")
+    return Sequences(ids=(ids.astype(np.int64),))

@@ -1,0 +1,134 @@
+"""Results as files: which format a path stands for, what can be refused beforehand, and writing atomically."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from embcli.errors import OutputError, lacks
+from embcli.formats import ALIASES, FORMATS, KINDS, SUFFIXES, VIEWS, able
+from embcli.passes import unwatched
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embcli.formats import Data, FormatName, Kind
+    from embcli.passes import Watch
+    from embcli.result import Result
+
+
+def save(result: Result, path: str | Path, format: FormatName | None = None) -> None:
+    """Write a result to a file or a folder, atomically.
+
+    Raises OutputError for a format that cannot hold the result, and for a place that cannot be written.
+    """
+    file = Path(path)
+    chosen = chosen_format(KINDS[result.verb], format, file, "")
+    refuse_format(result, chosen)
+    refuse_unwritable(file, chosen)
+    write(result, chosen, file)
+
+
+def write(result: Result, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
+    """Write a result in a format to a path that has been checked; `watch` is told of the rows written."""
+    from embcli import writers
+    from embcli.atomic import replacing, replacing_folder
+
+    if format in VIEWS:
+        content = result.page(format, result.paper(format))
+        with told_when_it_fails(path), replacing(path) as file:
+            file.write(content)
+        return
+    with told_when_it_fails(path), replacing_folder(path) if FORMATS[format].folder else replacing(path) as place:
+        writers.write(result.records(), cast("Data", format), place, result.notes, watch)
+
+
+def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str) -> FormatName:
+    """Return the format to write: as named, else by the suffix of the file, else the default if it can hold the result.
+
+    Raises OutputError for a format that cannot hold this kind of result, and for a suffix that is not known where
+    there is no default.
+    """
+    known = able(kind)
+    suffix = file.suffix.lower() if file else ""
+    chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
+    if chosen is None:
+        if suffix and not default:
+            reason = "{output} {given!r} has no known extension; name a format with {format}"
+            raise OutputError(naming(reason, given=str(file)))
+        named = FORMATS.get(ALIASES.get(default, default), FORMATS["table"]).name
+        return named if named in known else "table"
+    if chosen not in known:
+        raise OutputError(f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}")
+    return FORMATS[chosen].name
+
+
+def refuse_format(result: Result, format: FormatName) -> None:
+    """Raise OutputError for a format that cannot hold the result, or whose package is missing."""
+    if KINDS[result.verb] not in FORMATS[format].kinds:
+        raise OutputError(f"this result cannot be written as {format}")
+    refuse_without_package(format)
+    shown = result.records().shown if format not in VIEWS else None
+    refuse_many(shown, format)
+
+
+def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
+    """Raise OutputError for several matrices in a format that has room for one."""
+    if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
+        raise OutputError(
+            naming("this format holds one matrix, not {names}; choose one with {show}", names=", ".join(shown))
+        )
+
+
+def refuse_without_package(format: FormatName) -> None:
+    """Raise OutputError for a format whose package is missing or cannot be loaded."""
+    from importlib import import_module
+
+    required = FORMATS[format].extra
+    if required is None:
+        return
+    try:
+        import_module(required[0])
+    except ImportError:
+        raise OutputError(lacks(format, required[1])) from None
+
+
+def refuse_unwritable(path: Path, format: FormatName) -> None:
+    """Raise OutputError for a place that cannot be written, where that can be seen beforehand."""
+    with told_when_it_fails(path):
+        if not path.parent.is_dir():
+            raise _failed(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
+        if not path.exists():
+            return
+        if FORMATS[format].folder:
+            _refuse_others(path, FORMATS[format].folder)
+        elif stat.S_ISDIR(path.stat().st_mode):
+            raise _failed(errno.EISDIR)
+
+
+@contextmanager
+def told_when_it_fails(path: Path | None) -> Iterator[None]:
+    """Raise OutputError where the system cannot write to a destination; None is standard output."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        place = "standard output" if path is None else repr(str(path))
+        raise OutputError(f"cannot write to {place}: {error.strerror or error}") from None
+
+
+def _failed(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def _refuse_others(folder: Path, own: Iterable[str]) -> None:
+    """Raise OutputError for a folder that contains files of others."""
+    others = sorted({each.name for each in folder.iterdir()} - {*own})
+    if others:
+        raise OutputError(f"{str(folder)!r} holds {others[0]!r}, which is not embcli's; name another folder")

@@ -1,0 +1,291 @@
+"""The library: the same answers as the command gives, as objects, without a word on any stream."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import embcli
+from embcli import formats
+from embcli.model import Model
+from embcli.result import Result
+from tests.conftest import TIMEOUT
+from tests.inside import Inside
+
+TEXT = "Every effort moves you"
+SMALL = ("--vocab", "50257", "--dim", "4")
+MATRIX = np.random.default_rng(5).standard_normal((40, 6), np.float32)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return embcli.seeded(dim=4)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Return two checkpoints, the second of which was trained a little."""
+    tensors = {"wte.weight": MATRIX, "wpe.weight": MATRIX[:8]}
+    moved = MATRIX.copy()
+    moved[3] += 0.5
+    for name, token in (("model", MATRIX), ("tuned", moved)):
+        safetensors.numpy.save_file({**tensors, "wte.weight": token}, tmp_path / f"{name}.safetensors")
+    return tmp_path / "model.safetensors", tmp_path / "tuned.safetensors"
+
+
+# The words of a command line, and the same in Python; {0} and {1} stand for two checkpoints.
+SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
+    "tokenize": (f"tokenize,{TEXT}", lambda *_: embcli.seeded().tokenize(TEXT)),
+    "lookup": (f"lookup,{TEXT},--dim,4", lambda *_: embcli.seeded(dim=4).lookup(TEXT)),
+    "lookup ids": (
+        "lookup,--ids,2 3,--vocab,6,--dim,4,--position,rotary,--show,token",
+        lambda *_: embcli.seeded(vocab=6, dim=4).lookup([2, 3], position="rotary", show="token"),
+    ),
+    "weights": ("weights,--vocab,6,--dim,3", lambda *_: embcli.seeded(vocab=6, dim=3).weights()),
+    "positions": (
+        "positions,--kind,rotary,--dim,4,--context-length,3,--vocab,6",
+        lambda *_: embcli.seeded(vocab=6, dim=4, context_length=3).positions("rotary"),
+    ),
+    "batch": (
+        "batch,{2},--batch-size,2,--dim,3,--shuffle",
+        lambda *_: embcli.seeded(dim=3).batch("Every effort moves you, and so on. " * 9, batch_size=2, shuffle=True),
+    ),
+    "neighbors": (
+        "neighbors,--ids,2,--vocab,60,--dim,3,-k,4",
+        lambda *_: embcli.seeded(vocab=60, dim=3).neighbors([2], top=4),
+    ),
+    "audit": ("audit,--from,{0}", lambda path, _: embcli.open(path).audit()),
+    "diff": ("diff,{0},{1}", lambda path, other: embcli.open(path).diff(embcli.open(other))),
+    "info": ("info,--from,{0}", lambda path, _: embcli.open(path).info()),
+    "lookup file": ("lookup,--ids,2 3,--from,{0}", lambda path, _: embcli.open(path).lookup([2, 3])),
+    "map": ("weights,--vocab,60,--dim,8,--map", lambda *_: embcli.seeded(vocab=60, dim=8).weights(map=True)),
+    "scatter": ("weights,--vocab,60,--dim,8,--scatter", lambda *_: embcli.seeded(vocab=60, dim=8).weights(scatter=True)),
+}
+
+
+def formats_of(case: str) -> tuple[str, ...]:
+    return formats.able(formats.KINDS[case.split()[0]])
+
+
+@pytest.mark.parametrize(
+    ("case", "format"), [(case, each) for case in SAME for each in formats_of(case)], ids=lambda value: value
+)
+def test_save_writes_what_the_command_writes(
+    case: str, format: str, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    line, make = SAME[case]
+    (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
+    words = [word.format(*files, tmp_path / "book.txt") for word in line.split(",")]
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ran = Inside()(*words, "-f", format, "-o", str(theirs))
+    assert ran.status in (0, 1), ran
+    make(*files).save(ours, format=format)  # type: ignore[arg-type]
+    if ours.is_dir():
+        assert {each.name: each.read_bytes() for each in ours.iterdir()} == {
+            each.name: each.read_bytes() for each in theirs.iterdir()
+        }
+        shutil.rmtree(ours)
+    else:
+        assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_every_verb_with_a_page_is_among_these() -> None:
+    assert {case.split()[0] for case in SAME} | {"compare", "cache"} == {*formats.KINDS}
+
+
+@pytest.mark.parametrize("case", [case for case in SAME if case != "scatter"])
+def test_a_result_as_text_is_the_page_in_a_pipe(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    line, make = SAME[case]
+    (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
+    ran = Inside()(*(word.format(*files, tmp_path / "book.txt") for word in line.split(",")))
+    assert f"{make(*files)}\n" == ran.text
+
+
+def test_a_comparison_is_that_of_the_command_but_for_its_times(tmp_path: Path) -> None:
+    result = embcli.seeded(vocab=4, dim=5).compare([2, 3, 1])
+    for format in ("npy", "csv", "safetensors"):
+        assert Inside()("compare", "-f", format, "-o", str(tmp_path / "theirs")).status == 0
+        result.save(tmp_path / "ours", format=format)  # type: ignore[arg-type]
+        assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    assert result.verdict.identical
+    assert np.array_equal(result.embedding, result.linear)
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_a_notebook_gets_a_fragment_of_well_formed_html(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    html = SAME[case][1](*files)._repr_html_()
+    assert "<script" not in html
+    assert "http" not in html.replace("http://www.w3.org/", "")
+    text = "".join(ElementTree.fromstring(f"<body>{html}</body>").itertext())
+    assert len(text) > 100
+
+
+def test_the_library_is_quiet_and_touches_no_signal(
+    files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    for _, make in SAME.values():
+        str(make(*files)) if "scatter" not in _ else None
+        make(*files).save(tmp_path / "out.svg")
+    assert capfd.readouterr() == ("", "")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_importing_embcli_imports_nothing_heavy() -> None:
+    program = "import sys; before = {*sys.modules}; import embcli; print(*({*sys.modules} - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    found = {name.split(".")[0] for name in done.stdout.split()}
+    assert "embcli" in found
+    assert found.isdisjoint({"numpy", "torch", "rich", "typer", "tiktoken", "orjson"})
+
+
+@pytest.mark.parametrize(
+    ("program", "imports"),
+    [
+        ("embcli.seeded(vocab=6, dim=3)", False),
+        ("embcli.seeded(vocab=6, dim=3).lookup([1])", False),  # once it is kept
+        ("embcli.open(PATH).lookup([1]).save('/dev/null', 'json')", False),
+        ("embcli.open(PATH).neighbors([1])", False),
+        ("embcli.seeded(vocab=6, dim=3).compare([1])", True),
+    ],
+)
+def test_torch_is_imported_where_the_command_imports_it(
+    program: str, imports: bool, files: tuple[Path, Path]
+) -> None:
+    embcli.seeded(vocab=6, dim=3).lookup([1]).matrix("input")
+    source = f"import sys, embcli; PATH = {str(files[0])!r}; {program}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    assert done.stdout == f"{imports}\n"
+
+
+def test_all_that_is_public_is_there_and_explains_itself() -> None:
+    assert {*embcli.__all__} <= {*dir(embcli)}
+    for name in embcli.__all__:
+        assert inspect.getdoc(getattr(embcli, name)), name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        embcli.nothing  # noqa: B018
+    methods = [each for name, each in inspect.getmembers(Model, inspect.isfunction) if not name.startswith("_")]
+    assert len(methods) > 12
+    for method in methods:
+        assert method.__doc__, method
+
+
+def test_rows_are_asked_for_as_of_a_sequence(files: tuple[Path, Path]) -> None:
+    opened = embcli.open(files[0])
+    assert len(opened) == 40
+    assert opened.shape == (40, 6)
+    assert np.array_equal(opened[7], MATRIX[7])
+    assert np.array_equal(opened[np.int64(7)], MATRIX[7])
+    assert np.array_equal(opened[[1, 2, 1]], MATRIX[[1, 2, 1]])
+    assert np.array_equal(opened[np.array([3])], MATRIX[[3]])
+    assert np.array_equal(opened[30::4], MATRIX[30::4])
+    assert opened[0:0].shape == (0, 6)
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(opened)  # type: ignore[call-overload]
+    for wrong in (40, -1, [1, 99]):
+        with pytest.raises(embcli.InputError, match="has no row"):
+            opened[wrong]
+    for wrong in (1.5, [[1]], ["a", 1], None):
+        with pytest.raises(embcli.InputError):
+            opened[wrong]  # type: ignore[index]
+
+
+def test_a_text_gives_its_rows_and_never_their_mean(model: Model) -> None:
+    rows = model[TEXT]
+    assert rows.shape == (4, 4)
+    assert np.array_equal(rows, model[[6109, 3626, 6100, 345]])
+    assert model[" effort"].shape == (1, 4)
+    assert " effort" in model
+    assert "Every effort" not in model
+    assert 3626 not in model
+    assert "" not in model
+
+
+def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
+    result = model.lookup(TEXT)
+    assert np.array_equal(result.token + result.position, result.input)
+    assert np.array_equal(np.asarray(result), result.input)
+    assert np.asarray(result, np.float64).dtype == np.float64
+    assert np.array_equal(np.asarray(model.lookup(TEXT, show=("token",))), result.token)
+    with pytest.raises(embcli.OutputError, match="not one matrix"):
+        np.asarray(model.lookup(TEXT, show=("token", "input")))
+    with pytest.raises(embcli.OutputError, match="no matrix 'inputs'"):
+        result.matrix("inputs")
+    assert np.asarray(model.weights(rows="0:3")).shape == (3, 4)
+    assert model.batch(TEXT * 20).input.shape == (8, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: embcli.seeded(vocab=6, dim=0), "dim must be at least 1, not 0"),
+        (lambda: embcli.seeded(seed=-1), "seed -1 is out of range"),
+        (lambda: embcli.seeded(encoding="gpt9"), "no encoding or model is named 'gpt9'"),
+        (lambda: embcli.open("/nonexistent/model"), "not found"),
+        (lambda: embcli.seeded(vocab=6, dim=3).lookup([6]), "ID 6 at position 0 has no row"),
+        (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], trace=3), "trace 3"),
+        (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], top=0), "top must be at least 1, not 0"),
+        (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(precision=99), "precision 99 is out of range"),
+        (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(scale=2), "scale 2 has nothing to scale"),
+        (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.docx"), "has no known extension"),
+    ],
+)
+def test_errors_are_in_the_words_of_the_library(ask: Callable[[], Any], said: str) -> None:
+    with pytest.raises(embcli.EmbcliError) as caught:
+        ask()
+    assert said in str(caught.value)
+    assert "--" not in str(caught.value) + caught.value.hint
+
+
+def test_a_table_of_arrow_is_what_parquet_holds(model: Model, tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    result = model.lookup(TEXT)
+    result.save(tmp_path / "rows.parquet")
+    assert result.to_arrow().equals(parquet.read_table(tmp_path / "rows.parquet"))
+    with pytest.raises(embcli.OutputError):
+        model.batch(TEXT * 20).to_arrow()
+
+
+def test_a_style_changes_the_page_and_nothing_else(model: Model) -> None:
+    result = model.lookup(TEXT)
+    narrow = result.styled(width=60, precision=1)
+    assert max(map(len, str(narrow).splitlines())) <= 60 < max(map(len, str(result).splitlines()))
+    assert np.array_equal(narrow.input, result.input)
+    assert "each character" in str(model.weights(rows="0:3").styled(heat=True, width=40)) or model.shape[1] < 40
+
+
+def test_a_remark_is_a_field_of_the_result(tmp_path: Path) -> None:
+    np.save(tmp_path / "wide.npy", np.array([[1.0 + 2.0**-40, 2.0]]))
+    result = embcli.open(tmp_path / "wide.npy").lookup([0], position="none")
+    assert result.token.tolist() == [[1.0, 2.0]]
+    assert any("rounded to float32" in note for note in result.notes)
+
+
+def test_one_model_serves_several_threads(files: tuple[Path, Path]) -> None:
+    opened, drawn = embcli.open(files[0]), embcli.seeded(vocab=300, dim=8)
+    whole = drawn[0:300]
+    nearest = {row: opened.neighbors([row], top=3).ids.tolist() for row in range(40)}
+
+    def ask(number: int) -> bool:
+        rng = np.random.default_rng(number)
+        ids = rng.integers(0, 40, 5)
+        right = np.array_equal(opened.lookup(ids).token, MATRIX[ids])
+        right &= np.array_equal(drawn[ids * 7], whole[ids * 7])
+        row = int(ids[0])
+        return bool(right) and opened.neighbors([row], top=3).ids.tolist() == nearest[row]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(300)))
