@@ -86,7 +86,8 @@ def _told(error: Exception) -> tuple[str, str] | None:
     from embcli.memory import ran_out
 
     if isinstance(error, EmbcliError):
-        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (str(error), error.hint)
+        message, hint_of_it = (each.spelled(lambda name: f"--{name.replace('_', '-')}") for each in error.sentences)
+        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (message, hint_of_it)
     if isinstance(error, typer.TyperException):
         from embcli.slips import hint
 

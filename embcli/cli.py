@@ -15,6 +15,8 @@ from embcli.groups import grouped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embcli.layer import Source
+
 # To make the commands of all verbs takes a while: that is done for what needs them all (completion, and the tour), for
 # which this is None. The list of verbs needs no options.
 _CALLED = next((word for word in sys.argv[1:2] if word in names.VERBS and word != "tour"), None)
@@ -230,22 +232,43 @@ def compare(
 
     With the same weight, bit for bit; the exit status is 1 where it is not.
     """
+    from dataclasses import replace
+
     from embcli import encodings
+    from embcli.layer import shape_of
     from embcli.page.progress import watched
+    from embcli.records import refuse_too_many
     from embcli.verbs import compare as verb
     from embcli.views.compare import view
+    from embcli.weights.seeded import Seeded
+    from embcli.weights.source import SeededSource
 
-    steps = options.listed(show, (*names.STEPS, *names.OUTPUTS))
-    wanted = verb.Wanted.of(steps, trace, gradient, bench, learning_rate, draw)
-    output = place.to(wanted.outputs, wanted.needs())
-    source, room = model.source(encoding), output.room(len(names.OUTPUTS))
+    wanted = verb.ComparisonOptions(
+        options.listed(show, (*names.STEPS, *names.OUTPUTS)), trace, gradient, learning_rate, bench, draw
+    )
+    named = [f"--show {step}" for step in wanted.steps or () if step != "outputs"]
+    named += ["--gradient"] * (gradient and learning_rate is None) + ["--learning-rate"] * (learning_rate is not None)
+    pages = dict.fromkeys(["--trace"] * trace + ["--draw"] * draw, names.PAGES)
+    needs = dict.fromkeys([*named, *["--bench"] * bench], (*names.PAGES, "json"))
+    output = place.to(wanted.outputs, {**needs, **pages})
+    source: Source | None = model.source(encoding)
+    largest = None
     if source is None:
-        known, dim = encodings.get(encoding or names.DEFAULT_ENCODING), model.dim
-        dim = names.COMPARED_DIM if dim is None else dim
-        task = verb.task(given.tokens(known), given.as_text, known, model.vocab, dim, model.seed, wanted, room)
+        known = encodings.get(encoding or names.DEFAULT_ENCODING)
+        tokens = given.tokens(known)
+        least = known.vocabulary_size if given.as_text else int(tokens.ids.max(initial=0)) + 1
+        size = least if model.vocab is None else model.vocab
+        tokens = replace(tokens, encoding=encodings.meant(known, size, given.as_text))
+        source = SeededSource(Seeded(size, names.COMPARED_DIM if model.dim is None else model.dim, 1, model.seed))
+        largest = model.vocab or known.vocabulary_size
     else:
-        task = verb.task_of(source, given.tokens(source.encoding), model.seed, wanted, room)
-    result = verb.compare(task, watched)
+        tokens = given.tokens(source.encoding)
+    rows, dim = shape_of(source, "token")
+    room = output.room(len(names.OUTPUTS))
+    refuse_too_many(len(tokens) * dim, room)
+    if {"first", "shared"} & {*(wanted.show or ())}:
+        refuse_too_many(rows * dim, room)
+    result = verb.compare(tokens, source, wanted, watched, model.seed, largest)
     output.write(result, view)
     model.tell_changes(source)
     return int(not result.verdict.identical)
@@ -271,15 +294,15 @@ def batch(
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
     from embcli import encodings
-    from embcli.verbs.batch import batch
+    from embcli.verbs.batch import Batching, batch
     from embcli.views.batch import picture, view
 
-    wanted = batching.wanted()
+    chosen = Batching(**vars(batching))
     output = place.to(needs={"--draw": names.PAGES} if draw else {})
     known = encodings.get(encoding)
-    source = model.of(wanted.max_length).source(known)
+    source = model.of(chosen.max_length).source(known)
     tokens = given.tokens(known if given.ids is None else source.encoding)
-    output.write(batch(tokens, source, wanted, columns), picture if draw or place.heat else view)
+    output.write(batch(tokens, source, chosen, columns), picture if draw or place.heat else view)
 
 
 @verb(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from embcli.output import Output
     from embcli.tokens import Tokens
     from embcli.verbs import neighbors
-    from embcli.verbs.batch import Wanted
     from embcli.weights.source import SeededSource
 
 Name = TypeVar("Name", bound=str)
@@ -801,19 +800,13 @@ class Batching(Group):
             show_default="0",
         ),
     ] = None
-    every: Annotated[bool, typer.Option("--all", help="All batches.", rich_help_panel=INPUT)] = False
+    all: Annotated[bool, typer.Option("--all", help="All batches.", rich_help_panel=INPUT)] = False
     layers_first: Annotated[
         bool,
         typer.Option(
             "--layers-first", help="Draw both layers before the loader takes random numbers.", rich_help_panel=INPUT
         ),
     ] = False
-
-    def wanted(self) -> "Wanted":
-        """Return the batches that are wanted; raises InputError for what makes none."""
-        from embcli.verbs.batch import Wanted
-
-        return Wanted(**vars(self))
 
 
 class Joining(Group):
