@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError
-    from embcli.model import Model, open, seeded  # noqa: A004 - it opens a model
+    from embcli.model import Model, open, seeded
     from embcli.result import Result
 
 __version__ = "0.1.0"

@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     from embcli.passes import Watch
     from embcli.tokens import Tokens
     from embcli.verbs.audit import Audit
-    from embcli.verbs.map import DensityMap
-    from embcli.verbs.scatter import Scatter
-    from embcli.verbs.weights import WeightMatrix
+    from embcli.weights.source import SeededSource
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
     from embcli.verbs.diff import Diff
     from embcli.verbs.lookup import Lookup
+    from embcli.verbs.map import DensityMap
     from embcli.verbs.model import ModelInfo
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
+    from embcli.verbs.scatter import Scatter
     from embcli.verbs.tokenize import Tokenization
+    from embcli.verbs.weights import WeightMatrix
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
@@ -309,23 +310,26 @@ class Model:
         learning_rate: float | None = None,
         bench: bool = False,
         draw: bool = False,
+        seed: int | None = None,
+        largest: int | None = None,
     ) -> Comparison:
         """Return what the embedding lookup and the one-hot linear layer give, (T, D) each, with the proof and the cost.
 
         Both layers are torch's own and share the token matrix; `result.verdict.identical` says whether the outputs
         have the same bits. `gradient` compares a backward pass, `learning_rate` a step of training, and `bench` the
-        cost for growing V. Raises InputError for tokens without a row, LayerError where memory is insufficient.
+        cost for growing V, up to `largest` (all rows). `seed` is that of the linear layer's own first weights. Raises InputError for tokens without a row, LayerError where memory is insufficient.
 
         >>> seeded(vocab=6, dim=3).compare([2, 3]).verdict.identical
         True
         """
-        from embcli.verbs.compare import ComparisonOptions, compare
+        from embcli.options import ComparisonOptions
+        from embcli.verbs.compare import compare
 
         names = (show,) if isinstance(show, str) else show
         options = ComparisonOptions(
             show=names, trace=trace, gradient=gradient, bench=bench, learning_rate=learning_rate, draw=draw
         )
-        return compare(self.tokens(text, special), self.source, options, self.watch)
+        return compare(self.tokens(text, special), self.source, options, self.watch, seed, largest)
 
     def batch(
         self,
@@ -341,8 +345,8 @@ class Model:
         all: bool = False,
         layers_first: bool = False,
         context_length: int | None = None,
-        columns: str | None = None,
         draw: bool = False,
+        columns: str | None = None,
     ) -> Batches:
         """Return sliding-window batches as the chapter's loader gives them: inputs, targets (B, T), input (B, T, D).
 
@@ -353,7 +357,8 @@ class Model:
         >>> batch.inputs.tolist(), batch.targets.tolist()
         ([[6109, 3626, 6100, 345]], [[3626, 6100, 345, 2651]])
         """
-        from embcli.verbs.batch import Batching, batch
+        from embcli.options import Batching
+        from embcli.verbs.batch import batch
 
         batching = Batching(
             batch_size=batch_size,
@@ -364,8 +369,18 @@ class Model:
             index=index,
             all=all,
             layers_first=layers_first,
+            draw=draw,
         )
-        return batch(self.tokens(text, special), self.source, batching, context_length, columns, draw)
+        source = self._seeded(max_length if context_length is None else context_length)
+        return batch(self.tokens(text, special), source, batching, columns)
+
+    def _seeded(self, context_length: int) -> SeededSource:
+        """Return the seeded source with a position layer of another length; raises InputError for one from a file."""
+        from embcli.weights.source import SeededSource
+
+        if not isinstance(self.source, SeededSource):
+            raise InputError("batches are of seeded layers, which the loader's random numbers are drawn between")
+        return self.source.resized(context_length)
 
     def positions(
         self,

@@ -1,23 +1,106 @@
-"""What each verb can be asked for: one frozen dataclass a verb, whose fields are named as the command's options are."""
+"""What each verb can be asked for: a frozen dataclass a verb, whose fields are named as the command's options are.
+
+They check themselves. The command makes its flags from these fields, so this module imports nothing heavy.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from embcli.names import Joined, Metric, Pairing
+from embcli.errors import InputError
+from embcli.names import OUTPUTS, STEPS
+from embcli.words import counted, naming
 
 
 @dataclass(frozen=True)
-class LookupOptions:
-    show: tuple[str, ...] | None = None
-    columns: str | None = None
-    trace: int | None = None
+class ComparisonOptions:
+    """What a comparison computes and shows; raises InputError for an unknown name or a learning rate out of range."""
+
+    show: tuple[str, ...] | None = (
+        None  # steps and outputs; None for both outputs, and as many steps as fit on the screen
+    )
+    trace: bool = False
+    gradient: bool = False
+    learning_rate: float | None = None  # of one step of training, which needs the gradients
+    bench: bool = False
     draw: bool = False
-    only: str | None = None
-    only_ids: str | None = None
-    position: Joined = "learned"
-    pairing: Pairing | None = None
-    theta: float | None = None
-    token_type: int | None = None
+
+    def __post_init__(self) -> None:
+        known = (*STEPS, *OUTPUTS)
+        unknown = next((name for name in self.show or () if name not in known), None)
+        if unknown is not None:
+            message = "{show} {given!r} is not known; choose from {known}"
+            raise InputError(naming(message, given=unknown[:40], known=", ".join(known)))
+        rate = self.learning_rate
+        if rate is not None and not 0 <= rate < math.inf:
+            message = "{learning_rate} must be a finite number of at least 0, not {given:g}"
+            raise InputError(naming(message, given=rate))
+
+    @property
+    def with_gradient(self) -> bool:
+        """Whether gradients are computed."""
+        return self.gradient or self.learning_rate is not None
+
+    @property
+    def outputs(self) -> tuple[str, ...] | None:
+        """The outputs that `show` names; None for both."""
+        return tuple(name for name in OUTPUTS if name in (self.show or ())) or None
+
+    @property
+    def steps(self) -> tuple[str, ...] | None:
+        """The steps that `show` names, in their order, where an output stands for its step; None for those that fit."""
+        if self.show is None:
+            return None
+        return tuple(step for step in STEPS if step in self.show or (step == "outputs" and self.outputs))
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a text is split into samples and batches, and which are chosen; raises InputError for impossible ones."""
+
+    batch_size: int = 8  # B
+    max_length: int = 4  # T
+    stride: int = 4
+    shuffle: bool = False
+    keep_last: bool = False  # even if incomplete
+    index: int | None = None  # of the batch; None for the first
+    all: bool = False  # all batches
+    layers_first: bool = False  # draw both layers before the loader consumes a random number
+    draw: bool = False  # show the batch as a picture
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "max_length", "stride"):
+            value = getattr(self, name)
+            if not 1 <= value < 2**31:
+                given = str(value)[:20]
+                raise InputError(naming(f"{{{name}}} must be at least 1 and below 2**31, not {{given}}", given=given))
+        if self.all and self.index is not None:
+            raise InputError(naming("{all} and {index} both choose batches; give one of them"))
+
+    def samples(self, tokens: int) -> int:
+        """Return the number of samples in this many tokens; a sample takes T tokens and the next one."""
+        return max(-(-(tokens - self.max_length) // self.stride), 0)
+
+    def batches(self, tokens: int) -> int:
+        """Return the number of batches in this many tokens."""
+        full, rest = divmod(self.samples(tokens), self.batch_size)
+        return full + (self.keep_last and rest > 0)
+
+    def check(self, tokens: int, context_length: int) -> None:
+        """Raise InputError if the chosen batch does not exist, or the position layer has too few rows."""
+        samples, batches, length = self.samples(tokens), self.batches(tokens), self.max_length
+        if not samples:
+            message = "need at least {least:,} tokens ({max_length} {length:,} and one more), got {given:,}"
+            raise InputError(naming(message, least=length + 1, length=length, given=tokens))
+        if not batches:
+            message = "{samples} of {max_length} {length:,} do not fill a batch of {size:,}; {keep_last} keeps them"
+            size = self.batch_size
+            raise InputError(naming(message, samples=counted(samples, "sample"), length=length, size=size))
+        if not 0 <= (self.index or 0) < batches:
+            message = "{index} {given} is not a batch: there {are} {batches:,}, counted from 0"
+            given, are = str(self.index)[:20], "is" if batches == 1 else "are"
+            raise InputError(naming(message, given=given, are=are, batches=batches))
+        if length > context_length:
+            message = "{max_length} {length:,} is more than {context_length} {rows:,}: each position needs a row"
+            raise InputError(naming(message, length=length, rows=context_length))

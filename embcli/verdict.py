@@ -14,7 +14,7 @@ Kind = Literal["identical", "value", "nan", "nan bits", "zero sign"]
 
 @dataclass(frozen=True)
 class NonFinite:
-    """A weight that is NaN or infinite."""
+    """A NaN or infinite weight."""
 
     row: int
     column: int
@@ -25,9 +25,9 @@ class NonFinite:
 class Verdict:
     """Whether two matrices are the same, bit for bit, and if not, how they differ.
 
-    The kind is the gravest: numbers that differ, NaN in just one of the two, NaN in both with other bits, or +0 and -0.
-    `place` is the row and the column of the largest |difference|, which is NaN where one of the two is; `causes` are
-    the weights by which that NaN came into the product.
+    `kind` is the most serious difference: NaN in only one matrix, different numbers, NaN with different bits in both,
+    or +0 and -0. `place` is the row and the column of the largest |difference|. `causes` are the weights that made the
+    product NaN there.
     """
 
     kind: Kind
@@ -59,21 +59,18 @@ class Verdict:
 
 
 def differences(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return |left - right|, float32 of the same shape: 0 where the bits are equal, NaN where either is NaN."""
+    """Return |left - right|, float32 of the same shape: 0 for equal bits, NaN if either is NaN and the bits differ."""
     with np.errstate(invalid="ignore", over="ignore"):
-        found: np.ndarray = np.abs(left - right)
-    found[_bits(left) == _bits(right)] = 0
-    return found
+        return np.where(_bits(left) == _bits(right), np.float32(0), np.abs(left - right))
 
 
-def largest(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the largest |left - right| of each row."""
-    found: np.ndarray = differences(left, right).max(axis=1, initial=0)
-    return found
+def largest_by_row(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the largest |left - right| of each row, (n,) float32."""
+    return np.asarray(differences(left, right).max(axis=1, initial=0))
 
 
 def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None) -> Verdict:
-    """Return the verdict on two float32 matrices of one shape; `weight` (V, D) is searched for the causes of a NaN.
+    """Return the verdict on two float32 matrices of one shape; `weight`, (V, D), is searched for the causes of a NaN.
 
     >>> judge(np.zeros((1, 2), np.float32), -np.zeros((1, 2), np.float32)).kind
     'zero sign'
@@ -81,14 +78,14 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
     unequal = _bits(left) != _bits(right)
     if not unequal.any():
         return Verdict("identical", left.size, 0, 0.0)
-    found = differences(left, right)
-    kind, place = _gravest(left, right, found, unequal)
+    sizes = differences(left, right)
+    kind, place = _most_serious(left, right, sizes, unequal)
     row, column = divmod(place, left.shape[1])
     return Verdict(
         kind,
         left.size,
         int(unequal.sum()),
-        decimals(found[row, column]),
+        decimals(sizes[row, column]),
         (row, column),
         decimals(left[row, column]),
         decimals(right[row, column]),
@@ -96,15 +93,15 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
     )
 
 
-def _gravest(left: np.ndarray, right: np.ndarray, found: np.ndarray, unequal: np.ndarray) -> tuple[Kind, int]:
-    """Return how two matrices differ, and where the most: a place in all their values."""
-    alone, both = np.isnan(left) != np.isnan(right), np.isnan(left) & np.isnan(right) & unequal
-    if alone.any():
-        return "nan", int(np.argmax(alone))
-    sizes = np.where(both, 0, found)
+def _most_serious(left: np.ndarray, right: np.ndarray, sizes: np.ndarray, unequal: np.ndarray) -> tuple[Kind, int]:
+    """Return how two matrices differ, and the flat index of the largest such difference."""
+    in_one, in_both = np.isnan(left) != np.isnan(right), np.isnan(left) & np.isnan(right) & unequal
+    if in_one.any():
+        return "nan", int(np.argmax(in_one))
+    sizes = np.where(in_both, 0, sizes)
     if sizes.any():
         return "value", int(np.argmax(sizes))
-    return ("nan bits", int(np.argmax(both))) if both.any() else ("zero sign", int(np.argmax(unequal)))
+    return ("nan bits", int(np.argmax(in_both))) if in_both.any() else ("zero sign", int(np.argmax(unequal)))
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
@@ -118,5 +115,5 @@ def _causes(weight: np.ndarray, column: int) -> tuple[NonFinite, ...]:
 
 
 def decimals(values: np.ndarray) -> Any:
-    """Return float32 values, nested as they are, as the Python floats whose shortest decimals are theirs too."""
+    """Return float32 values as Python floats (nested lists for an array) that print with the same shortest decimals."""
     return values.astype(str).astype(np.float64).tolist()

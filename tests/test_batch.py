@@ -18,12 +18,13 @@ from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
-from embcli.verbs.batch import Batches, Wanted, batch
+from embcli.verbs.batch import Batches, Batching, batch
 from embcli.views.batch import view
 from embcli.weights.drawing import Drawing
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
+from tests.oracles import of_ids
 
 OPENING = (
     "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no great surprise "
@@ -59,39 +60,37 @@ class PlainDataset(Dataset):
         return self.samples[place]
 
 
-def plain(ids: list[int], seeded: Seeded, wanted: Wanted) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+def plain(ids: list[int], seeded: Seeded, batching: Batching) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Return inputs, targets and input embeddings of every batch, as a plain script makes them."""
     torch.manual_seed(seeded.seed)
     token = torch.nn.Embedding(seeded.vocabulary_size, seeded.dim)
-    if wanted.layers_first:
+    if batching.layers_first:
         position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     loader = DataLoader(
-        PlainDataset(ids, wanted.max_length, wanted.stride),
-        batch_size=wanted.batch_size,
-        shuffle=wanted.shuffle,
-        drop_last=not wanted.keep_last,
+        PlainDataset(ids, batching.max_length, batching.stride),
+        batch_size=batching.batch_size,
+        shuffle=batching.shuffle,
+        drop_last=not batching.keep_last,
         num_workers=0,
     )
     iterator = iter(loader)
     batches = [next(iterator)]
-    if not wanted.layers_first:
+    if not batching.layers_first:
         position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     batches += list(iterator)
-    places = torch.arange(wanted.max_length)
+    places = torch.arange(batching.max_length)
     with torch.no_grad():
         return [(inputs, targets, token(inputs) + position(places)) for inputs, targets in batches]
 
 
-def of_ids(ids: list[int]) -> Tokens:
-    return tokenize(Given(ids=(np.array(ids, np.int64),)), None)
-
-
 def everything(result: Batches) -> dict[str, np.ndarray]:
+    """Return the arrays of a result, which are those of its records."""
     records = result.records()
     pieces = list(records.pieces(records.fields, tuple(records.matrices)))
     found = {name: np.concatenate([piece.matrices[name] for piece in pieces]) for name in records.matrices}
     for name, values in found.items():
         assert (values.shape, values.dtype) == (records.matrices[name].shape, records.matrices[name].dtype)
+        assert getattr(result, name).tobytes() == values.tobytes()
     return found
 
 
@@ -126,16 +125,16 @@ def test_batches_are_those_of_a_plain_script(
     layers_first: bool,
     seed: int,
 ) -> None:
-    wanted = Wanted(batch_size, length, stride, shuffle, keep_last, None, True, layers_first)
+    batching = Batching(batch_size, length, stride, shuffle, keep_last, None, True, layers_first)
     least = length + 1 if keep_last else length + (batch_size - 1) * stride + 1
     ids = data.draw(st.lists(st.integers(0, size - 1), min_size=least, max_size=least + 60))
     seeded = Seeded(size, dim, length + data.draw(st.integers(0, 3)), seed)
-    expected = plain(ids, seeded, wanted)
-    result = batch(of_ids(ids), SeededSource(seeded), wanted)
+    expected = plain(ids, seeded, batching)
+    result = batch(of_ids(ids), SeededSource(seeded), batching)
     assert result.count == len(expected)
     assert_equal(result, expected)
     index = data.draw(st.integers(0, len(expected) - 1))
-    one = Wanted(batch_size, length, stride, shuffle, keep_last, index, False, layers_first)
+    one = Batching(batch_size, length, stride, shuffle, keep_last, index, False, layers_first)
     assert_equal(batch(of_ids(ids), SeededSource(seeded), one), expected[index : index + 1])
 
 
@@ -151,8 +150,8 @@ def test_npy_of_all_batches_of_a_text_is_the_plain_scripts(
     flags = ["--shuffle"] * shuffle + ["--keep-last"] * keep_last + ["--layers-first"] * layers_first
     run.ok("batch", str(text), "--dim", "16", "--stride", str(stride), *flags, "--all", "-o", str(out))
     ids = json.loads(f"[{run.ok('tokenize', OPENING, '-f', 'ids').text.strip().replace(' ', ',')}]")
-    wanted = Wanted(8, 4, stride, shuffle, keep_last, None, True, layers_first)
-    expected = torch.cat([each[2] for each in plain(ids, Seeded(50257, 16, 4), wanted)])
+    batching = Batching(8, 4, stride, shuffle, keep_last, None, True, layers_first)
+    expected = torch.cat([each[2] for each in plain(ids, Seeded(50257, 16, 4), batching)])
     found = np.load(out)
     assert (found.dtype, found.shape) == (np.float32, tuple(expected.shape))
     assert found.tobytes() == expected.numpy().tobytes()
@@ -176,7 +175,7 @@ def test_the_generator_behind_a_layer_is_torchs_own(name: str, size: int, dim: i
 
 def test_the_generator_stays_as_it_was() -> None:
     torch.manual_seed(7)
-    batch(of_ids([*range(9)]), SeededSource(Seeded(9, 2, 4)), Wanted(2))
+    batch(of_ids([*range(9)]), SeededSource(Seeded(9, 2, 4)), Batching(2))
     found = torch.rand(3)
     torch.manual_seed(7)
     assert torch.equal(found, torch.rand(3))
@@ -225,8 +224,8 @@ def test_a_line_of_ndjson_is_a_batch_and_the_formats_agree(tmp_path: Path) -> No
 
 def test_chosen_columns_are_those_of_the_whole() -> None:
     source, ids = SeededSource(Seeded(9, 6, 4)), of_ids([1, 2, 3, 4, 5, 6, 7, 8, 0])
-    whole = everything(batch(ids, source, Wanted(2)))["input"]
-    assert everything(batch(ids, source, Wanted(2), "5,0"))["input"].tolist() == whole[..., [5, 0]].tolist()
+    whole = everything(batch(ids, source, Batching(2)))["input"]
+    assert everything(batch(ids, source, Batching(2), "5,0"))["input"].tolist() == whole[..., [5, 0]].tolist()
 
 
 def test_position_rows_are_those_of_lookup_only_with_layers_first() -> None:
@@ -241,13 +240,16 @@ def test_position_rows_are_those_of_lookup_only_with_layers_first() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--ids", "1,2,3,4"), "4 tokens are too few for a sample"),
-        (("--ids", ""), "0 tokens are too few"),
+        (("--ids", "1,2,3,4"), "need at least 5 tokens (--max-length 4 and one more), got 4"),
+        (("--ids", ""), "need at least 5 tokens (--max-length 4 and one more), got 0"),
         (("--ids", "1,2,3,4,5"), "--keep-last"),
-        (("--ids", "1,2,3,4,5", "--stride", "0"), "--stride 0"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "0"), "--batch-size 0"),
-        (("--ids", "1,2,3,4,5", "--max-length", "-1"), "--max-length -1"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "1", "--index", "1"), "--index 1 names no batch: there is 1"),
+        (("--ids", "1,2,3,4,5", "--stride", "0"), "--stride must be at least 1 and below 2**31, not 0"),
+        (("--ids", "1,2,3,4,5", "--batch-size", "0"), "--batch-size must be at least 1"),
+        (("--ids", "1,2,3,4,5", "--max-length", "-1"), "--max-length must be at least 1"),
+        (
+            ("--ids", "1,2,3,4,5", "--batch-size", "1", "--index", "1"),
+            "--index 1 is not a batch: there is 1, counted from 0",
+        ),
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "--index", "-1"), "--index -1"),
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "--context-length", "3"), "--context-length 3"),
         (("--ids", "1,2,3,4,50257", "--batch-size", "1"), "ID 50257"),
@@ -262,13 +264,13 @@ def test_what_makes_no_batch_is_refused(arguments: tuple[str, ...], message: str
     assert message in run.refused("batch", *arguments)
 
 
-@pytest.mark.parametrize("more", [{}, {"shuffle": True, "every": True}, {"index": 1}, {"max_length": 64, "stride": 1}])
+@pytest.mark.parametrize("more", [{}, {"shuffle": True, "all": True}, {"index": 1}, {"max_length": 64, "stride": 1}])
 def test_a_page_holds_the_ids_and_shapes_of_the_batch(more: dict[str, Any]) -> None:
     from embcli import encodings
 
     tokens = tokenize(Given(texts=(OPENING,)), encodings.get("gpt2"))
-    wanted = Wanted(**more)
-    result = batch(tokens, SeededSource(Seeded(50257, 4, wanted.max_length)), wanted)
+    batching = Batching(**more)
+    result = batch(tokens, SeededSource(Seeded(50257, 4, batching.max_length)), batching)
     page = Terminal(Paper(80, 24))
     view(result, page)
     text = page.content().decode()
@@ -278,4 +280,4 @@ def test_a_page_holds_the_ids_and_shapes_of_the_batch(more: dict[str, Any]) -> N
     for sample, ids in ((result.order[0], first), (result.order[-1], last)):
         row = next(line for line in text.splitlines() if f" {sample}  " in line.split("│")[0]).split("│")
         assert (row[1].split()[0], row[2].split()[-1]) == (str(ids[0]), str(ids[-1]))
-    assert f"({len(result.order)}, {wanted.max_length}, 4)" in text
+    assert f"({len(result.order)}, {batching.max_length}, 4)" in text

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -23,18 +23,21 @@ from wcwidth import wcswidth
 
 from embcli import encodings, memory
 from embcli.errors import InputError, LayerError
+from embcli.layer import Origin
 from embcli.names import STEPS
+from embcli.notes import Notes
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
+from embcli.passes import Watch, unwatched
 from embcli.text import Given
 from embcli.tokens import tokenize
-from embcli.verbs.compare import layers
-from embcli.verbs.compare.found import Comparison, Cost, Task, Timing, Wanted
-from embcli.verbs.compare.layers import compare, compare_weights
+from embcli.verbs.compare import Comparison, ComparisonOptions, compare, layers
+from embcli.verbs.compare.result import Cost, Timing
 from embcli.views.compare import view
 from embcli.weights.seeded import Seeded
+from embcli.weights.source import SeededSource
 from embcli.writers import write
-from tests.oracles import live_comparison, of_ids
+from tests.oracles import Stub, StubSource, live_comparison, of_ids
 from tests.screen import grids, words
 
 Item = TypeVar("Item")
@@ -42,9 +45,24 @@ Item = TypeVar("Item")
 WEIGHT = np.random.default_rng(7).normal(size=(6, 4)).astype(np.float32)
 
 
-def task(ids: list[int], vocabulary_size: int, dim: int = 5, seed: int = 123, **wanted: object) -> Task:
-    sweep = wanted.pop("sweep", None)
-    return Task(of_ids(ids), Seeded(vocabulary_size, dim, 1, seed), Wanted(bench=sweep is not None, **wanted), sweep)
+def seeded(
+    ids: list[int], size: int, dim: int = 5, seed: int = 123, watch: Watch = unwatched, **more: Any
+) -> Comparison:
+    """Compare both ways on a seeded layer; `largest` is the largest V of the benchmark, other words are options."""
+    largest = more.pop("largest", None)
+    options = ComparisonOptions(bench=largest is not None, **more)
+    return compare(of_ids(ids), SeededSource(Seeded(size, dim, 1, seed)), options, watch, largest=largest)
+
+
+class FileOf(StubSource):
+    """A source of a token matrix that is not seeded."""
+
+    origin = Origin(path="model.npy", tensors={"token": "token"}, dtypes={"token": "float32"})
+    notes = Notes()
+
+
+def given_weight(ids: list[int], weight: np.ndarray, **options: Any) -> Comparison:
+    return compare(of_ids(ids), FileOf({"token": Stub(weight)}), ComparisonOptions(**options))
 
 
 def bits(values: np.ndarray | torch.Tensor) -> bytes:
@@ -74,7 +92,7 @@ def runs(draw: st.DrawFn) -> tuple[list[int], int, int, int]:
 @settings(max_examples=40, deadline=None)
 def test_outputs_first_weights_and_gradients_are_those_of_a_plain_script(run: tuple[list[int], int, int, int]) -> None:
     ids, size, dim, seed = run
-    found, wanted = compare(task(ids, size, dim, seed, gradient=True)), live_comparison(ids, size, dim, seed)
+    found, wanted = seeded(ids, size, dim, seed, gradient=True), live_comparison(ids, size, dim, seed)
     assert bits(found.first) == bits(wanted.first)
     assert bits(found.weight) == bits(wanted.weight)
     assert bits(found.embedding) == bits(wanted.embedding)
@@ -92,19 +110,19 @@ def test_outputs_first_weights_and_gradients_are_those_of_a_plain_script(run: tu
 
 def test_slices_of_tokens_give_the_bits_of_the_whole_product() -> None:
     ids = np.random.default_rng(1).integers(0, 50257, 100).tolist()
-    found, wanted = compare(task([*ids, *ids[:9]], 50257, 7)), live_comparison([*ids, *ids[:9]], 50257, 7, 123)
+    found, wanted = seeded([*ids, *ids[:9]], 50257, 7), live_comparison([*ids, *ids[:9]], 50257, 7, 123)
     assert found.cost.slices > 1
     assert bits(found.linear) == bits(wanted.linear)
     assert bits(found.embedding) == bits(wanted.embedding)
 
 
 def test_a_gradient_summed_up_over_slices_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_LONG_SLICE", 100)
+    monkeypatch.setattr(layers, "_GRADIENT_SLICE", 100)
     ids = np.random.default_rng(2).permutation(40)[:25].tolist()  # each ID once: no sum to be rounded
-    gradient, wanted = compare(task(ids, 40, gradient=True)).gradient, live_comparison(ids, 40, 5, 123)
+    gradient, wanted = seeded(ids, 40, gradient=True).gradient, live_comparison(ids, 40, 5, 123)
     assert gradient.slices == 13
     assert bits(gradient.linear) == bits(wanted.linear_gradient.T[sorted(ids)])
-    repeated = compare(task([3, 3, 7, 3] * 5, 40, gradient=True)).gradient
+    repeated = seeded([3, 3, 7, 3] * 5, 40, gradient=True).gradient
     np.testing.assert_allclose(
         repeated.linear, live_comparison([3, 3, 7, 3] * 5, 40, 5, 123).linear_gradient.T[[3, 7]], 1e-5
     )
@@ -112,7 +130,7 @@ def test_a_gradient_summed_up_over_slices_is_that_of_the_whole(monkeypatch: pyte
 
 @pytest.mark.parametrize("ids", [[0], [2, 3, 1], [5, 5, 0, 5]])
 def test_cost_is_counted_as_torch_counts_it(ids: list[int]) -> None:
-    cost = compare(task(ids, 6, 9)).cost
+    cost = seeded(ids, 6, 9).cost
     index, linear = torch.tensor(ids), torch.nn.Linear(6, 9, bias=False)
     matrix = one_hot(index, 6)
     with FlopCounterMode(display=False) as counted:
@@ -125,10 +143,10 @@ def test_cost_is_counted_as_torch_counts_it(ids: list[int]) -> None:
 
 
 def test_multiplications_by_zero_are_those_of_the_zeros_of_the_one_hot_matrix() -> None:
-    cost = compare(task([5, 5, 0, 2], 6, 9)).cost
+    cost = seeded([5, 5, 0, 2], 6, 9).cost
     zeros = (one_hot(torch.tensor([5, 5, 0, 2]), 6) == 0).sum()
     assert cost.multiplications_by_zero == zeros * 9
-    assert "180 of 216 products are by zero" in printed(compare(task([5, 5, 0, 2], 6, 9)))
+    assert "180 of 216 are multiplications by zero" in printed(seeded([5, 5, 0, 2], 6, 9))
 
 
 def test_both_ways_are_timed_on_one_thread_that_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,12 +161,11 @@ def test_both_ways_are_timed_on_one_thread_that_is_given_back(monkeypatch: pytes
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        cost = compare(task([1, 2], 6)).cost
+        seeded([1, 2], 6)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
     assert seen == {1}
-    assert cost.threads == 1
 
 
 def test_the_time_that_a_process_waits_for_the_processor_does_not_count() -> None:
@@ -162,18 +179,18 @@ def test_the_time_that_a_process_waits_for_the_processor_does_not_count() -> Non
 
 def test_a_time_is_the_median_of_the_runs_and_the_least_of_them() -> None:
     assert layers._timing([3.0, 1.0, 8.0, 2.0]) == Timing(2.5, 1.0, 4)
-    timing = compare(task([1, 2], 6)).cost.product
+    timing = seeded([1, 2], 6).cost.product
     assert 0 < timing.least <= timing.seconds
     assert timing.runs >= 5
 
 
-@pytest.mark.parametrize(("slow", "scattered"), [(1.4, False), (1.6, True)])
+@pytest.mark.parametrize(("slow", "noisy"), [(1.4, False), (1.6, True)])
 @pytest.mark.parametrize("way", ["lookup", "product"])
-def test_runs_that_scatter_are_told(way: str, slow: float, scattered: bool) -> None:
+def test_runs_that_vary_are_noted(way: str, slow: float, noisy: bool) -> None:
     steady = {"lookup": Timing(1e-6, 1e-6, 20), "product": Timing(5e-6, 5e-6, 5)}
     cost = Cost(2, 6, 5, **{**steady, way: replace(steady[way], seconds=slow * steady[way].least)}, slices=1)
-    text = printed(replace(compare(task([1, 2], 6)), cost=cost))
-    assert ("The runs scatter" in text) == scattered
+    text = printed(replace(seeded([1, 2], 6), cost=cost))
+    assert ("Timings vary" in text) == noisy
 
 
 @pytest.mark.parametrize("largest", [1, 16, 17, 1000])
@@ -186,7 +203,7 @@ def test_the_benchmark_goes_up_to_the_largest_vocabulary(largest: int) -> None:
             yield each
         assert total == sum(seen)
 
-    costs = compare(task([2, 3, 1], 4, sweep=largest), watch).sweep
+    costs = seeded([2, 3, 1], 4, largest=largest, watch=watch).sweep
     sizes = [cost.vocabulary_size for cost in costs]
     assert seen == [1] * len(sizes)
     assert sizes[-1] == largest
@@ -201,7 +218,7 @@ def test_the_benchmark_goes_up_to_the_largest_vocabulary(largest: int) -> None:
 def test_a_weight_that_is_not_finite_makes_the_product_nan_and_is_named(odd: float) -> None:
     weight = WEIGHT.copy()
     weight[2, 3] = odd
-    found = compare_weights(of_ids([1, 2, 4]), weight, gradient=True)
+    found = given_weight([1, 2, 4], weight, gradient=True)
     linear = torch.nn.Linear(6, 4, bias=False)
     linear.weight = torch.nn.Parameter(torch.tensor(weight).T)
     np.testing.assert_array_equal(found.linear, linear(one_hot(torch.tensor([1, 2, 4]), 6).float()).detach())
@@ -217,27 +234,21 @@ def test_a_weight_that_is_not_finite_makes_the_product_nan_and_is_named(odd: flo
 def test_the_row_that_is_named_is_another_one_than_the_token_s_own() -> None:
     weight = WEIGHT.copy()
     weight[[0, 5], 1] = np.inf
-    assert "Row 5 of the weight has inf in column 1" in printed(compare_weights(of_ids([0]), weight))
+    assert "Row 5 of the weight has inf in column 1" in printed(given_weight([0], weight))
 
 
 def test_a_single_token_whose_own_row_has_an_infinity_comes_out_alike() -> None:
     weight = WEIGHT.copy()
     weight[2, 3] = np.inf
-    assert compare_weights(of_ids([2, 2]), weight).verdict.identical
+    assert given_weight([2, 2], weight).verdict.identical
 
 
 def test_the_sign_of_a_zero_is_a_difference_of_bits_that_is_explained() -> None:
     weight = WEIGHT.copy()
     weight[4, 0] = -0.0
-    found = compare_weights(of_ids([1, 4]), weight)
+    found = given_weight([1, 4], weight)
     assert (found.verdict.kind, found.verdict.place, found.verdict.difference) == ("zero sign", (1, 0), 0.0)
     assert "only the sign of a zero differs" in printed(found)
-
-
-def test_a_weight_that_is_read_only_is_taken_as_it_is() -> None:
-    weight = WEIGHT.copy()
-    weight.setflags(write=False)
-    assert bits(compare_weights(of_ids([3, 0]), weight).linear) == bits(WEIGHT[[3, 0]])
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -252,23 +263,37 @@ def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
     matrices = [np.empty((size, dim), np.float32)] * (4 if gradient else 2)  # two weights, and their gradients
     rows = [np.empty(size, np.int64), np.empty(size, np.float32)]
     need = sum(each.nbytes for each in [*matrices, *rows])
+    monkeypatch.setattr(layers, "compare", lambda *_: None)
     monkeypatch.setattr(memory, "free", lambda: need)
-    task([1], size, dim, gradient=gradient)
-    task([1], 4, dim, sweep=size if not gradient else 4)
+    seeded([1], size, dim, gradient=gradient)
     monkeypatch.setattr(memory, "free", lambda: need - 1)
-    said = rf"a pair of layers of 1,000,000 x {dim} takes {need / 1e6:.1f} MB, and this machine has .* free"
-    with pytest.raises(LayerError, match=said):
-        task([1], size, dim, gradient=gradient)
-    if not gradient:
-        with pytest.raises(LayerError, match=said):
-            task([1], 4, dim, sweep=size)
+    refused = rf"a pair of layers of 1,000,000 x {dim} takes {need / 1e6:.1f} MB, and this machine has .* free"
+    with pytest.raises(LayerError, match=refused):
+        seeded([1], size, dim, gradient=gradient)
+
+
+def test_a_benchmark_of_layers_that_do_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "compare", lambda *_: None)
+    need = (2 * 4 * 3 + 8 + 4) * 1_000_000  # two weights, and a one-hot row
+    monkeypatch.setattr(memory, "free", lambda: need)
+    seeded([1], 4, 3, largest=1_000_000)
+    monkeypatch.setattr(memory, "free", lambda: need - 1)
+    with pytest.raises(LayerError, match="a pair of layers of 1,000,000 x 3"):
+        seeded([1], 4, 3, largest=1_000_000)
 
 
 def test_an_id_without_a_row_is_refused() -> None:
     with pytest.raises(InputError, match=r"^ID 4 at position 1 has no row"):
-        task([1, 4], 4)
+        seeded([1, 4], 4)
     with pytest.raises(InputError, match=r"^ID 6 at position 0 has no row"):
-        compare_weights(of_ids([6]), WEIGHT)
+        given_weight([6], WEIGHT)
+
+
+def test_options_that_are_out_of_range_are_refused() -> None:
+    with pytest.raises(InputError, match=r"^show 'shares' is not known; choose from ids, one-hot"):
+        ComparisonOptions(show=("ids", "shares"))
+    with pytest.raises(InputError, match=r"^learning_rate must be a finite number of at least 0, not -1$"):
+        ComparisonOptions(learning_rate=-1)
 
 
 # --- as data --------------------------------------------------------------------------------------------------------
@@ -281,7 +306,7 @@ def written(result: Comparison, form: str) -> bytes:
 
 
 def test_all_formats_hold_the_same_outputs() -> None:
-    found, wanted = compare(task([2, 3, 1, 3], 300, 17)), live_comparison([2, 3, 1, 3], 300, 17, 123)
+    found, wanted = seeded([2, 3, 1, 3], 300, 17), live_comparison([2, 3, 1, 3], 300, 17, 123)
     rows = [line.split(",") for line in written(found, "csv").decode().splitlines()]
     assert rows[0] == ["position", "id", "difference", *map(str, range(17))]
     assert [row[:3] for row in rows[1:]] == [[str(p), str(i), "0.0"] for p, i in enumerate([2, 3, 1, 3])]
@@ -301,10 +326,10 @@ def test_all_formats_hold_the_same_outputs() -> None:
 
 def test_weights_are_in_the_document_when_they_are_few_or_named() -> None:
     wanted = live_comparison([2, 3, 1], 4, 5, 123)
-    weights = json.loads(written(compare(task([2, 3, 1], 4)), "json"))["weights"]
+    weights = json.loads(written(seeded([2, 3, 1], 4), "json"))["weights"]
     assert bits(np.array(weights["first"])) == bits(wanted.first)
     assert bits(np.array(weights["shared"])) == bits(wanted.weight.T)
-    named = json.loads(written(compare(task([2], 1000, 17, steps=("first",))), "json"))["weights"]
+    named = json.loads(written(seeded([2], 1000, 17, show=("first",)), "json"))["weights"]
     assert bits(np.array(named["first"])) == bits(live_comparison([2], 1000, 17, 123).first)
     assert named["shared"] is None
 
@@ -312,7 +337,7 @@ def test_weights_are_in_the_document_when_they_are_few_or_named() -> None:
 def test_json_has_null_for_nan_and_csv_has_nan(capsys: pytest.CaptureFixture[str]) -> None:
     weight = WEIGHT.copy()
     weight[2, 3] = np.inf
-    found = compare_weights(of_ids([1, 2]), weight, gradient=True)
+    found = given_weight([1, 2], weight, gradient=True)
     document = json.loads(written(found, "json"), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert [row["difference"] for row in document["tokens"]] == [None, 0.0]
     assert document["verdict"]["largest_difference"] is None
@@ -333,8 +358,8 @@ NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the order in which 
 @pytest.fixture(scope="module")
 def wide() -> Comparison:
     tokens = tokenize(Given(texts=(TEXT,)), encodings.get("gpt2"))
-    wanted = Wanted(STEPS, trace=True, gradient=True, bench=True)
-    return compare(Task(tokens, Seeded(50257, 30, 1, 123), wanted, sweep=300))
+    options = ComparisonOptions(STEPS, trace=True, gradient=True, bench=True)
+    return compare(tokens, SeededSource(Seeded(50257, 30, 1, 123)), options, largest=300)
 
 
 def outputs_of(text: str) -> list[str]:
@@ -368,7 +393,7 @@ def test_both_ways_show_the_same_columns_whole_at_any_width(wide: Comparison, wi
 
 
 def test_both_ways_stand_under_each_other_only_where_side_by_side_columns_are_left_out() -> None:
-    result = compare(task([2, 3, 1], 4, steps=("outputs",)))
+    result = seeded([2, 3, 1], 4, show=("outputs",))
 
     def beside(width: int) -> bool:
         return outputs_of(printed(result, width))[0].count("│") == 2
@@ -384,12 +409,12 @@ def test_both_ways_stand_under_each_other_only_where_side_by_side_columns_are_le
 def test_four_tokens_of_a_text_are_on_one_screen_with_all_columns_the_verdict_and_the_cost() -> None:
     encoding = encodings.get("gpt2")
     tokens = tokenize(Given(("Every effort moves you",)), encoding)
-    result = compare(Task(tokens, Seeded(encoding.vocabulary_size, 5, 1), Wanted()))
+    result = compare(tokens, SeededSource(Seeded(encoding.vocabulary_size, 5, 1)))
     result = replace(result, cost=replace(result.cost, lookup=Timing(1e-5, 1e-5, 9), product=Timing(6e-4, 6e-4, 9)))
     text = printed(result, 80, 24)
     assert text.count("\n") == 23  # one line is the prompt's
     assert outputs_of(text)[0].partition("│")[2].split() == [*"01234", "diff"]
-    assert "1,005,120 of 1,005,140 products are by zero.\n" in text
+    assert "1,005,120 of 1,005,140 are multiplications by zero.\n" in text
     assert "\n\nBit-identical" not in text
     assert "\n\nBit-identical" in printed(result, 80, 25)
 
@@ -399,7 +424,7 @@ def steps_of(text: str) -> set[str]:
 
 
 def test_the_page_has_as_many_steps_as_the_screen_holds_those_first_that_one_needs_first() -> None:
-    result = compare(task([2, 3, 1], 4))
+    result = seeded([2, 3, 1], 4)
     counts = []
     for lines in range(20, 70):
         text = printed(result, 80, lines)
@@ -411,38 +436,38 @@ def test_the_page_has_as_many_steps_as_the_screen_holds_those_first_that_one_nee
         assert ("--show" in text) == bool(missing)
         if missing:
             assert missing == text.partition("--show ")[2].strip().split(",")
-            more = replace(result, wanted=Wanted(tuple(NEEDED[: len(shown) + 1])))
+            more = replace(result, options=ComparisonOptions(tuple(NEEDED[: len(shown) + 1])))
             needed = printed(more, 80, lines).count("\n") + 2  # with the names of the others, and the prompt
             assert needed > lines
         counts.append(len(shown))
     product = result.cost.product
     scattered = replace(result, cost=replace(result.cost, product=replace(product, least=product.seconds / 2)))
-    assert "The runs scatter" in printed(scattered, 80, 24)
+    assert "Timings vary" in printed(scattered, 80, 24)
     assert printed(scattered, 80, 24).count("\n") <= 23
     assert counts == sorted(counts)
     assert {*counts} == {1, 2, 3, 4, 5}
 
 
 def test_named_steps_are_shown_and_no_others() -> None:
-    text = printed(compare(task([2, 3, 1], 4, steps=("one-hot", "shared"))))
+    text = printed(seeded([2, 3, 1], 4, show=("one-hot", "shared")))
     assert re.findall(r"^([1-5])\. ", text, re.MULTILINE) == ["2", "4"]
     assert "Left out" not in text
 
 
 def test_the_one_hot_matrix_is_torch_s_while_it_fits() -> None:
-    text = printed(compare(task([2, 3, 1], 4, steps=("one-hot",))))
+    text = printed(seeded([2, 3, 1], 4, show=("one-hot",)))
     rows = [[int(each) for each in line.split("│")[1].split()] for line in text.splitlines() if "│" in line]
     assert rows == [[0, 1, 2, 3], *one_hot(torch.tensor([2, 3, 1]), 4).tolist()]
 
 
 def test_a_large_one_hot_matrix_is_told_in_words() -> None:
-    result = compare(task([2, 50000], 50257, steps=("one-hot",)))
+    result = seeded([2, 50000], 50257, show=("one-hot",))
     assert "│  1 at column 50000, 0 in the other 50,256" in printed(result)
     assert "│  column 50000\n" in printed(result, 40)
 
 
 def test_a_trace_writes_the_product_out() -> None:
-    result = compare(task([2, 3], 4, steps=("outputs",), trace=True))
+    result = seeded([2, 3], 4, show=("outputs",), trace=True)
     text = printed(result)
     assert "token 0, ID 2: 0·row0 + 0·row1 + 1·row2 + 0·row3 = row2\n" in text
     part = text[text.index("token 1, ID 3: 0·row0 + 0·row1 + 0·row2 + 1·row3 = row3\n") :]
@@ -452,7 +477,7 @@ def test_a_trace_writes_the_product_out() -> None:
 
 
 def test_the_term_of_a_trace_that_counts_stands_out_and_those_that_do_not_are_dim() -> None:
-    text = printed(compare(task([2, 3], 4, steps=("ids",), trace=True)), color=True)
+    text = printed(seeded([2, 3], 4, show=("ids",), trace=True), color=True)
     for place, own in ((0, 2), (1, 3)):
         part = text[text.index(f"token {place}, ID {own}") :].partition("\n\n")[0]
         lines = part.splitlines()[3:]
@@ -466,7 +491,7 @@ def test_the_term_of_a_trace_that_counts_stands_out_and_those_that_do_not_are_di
 
 
 def test_a_trace_leaves_out_terms_of_a_large_product_and_says_so() -> None:
-    text = printed(compare(task([2, 99], 100, trace=True)))
+    text = printed(seeded([2, 99], 100, trace=True))
     assert "token 0, ID 2: 0·row0 + … + 1·row2 + … + 0·row99 = row2\n" in text
     assert "token 1, ID 99: 0·row0 + … + 1·row99 = row99\n" in text
     assert "Left out: 97 terms, all of them 0 times a row." in text
@@ -474,7 +499,7 @@ def test_a_trace_leaves_out_terms_of_a_large_product_and_says_so() -> None:
 
 
 def test_gradients_that_differ_by_rounding_say_so() -> None:
-    result = compare(task([1, 1, 1], 4, gradient=True))
+    result = seeded([1, 1, 1], 4, gradient=True)
     linear = np.nextafter(result.gradient.linear, np.float32(np.inf))
     rounded = replace(result, gradient=replace(result.gradient, linear=linear))
     assert rounded.gradient.verdict.kind == "value"
@@ -483,7 +508,7 @@ def test_gradients_that_differ_by_rounding_say_so() -> None:
 
 
 def test_no_tokens_make_an_empty_comparison() -> None:
-    result = compare(task([], 1, gradient=True, trace=True, sweep=20))
+    result = seeded([], 1, gradient=True, trace=True, largest=20)
     assert result.verdict.identical
     assert "Nothing to compare: there are no tokens." in printed(result)
     assert json.loads(written(result, "json"))["matrices"] == {"embedding": [], "linear": []}
@@ -493,4 +518,4 @@ def test_a_file_in_the_tests_folder_is_the_plain_script() -> None:
     script = (Path(__file__).parent / "benchmarks" / "compare_plain.py").read_text()
     names: dict[str, torch.nn.Module] = {}
     exec(script, names)
-    assert bits(names["embedding"].weight.detach()) == bits(compare(task([2, 3, 1], 4)).weight)
+    assert bits(names["embedding"].weight.detach()) == bits(seeded([2, 3, 1], 4).weight)

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli import encodings
 from embcli.errors import InputError
-from embcli.text import Given
-from embcli.tokens import tokenize
-from embcli.verbs.compare import compare, task
-from embcli.verbs.compare.found import Training, Wanted
+from embcli.verbs.compare import ComparisonOptions, compare
+from embcli.verbs.compare.result import Training
+from embcli.weights.seeded import Seeded
+from embcli.weights.source import SeededSource
 from tests.inside import Inside
+from tests.oracles import of_ids
 
 run = Inside()
 
@@ -31,9 +31,8 @@ def trained(layer: torch.nn.Module, given: torch.Tensor, rate: float) -> torch.T
 
 
 def training(ids: list[int], size: int, dim: int, rate: float) -> tuple[list[int], Training]:
-    tokens = tokenize(Given(ids=(np.array(ids, np.int64),)), None)
-    wanted = Wanted.of(None, learning_rate=rate)
-    found = compare(task(tokens, False, encodings.get("gpt2"), size, dim, 123, wanted)).gradient
+    options = ComparisonOptions(learning_rate=rate)
+    found = compare(of_ids(ids), SeededSource(Seeded(size, dim, 1)), options).gradient
     assert found is not None
     assert found.training is not None
     return found.ids.tolist(), found.training
@@ -99,8 +98,8 @@ def test_a_page_shows_each_row_before_and_after_the_step() -> None:
 
 @pytest.mark.parametrize("rate", ["nan", "inf", "-0.1"])
 def test_a_learning_rate_that_is_none_is_refused(rate: str) -> None:
-    with pytest.raises(InputError, match="learning-rate"):
-        Wanted.of(None, learning_rate=float(rate))
+    with pytest.raises(InputError, match=r"^learning_rate must be"):
+        ComparisonOptions(learning_rate=float(rate))
     assert "--learning-rate" in run.refused("compare", "--learning-rate", rate)
     assert "--learning-rate has no place in csv" in run.refused("compare", "--learning-rate", "0.1", "-f", "csv")
 
@@ -110,8 +109,8 @@ def test_on_a_screen_the_step_stays_and_all_else_gives_way() -> None:
     low, high = (Inside(terminal=True).ok(*wanted, COLUMNS="80", LINES=lines).text for lines in ("24", "90"))
     assert low.count("\n") < 24
     assert "Moved: 1 of 6 rows" in low
-    assert "Left out for want of room: the cost and --show ids," in low
+    assert "Not shown (no room): the cost and --show ids," in low
     assert "multiply-adds" not in low
     assert "multiply-adds" in high
-    assert "Left out" not in high
+    assert "Not shown" not in high
     assert "multiply-adds" in Inside(terminal=True).ok(*wanted, "--bench", COLUMNS="80", LINES="24").text

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from embcli.verdict import differences, judge, largest
+from embcli.verdict import differences, judge, largest_by_row
 from tests.oracles import assert_same_bits
 
 ODD = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np.inf, np.nan])
@@ -51,7 +51,7 @@ def test_the_differences_are_those_of_torch() -> None:
     left, right = torch.randn(9, 4), torch.randn(9, 4)
     found = (left - right).abs()
     assert_same_bits(differences(left.numpy(), right.numpy()), found.numpy())
-    assert_same_bits(largest(left.numpy(), right.numpy()), found.max(dim=1).values.numpy())
+    assert_same_bits(largest_by_row(left.numpy(), right.numpy()), found.max(dim=1).values.numpy())
 
 
 def test_equal_infinities_differ_by_nothing() -> None:

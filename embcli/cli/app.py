@@ -168,9 +168,11 @@ def compare(
     With the same weight, bit for bit; the exit status is 1 where it is not.
     """
     output = place.output_of("compare", vars(options), options.outputs)
-    opened = model.opened_for(given.sequences(), encoding)
-    tokens = opened.tokens(given.sequences(), given.special)
-    result = opened.compare(tokens, **vars(options))
+    sequences = given.sequences()
+    opened = model.opened_for(sequences, encoding)
+    tokens = opened.tokens(sequences, given.special)
+    output.refuse_many_numbers(len(tokens) * opened.shape[1] * len(options.outputs or names.OUTPUTS))
+    result = opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options))
     output.write(result)
     return int(not result.verdict.identical)
 
@@ -186,7 +188,6 @@ def batch(
     batching: Batching,
     encoding: str = names.DEFAULT_ENCODING,
     columns: str | None = None,
-    draw: bool = False,
     *,
     place: PlaceOfNumbers,
 ) -> None:
@@ -194,18 +195,10 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = place.output_of("batch", {"draw": draw})
+    output = place.output_of("batch", vars(batching))
     opened = model.opened(encoding)
-    output.write(
-        opened.batch(
-            given.sequences(),
-            special=given.special,
-            context_length=model.context_length,
-            columns=columns,
-            draw=draw,
-            **vars(batching),
-        )
-    )
+    tokens = opened.tokens(given.sequences(), given.special)
+    output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))
 
 
 @verb(

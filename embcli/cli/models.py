@@ -113,6 +113,12 @@ class ModelOfComparison(ModelInFile):
         """Return the model on which these sequences are compared."""
         return self.from_file(encoding) or self._small(given, encoding)
 
+    def largest(self, model: Model) -> int | None:
+        """Return the largest V of a benchmark: --vocab, or that of the encoding; of a file, all of its rows."""
+        if self.path is not None or model.encoding is None:
+            return None
+        return self.vocab or model.encoding.vocabulary_size
+
     def _small(self, given: Sequences, encoding: str | None) -> Model:
         vocab = self.vocab
         if vocab is None and given.ids is not None:
@@ -131,8 +137,10 @@ class TwoModels(Group):
 
     def opened(self, encoding: str | None) -> tuple[Model, Model]:
         """Return both models."""
-        options = {"tensor": self.tensor, "transposed": self.transposed, "position_tensor": None}
-        base, tuned = (OneModel(path=path, **options).opened(encoding) for path in (self.base, self.tuned))
+        base, tuned = (
+            OneModel(path=path, tensor=self.tensor, transposed=self.transposed).opened(encoding)
+            for path in (self.base, self.tuned)
+        )
         return base, tuned
 
 

@@ -1,148 +1,100 @@
 """Sliding-window batches of inputs and targets, and what a model reads of them: token rows + position rows, (B, T, D).
 
-Which samples are in which batch is decided by torch's own DataLoader, with the draws that the chapter's script makes
-in its order: seed, token layer, loader, iterator and first batch, position layer.
+torch's own DataLoader decides which samples are in which batch, with the draws of the chapter's script in their order:
+seed, token layer, loader, iterator and first batch, position layer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 import embcli
-from embcli.errors import InputError
-from embcli.records import Array, Names, Piece, Records
+from embcli.layer import shape_of
+from embcli.options import Batching
+from embcli.records import Array, Names, Piece, Records, in_pieces
+from embcli.result import Result
 from embcli.selection import select
 from embcli.verbs.lookup import check_ids
 from embcli.weights.build import loading_torch
-from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Layer
+    from embcli.layer import Layer, Origin
     from embcli.tokens import Tokens
     from embcli.weights.source import SeededSource
 
-_PIECE = 1 << 18  # values that are worked on at a time
+_PIECE = 1 << 18  # values that are computed at a time
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """How a text is cut into samples and batches, and which of them; raises InputError for what makes no batches."""
+@dataclass(frozen=True, eq=False)
+class Batches(Result):
+    """One batch of a text, or all of them; rows are gathered on demand."""
 
-    batch_size: int = 8  # B
-    max_length: int = 4  # T
-    stride: int = 4
-    shuffle: bool = False
-    keep_last: bool = False  # also where it is not full
-    index: int | None = None  # of the batch; None for the first
-    every: bool = False  # all batches
-    layers_first: bool = False  # both layers are drawn before the loader takes a random number
-
-    def __post_init__(self) -> None:
-        for flag, value in (
-            ("--batch-size", self.batch_size),
-            ("--max-length", self.max_length),
-            ("--stride", self.stride),
-        ):
-            if not 1 <= value < 2**31:
-                raise InputError(f"{flag} {str(value)[:20]} makes no batches; it must be 1 or more")
-        if self.every and self.index is not None:
-            raise InputError("--all and --index choose batches both; give one of them")
-
-    def document(self) -> dict[str, Any]:
-        """Return how the batches came about, for a run."""
-        names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first")
-        return {name: getattr(self, name) for name in names}
-
-    def samples(self, tokens: int) -> int:
-        """Return how many samples so many tokens give; each is of T tokens, and the one behind them."""
-        return max(-(-(tokens - self.max_length) // self.stride), 0)
-
-    def batches(self, tokens: int) -> int:
-        """Return how many batches so many tokens give."""
-        full, rest = divmod(self.samples(tokens), self.batch_size)
-        return full + (self.keep_last and rest > 0)
-
-    def check(self, tokens: int, context_length: int) -> None:
-        """Raise InputError where so many tokens have no such batch, or its positions no rows."""
-        samples, batches = self.samples(tokens), self.batches(tokens)
-        if not samples:
-            raise InputError(
-                f"{counted(tokens, 'token')} {'is' if tokens == 1 else 'are'} too few for a sample: that takes "
-                f"--max-length {self.max_length} and one more"
-            )
-        if not batches:
-            raise InputError(
-                f"{counted(samples, 'sample')} of --max-length {self.max_length} fill no batch of {self.batch_size}; "
-                "--keep-last keeps what there is"
-            )
-        if not 0 <= (self.index or 0) < batches:
-            there_are = f"there {'is' if batches == 1 else 'are'} {batches:,}"
-            raise InputError(f"--index {self.index} names no batch: {there_are}, counted from 0")
-        if self.max_length > context_length:
-            raise InputError(
-                f"--max-length {self.max_length} is more than --context-length {context_length}: "
-                "a position without a row cannot be added"
-            )
-
-
-@dataclass(frozen=True)
-class Batches:
-    """One batch of a text, or all of them; the rows are gathered when they are asked for."""
-
+    verb: ClassVar[str] = "batch"
     tokens: Tokens
-    wanted: Wanted
+    batching: Batching
     layer: Layer  # (V, D)
     positions: np.ndarray  # (T, D) float32
-    context_length: int  # C, rows of the position layer
     order: np.ndarray  # (N,) int64: the samples of these batches
     columns: np.ndarray  # (chosen columns,) int64
+    origin: Origin
     run: dict[str, Any]
 
     @property
     def count(self) -> int:
-        """How many batches the text gives in all."""
-        return self.wanted.batches(len(self.tokens))
+        """The number of batches in the whole text."""
+        return self.batching.batches(len(self.tokens))
 
     @property
     def first(self) -> int:
         """The number of the first of these batches."""
-        return self.wanted.index or 0
+        return self.batching.index or 0
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """The input IDs of all these samples, (N, T) int64."""
+        return self.ids(self.order)[:, :-1]
+
+    @property
+    def targets(self) -> np.ndarray:
+        """The target IDs of all these samples, the inputs shifted by one, (N, T) int64."""
+        return self.ids(self.order)[:, 1:]
+
+    @property
+    def input(self) -> np.ndarray:
+        """The input embeddings of all these samples, (N, T, chosen columns) float32."""
+        return self.embeddings(self.order)
 
     def batch_of(self, places: np.ndarray) -> np.ndarray:
-        """Return the batch that each of these samples is in, by their places among those here, (n,) int64."""
-        found: np.ndarray = self.first + places // self.wanted.batch_size
-        return found
+        """Return the batches of the samples at these places in `order`, (n,) int64."""
+        return np.asarray(self.first + places // self.batching.batch_size)
 
     def ids(self, samples: np.ndarray) -> np.ndarray:
-        """Return the tokens of samples with the one behind them, (n, T + 1) int64: [:, :-1] inputs, [:, 1:] targets."""
-        starts = samples[:, None] * self.wanted.stride
-        found: np.ndarray = self.tokens.ids[starts + np.arange(self.wanted.max_length + 1)].astype(np.int64)
-        return found
+        """Return the tokens of samples and the next one, (n, T + 1) int64: [:, :-1] are inputs, [:, 1:] targets."""
+        starts = samples[:, None] * self.batching.stride
+        return np.asarray(self.tokens.ids[starts + np.arange(self.batching.max_length + 1)].astype(np.int64))
 
-    def rows(self, samples: np.ndarray, names: Names) -> dict[str, np.ndarray]:
-        """Return of these samples what is named: `inputs` and `targets` (n, T) int64, `input` (n, T, D) float32."""
-        ids = self.ids(samples)
-        found = {"inputs": ids[:, :-1], "targets": ids[:, 1:]}
-        if "input" in names:
-            token = self.layer.rows(found["inputs"].ravel()).reshape(*found["inputs"].shape, -1)
-            whole = token + self.positions
-            found["input"] = whole if len(self.columns) == whole.shape[-1] else whole[..., self.columns]
-        return {name: found[name] for name in names}
+    def embeddings(self, samples: np.ndarray) -> np.ndarray:
+        """Return the input embeddings of samples, token rows + position rows, (n, T, chosen columns) float32."""
+        ids = self.ids(samples)[:, :-1]
+        rows = self.layer.rows(ids.ravel()).reshape(*ids.shape, -1) + self.positions
+        is_whole = len(self.columns) == rows.shape[-1]
+        return rows if is_whole else rows[..., self.columns]
 
     def records(self) -> Records:
-        """Return the batches as data: a row a sample, or in lines a batch."""
-        shape = len(self.order), self.wanted.max_length
+        """Return the batches as data: a row for each sample; in ndjson a line for each batch."""
+        shape = len(self.order), self.batching.max_length
+        step = max(_PIECE // (self.batching.max_length * self.layer.shape[1]), 1)
         return Records(
             run=self.run,
             unit="samples",
             rows=len(self.order),
             fields={"batch": int, "sample": int},
-            pieces=self._samples,
+            pieces=in_pieces(len(self.order), step, self._values),
             matrices={
                 "inputs": Array(shape, "int64"),
                 "targets": Array(shape, "int64"),
@@ -153,80 +105,78 @@ class Batches:
             lines=self._lines(),
         )
 
-    def _samples(self, fields: Names, matrices: Names) -> Iterator[Piece]:
-        step = max(_PIECE // (self.wanted.max_length * self.layer.shape[1]), 1)
-        for start in range(0, len(self.order), step):
-            samples = self.order[start : start + step]
-            values = {"sample": samples, "batch": self.batch_of(np.arange(start, start + len(samples)))}
-            yield Piece(len(samples), {name: values[name] for name in fields}, self.rows(samples, matrices))
+    def _values(self, places: np.ndarray, names: Names) -> dict[str, np.ndarray]:
+        """Return the fields and matrices of the samples at these places in `order`."""
+        samples = self.order[places]
+        ids = self.ids(samples)
+        values = {"batch": self.batch_of(places), "sample": samples, "inputs": ids[:, :-1], "targets": ids[:, 1:]}
+        return {**values, "input": self.embeddings(samples)} if "input" in names else values
 
     def _lines(self) -> Records:
-        size = self.wanted.batch_size
-        rows = -(-len(self.order) // size)
+        size = self.batching.batch_size
+        batches = -(-len(self.order) // size)
 
         def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
-            for row in range(rows):
-                samples = self.order[row * size : (row + 1) * size]
-                found = self.rows(samples, (*(name for name in fields if name != "batch"), *matrices))
-                values = {name: each[None] for name, each in found.items()}
-                values["batch"] = np.array([self.first + row])
+            for batch in range(batches):
+                places = np.arange(batch * size, min((batch + 1) * size, len(self.order)))
+                values = {name: each[None] for name, each in self._values(places, matrices).items()}
+                values["batch"] = np.array([self.first + batch])
                 yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
 
-        shape = rows, size, self.wanted.max_length, len(self.columns)
-        return Records(
-            self.run,
-            "batches",
-            rows,
-            {"batch": int, "inputs": list[int], "targets": list[int]},
-            pieces,
-            {"input": Array(shape)},
-        )
+        shape = batches, size, self.batching.max_length, len(self.columns)
+        types = {"batch": int, "inputs": list[int], "targets": list[int]}
+        return Records(self.run, "batches", batches, types, pieces, {"input": Array(shape)})
 
 
-def batch(tokens: Tokens, source: SeededSource, wanted: Wanted, columns: str | None = None) -> Batches:
-    """Return the batches of a text that are wanted; `columns` chooses columns of `input`, as in `0:8,255`.
+def batch(
+    tokens: Tokens, source: SeededSource, batching: Batching | None = None, columns: str | None = None
+) -> Batches:
+    """Return the chosen batches of a text; `columns` selects columns of `input`, as in `0:8,255`.
 
     Raises InputError for a text without such a batch, for an ID without a row, and for columns out of range.
     """
-    (size, dim), (context_length, _) = source.shape("token"), source.shape("position")
-    wanted.check(len(tokens), context_length)
+    batching = batching or Batching()
+    (size, dim), (context_length, _) = shape_of(source, "token"), shape_of(source, "position")
+    batching.check(len(tokens), context_length)
     check_ids(tokens, size)
     chosen = select(columns, dim, "column")
-    order, positions = _drawn(wanted, source, wanted.samples(len(tokens)))
-    start = (wanted.index or 0) * wanted.batch_size
-    stop = wanted.batches(len(tokens)) * wanted.batch_size if wanted.every else start + wanted.batch_size
+    order, positions = _drawn(batching, source, batching.samples(len(tokens)))
+    start = (batching.index or 0) * batching.batch_size
+    stop = (batching.batches(len(tokens)) if batching.all else 1) * batching.batch_size + start
     layer = source.open({"token": tokens.ids})["token"]
+    names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first")
     run = {
         "embcli": embcli.__version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
         "sequences": tokens.sequences,
-        **source.run,
+        **source.origin.document(),
         "shapes": {"token": [size, dim], "position": [context_length, dim]},
-        "batches": wanted.batches(len(tokens)),
-        **wanted.document(),
+        "batches": batching.batches(len(tokens)),
+        **{name: getattr(batching, name) for name in names},
     }
-    return Batches(tokens, wanted, layer, positions, context_length, order[start:stop], chosen, run)
+    origin, order = source.origin, order[start:stop]
+    return Batches(tokens, batching, layer, positions, order, chosen, origin, run, notes=source.notes)
 
 
-def _drawn(wanted: Wanted, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return all samples in the order that the loader gives them, (N,) int64, and the position rows, (T, D) float32."""
+def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return all samples in the order of the loader, (N,) int64, and the position rows, (T, D) float32."""
     with loading_torch():
         import torch
         from torch.utils.data import DataLoader
 
         from embcli.weights.drawing import Drawing
-    places = np.arange(wanted.max_length)
+    places = np.arange(batching.max_length)
     with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(Drawing(source.seeded).state_behind("position" if wanted.layers_first else "token"))
+        torch.set_rng_state(Drawing(source.seeded).state_behind("position" if batching.layers_first else "token"))
         loader: DataLoader[int] = DataLoader(
-            range(samples),  # type: ignore[arg-type]  # samples by their numbers: which is all that is asked
-            batch_size=wanted.batch_size,
-            shuffle=wanted.shuffle,
-            drop_last=not wanted.keep_last,
+            range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
+            batch_size=batching.batch_size,
+            shuffle=batching.shuffle,
+            drop_last=not batching.keep_last,
         )
-        iter(loader)  # which takes a random number
+        iter(loader)  # which consumes a random number
         order = np.fromiter(loader.sampler, np.int64, samples)
-        if wanted.layers_first:
+        if batching.layers_first:
             return order, source.open({"position": places})["position"].rows(places)
-        layer = torch.nn.Embedding(*source.shape("position"))
-        return order, layer.weight.detach()[: wanted.max_length].numpy().copy()
+        layer = torch.nn.Embedding(*shape_of(source, "position"))
+        return order, layer.weight.detach()[: batching.max_length].numpy().copy()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from embcli.layer import Layer, Origin, Summary
 from embcli.memory import told_when_it_runs_out
+from embcli.notes import Notes
 from embcli.passes import unwatched
 from embcli.safe import note
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
@@ -36,6 +37,7 @@ class SeededSource:
         self.seeded = seeded
         self.cache = cache
         self.encoding = encoding
+        self.notes = Notes()
         self.run: dict[str, Any] = {"seed": seeded.seed, "shapes": {}}
         self._drawing: Drawing | None = None
 
@@ -45,6 +47,10 @@ class SeededSource:
         build = {name: str(self.run[name]) for name in self.run if name not in ("seed", "shapes")}
         shapes = {name: (shape[0], shape[1]) for name, shape in self.run["shapes"].items()}
         return Origin(shapes, self.seeded.seed, build)
+
+    def resized(self, context_length: int) -> SeededSource:
+        """Return the same source with a position layer of another length."""
+        return SeededSource(replace(self.seeded, context_length=context_length), self.cache, self.encoding)
 
     def shape(self, name: str) -> tuple[int, int]:
         """Return the shape of the `token` or of the `position` layer, before any number is drawn."""

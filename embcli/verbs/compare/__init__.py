@@ -1,60 +1,59 @@
-"""The comparison of both ways from token IDs to vectors: a lookup, and a linear layer's product with one-hot rows."""
+"""The comparison of two ways from token IDs to vectors: a lookup, and a linear layer's product with one-hot rows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embcli.encodings import meant
 from embcli.layer import shape_of
+from embcli.names import DEFAULT_SEED
+from embcli.options import ComparisonOptions
 from embcli.passes import unwatched
-from embcli.verbs.compare.found import Comparison, Stored, Task, Wanted
+from embcli.verbs.compare.result import Comparison
+from embcli.verbs.lookup import check_ids
 from embcli.weights.build import loading_torch
-from embcli.weights.seeded import Seeded
+from embcli.weights.seeded import check_seed, refuse_too_large
 
 if TYPE_CHECKING:
-    from embcli.encodings import Encoding
     from embcli.layer import Source
     from embcli.passes import Watch
     from embcli.tokens import Tokens
 
-__all__ = ["Comparison", "Task", "Wanted", "compare", "task", "task_of"]
+__all__ = ["Comparison", "ComparisonOptions", "compare"]
 
 
-def task(
+def compare(
     tokens: Tokens,
-    as_text: bool,
-    encoding: Encoding,
-    vocabulary_size: int | None,
-    dim: int,
-    seed: int,
-    wanted: Wanted,
-    room: int | None = None,
-) -> Task:
-    """Return what to compare; without a V it is the encoding's for a text, and as large as the IDs need it for IDs.
+    source: Source,
+    options: ComparisonOptions | None = None,
+    watch: Watch = unwatched,
+    seed: int | None = None,
+    largest: int | None = None,
+) -> Comparison:
+    """Return the outputs of an embedding layer and of a linear layer that share the token matrix of a source.
 
-    Raises InputError for an ID without a row, LayerError for layers that cannot be, and OutputError for a matrix of
-    more numbers than there is room for.
+    `seed` is for the linear layer's own first weights; None takes the seed of the source. `largest` is the largest V of
+    the benchmark; None takes all rows of the matrix. `watch` follows the vocabulary sizes of the benchmark. Raises
+    InputError for an ID without a row, and LayerError for a seed or for layers that torch cannot take, all of them
+    before torch is imported.
     """
-    least = encoding.vocabulary_size if as_text else int(tokens.ids.max(initial=0)) + 1
-    size = least if vocabulary_size is None else vocabulary_size
-    sweep = (vocabulary_size or encoding.vocabulary_size) if wanted.bench else None
-    named = replace(tokens, encoding=meant(encoding, size, as_text))
-    return Task(named, Seeded(size, dim, 1, seed), wanted, sweep, room)
-
-
-def task_of(source: Source, tokens: Tokens, seed: int, wanted: Wanted, room: int | None = None) -> Task:
-    """Return what to compare on the token matrix of a source; its benchmark goes up to all of the rows.
-
-    Raises what `task` raises, before the matrix is read.
-    """
-    size, _ = shape_of(source, "token")
-    return Task(tokens, Stored(source, seed), wanted, size if wanted.bench else None, room)
-
-
-def compare(task: Task, watch: Watch = unwatched) -> Comparison:
-    """Return what both layers give; `watch` goes through the vocabulary sizes of the benchmark."""
+    options = options or ComparisonOptions()
+    origin, (size, dim) = source.origin, shape_of(source, "token")
+    if seed is None:
+        seed = DEFAULT_SEED if origin.seed is None else origin.seed
+    largest = largest or size
+    check_seed(seed)
+    copies = 4 if options.with_gradient else 2  # both layers, and their gradients
+    _refuse_too_large(size, dim, copies + (options.learning_rate is not None))
+    if options.bench:
+        _refuse_too_large(largest, dim, 3 if largest == size else 2)  # with the first weights of the comparison itself
+    check_ids(tokens, size, grows=origin.is_seeded)
     with loading_torch():
         from embcli.verbs.compare import layers  # torch, once it is sure to be needed
 
-    return layers.compare(task, watch)
+    return layers.compare(tokens, source, options, seed, largest, watch)
+
+
+def _refuse_too_large(size: int, dim: int, copies: int) -> None:
+    """Raise LayerError if copies of a weight matrix and a row of the one-hot matrix do not fit into memory."""
+    one_hot = (8 + 4) * size  # bytes of a row: int64 as torch makes it, and float32
+    refuse_too_large("a pair of layers", (size, dim), copies=copies, more=one_hot)

@@ -1,9 +1,9 @@
-"""The comparison itself: torch's own embedding and linear layer, one weight for both, on the same tokens."""
+"""torch's own embedding and linear layer with one weight, on the same tokens: outputs, times and gradients."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -12,33 +12,32 @@ import torch
 from torch.nn.functional import one_hot
 
 import embcli
-from embcli.names import DEFAULT_SEED
-from embcli.passes import unwatched
+from embcli.layer import shape_of
 from embcli.selection import distinct
-from embcli.verbs.compare.found import Comparison, Cost, Gradient, Stored, Task, Timing, Training, refuse_layers
-from embcli.verbs.lookup import check_ids
+from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from embcli.layer import Layer
+    from embcli.layer import Source
     from embcli.passes import Watch
     from embcli.tokens import Tokens
+    from embcli.verbs.compare.result import ComparisonOptions
 
-_SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: with more, page faults make it slower
-_LONG_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit while there is one slice
+_SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: page faults make larger slices slower
+_GRADIENT_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit within one slice
 _ENOUGH = 0.05  # seconds of runs
 _LONGEST = 0.5  # seconds after which a single run is enough
 _FEWEST, _MOST = 5, 500  # runs of the product
-# Where the processor's time is told too roughly, as on Windows, that of the wall has to do.
+_LOOKUPS = 4  # runs of the lookup for each run of the product
+_SMALLEST_SWEEP, _SWEEP_FACTOR = 16, 4
+# The processor time of this thread, or wall time where that has too coarse a clock, as on Windows.
 _clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
-_LOOKUPS = 4  # runs of the lookup for each of the product
-_SMALLEST_SWEEP, _SWEEP_STEP = 16, 4
 
 
 @dataclass(frozen=True)
 class _Layers:
-    """Both layers, with one weight, and the weight that the linear layer had before."""
+    """Both layers with one weight, and the linear layer's own first weights."""
 
     embedding: torch.nn.Embedding
     linear: torch.nn.Linear
@@ -46,75 +45,22 @@ class _Layers:
 
 
 @dataclass(frozen=True)
-class _Touched:
-    """The rows of a gradient, and of the weight after a step by it, that the tokens touched."""
+class _Update:
+    """A gradient and the weight after a step by it, in the rows of the IDs that occur."""
 
-    gradient: np.ndarray  # (touched rows, D) float32
-    rows: int  # of all V that have a gradient other than 0
-    after: np.ndarray  # (touched rows, D) float32
-    moved: int  # rows of all V
-
-
-def compare(task: Task, watch: Watch = unwatched) -> Comparison:
-    """Return what both layers give; `watch` goes through the vocabulary sizes of the benchmark."""
-    layer, ids = task.layer, _tensor(task.tokens.ids)
-    sweep: tuple[Cost, ...] = ()
-    if isinstance(layer, Stored):
-        embedding = _with_weight(_whole(layer.source.open({"token": None})["token"]))
-    else:
-        torch.manual_seed(layer.seed)
-        embedding = torch.nn.Embedding(*layer.shape("token"))
-    found = _compare(task.tokens, embedding, layer.seed, task.wanted.gradient, task.wanted.learning_rate)
-    if task.sweep:
-        whole = embedding if isinstance(layer, Stored) else torch.nn.Embedding(task.sweep, layer.dim)
-        sweep = tuple(_sweep(ids, whole.weight.detach(), watch))
-    run = {**found.run, **layer.source.run} if isinstance(layer, Stored) else found.run
-    return replace(found, run=run, sweep=sweep, wanted=task.wanted)
+    gradient: np.ndarray  # (IDs, D) float32
+    rows: int  # of all V, those with a gradient other than 0
+    after: np.ndarray  # (IDs, D) float32
+    changed: int  # rows of all V that the step changed
 
 
-def compare_weights(
-    tokens: Tokens,
-    weight: np.ndarray,
-    gradient: bool = False,
-    seed: int = DEFAULT_SEED,
-    learning_rate: float | None = None,
+def compare(
+    tokens: Tokens, source: Source, options: ComparisonOptions, seed: int, largest: int, watch: Watch
 ) -> Comparison:
-    """Return what both layers give with this weight, (V, D) float32; `seed` is for the linear layer's first weights.
-
-    Raises InputError for an ID without a row.
-
-    >>> from embcli.tokens import Tokens
-    >>> tokens = Tokens(np.array([1]), np.array([0, 1]), None)
-    >>> compare_weights(tokens, np.array([[np.inf], [2]], np.float32)).verdict.kind
-    'nan'
-    """
-    size, dim = weight.shape
-    refuse_layers(size, dim, gradient, learning_rate is not None)
-    check_ids(tokens, size)
-    embedding = _with_weight(np.require(weight, np.float32, ["C", "W"]))
-    return _compare(tokens, embedding, seed, gradient, learning_rate)
-
-
-def _whole(layer: Layer) -> np.ndarray:
-    """Return all of a layer, (V, D) float32."""
-    found = np.empty(layer.shape, np.float32)
-    done = 0
-    for block in layer.blocks():
-        found[done : done + len(block)] = block
-        done += len(block)
-    return found
-
-
-def _with_weight(weight: np.ndarray) -> torch.nn.Embedding:
-    size, dim = weight.shape
-    return torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight))
-
-
-def _compare(
-    tokens: Tokens, embedding: torch.nn.Embedding, seed: int, gradient: bool, learning_rate: float | None
-) -> Comparison:
-    layers, ids = _layers(embedding, seed), _tensor(tokens.ids)
-    left, right, cost = _outputs(layers, ids)
+    """Return the outputs of both layers; see `embcli.verbs.compare.compare`, which checks the arguments."""
+    embedding = _embedding(source)
+    layers, ids = _layers(embedding, seed), torch.from_numpy(tokens.ids.astype(np.int64))
+    lookup, product, cost = _outputs(layers, ids)
     run = {
         "embcli": embcli.__version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
@@ -122,21 +68,41 @@ def _compare(
         "seed": seed,
         "torch": torch.__version__,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        **({} if source.origin.is_seeded else source.origin.document()),
     }
+    gradient = _gradient(layers, ids, options.learning_rate) if options.with_gradient else None
+    sweep: tuple[Cost, ...] = ()
+    if options.bench:
+        size, dim = embedding.weight.shape
+        whole = embedding if largest == size else torch.nn.Embedding(largest, dim)
+        sweep = tuple(_sweep(ids, whole.weight.detach(), watch))
     return Comparison(
         tokens,
+        source.origin,
         run,
         layers.first.numpy(),
         embedding.weight.detach().numpy(),
-        left.numpy(),
-        right.numpy(),
+        lookup.numpy(),
+        product.numpy(),
         cost,
-        _gradient(layers, ids, learning_rate) if gradient else None,
+        gradient,
+        sweep,
+        options,
+        notes=source.notes,
     )
 
 
-def _tensor(ids: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(ids.astype(np.int64))
+def _embedding(source: Source) -> torch.nn.Embedding:
+    """Return an embedding layer with the token matrix of a source; torch itself draws a seeded one."""
+    size, dim = shape_of(source, "token")
+    if source.origin.seed is not None:
+        torch.manual_seed(source.origin.seed)
+        return torch.nn.Embedding(size, dim)
+    weight, done = np.empty((size, dim), np.float32), 0
+    for block in source.open({"token": None})["token"].blocks():
+        weight[done : done + len(block)] = block
+        done += len(block)
+    return torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight))
 
 
 def _layers(embedding: torch.nn.Embedding, seed: int) -> _Layers:
@@ -148,27 +114,26 @@ def _layers(embedding: torch.nn.Embedding, seed: int) -> _Layers:
 
 
 def _sliced(ids: torch.Tensor, vocabulary_size: int, elements: int) -> tuple[torch.Tensor, ...]:
-    """Return the IDs in slices whose one-hot matrices have at most so many elements, or else a single row."""
+    """Split the IDs into slices whose one-hot matrices have at most this many elements, or a single row."""
     return torch.split(ids, max(elements // vocabulary_size, 1))
 
 
 def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
-    """Return what the linear layer makes of the one-hot matrix of the IDs, (T, D).
+    """Return the output of the linear layer for the one-hot matrix of the IDs, (T, D).
 
-    A row of it has a single 1, so its sums are exact in any order, and slices give the same bits as the whole.
+    A row of that matrix has a single 1, so the sums are exact in any order, and slices give the same bits as the whole.
     """
-    size, dim = linear.in_features, linear.out_features
-    found = torch.empty(len(ids), dim)
-    done = 0
+    size = linear.in_features
+    output, done = torch.empty(len(ids), linear.out_features), 0
     for part in _sliced(ids, size, _SLICE):
-        found[done : done + len(part)] = linear(one_hot(part, size).float())
+        output[done : done + len(part)] = linear(one_hot(part, size).float())
         done += len(part)
-    return found
+    return output
 
 
 @torch.no_grad()
 def _outputs(layers: _Layers, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Cost]:
-    """Return both outputs, (T, D) each, and what they cost."""
+    """Return both outputs, (T, D) each, and their cost."""
     (size, dim), length = layers.embedding.weight.shape, len(ids)
     left, right, lookup, product = _timed(lambda: layers.embedding(ids), lambda: _product(layers.linear, ids))
     slices = len(_sliced(ids, size, _SLICE)) if length else 0
@@ -178,10 +143,10 @@ def _outputs(layers: _Layers, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Te
 def _timed(
     lookup: Callable[[], torch.Tensor], product: Callable[[], torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, Timing, Timing]:
-    """Return what two calls give, and the times of both, taken in turn on one thread.
+    """Return the results of two calls and their times, which are measured in turn on one thread.
 
-    The times are those of the processor, without the waiting for it while others have it; torch's own threads would
-    wait for each other. The first call, the warm-up, counts only if it was long.
+    Processor time leaves out the time that other processes take; several threads would wait for each other. The first
+    call is a warm-up and counts only if it takes long.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -200,81 +165,75 @@ def _timed(
 
 def _run(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, float]:
     start = _clock()
-    found = call()
-    return found, _clock() - start
+    output = call()
+    return output, _clock() - start
 
 
 def _timing(times: list[float]) -> Timing:
     return Timing(median(times), min(times), len(times))
 
 
-def _loss(output: torch.Tensor) -> torch.Tensor:
-    """Return a loss whose gradient is the output itself."""
-    return output.square().sum() / 2
-
-
 def _gradient(layers: _Layers, ids: torch.Tensor, learning_rate: float | None) -> Gradient:
-    """Return the gradients of both weights, and what a step by each makes of them where a learning rate is given.
+    """Return the gradients of both weights, and with a learning rate the weights after one step.
 
-    One gradient is taken and let go before the other comes, as each is (V, D).
+    A gradient is as large as the weight, (V, D), so the first one is freed before the second is computed.
     """
-    found, places = distinct(ids.numpy())
-    times = np.bincount(places, minlength=len(found))
-    slices = _sliced(ids, layers.linear.in_features, _LONG_SLICE)
+    occurring, places = distinct(ids.numpy())
+    times = np.bincount(places, minlength=len(occurring))
+    slices = _sliced(ids, layers.linear.in_features, _GRADIENT_SLICE)
     rows = (one_hot(part, layers.linear.in_features).float() for part in slices)
-    left = _touched(layers.embedding.weight, _backward(layers.embedding, [ids]), found, learning_rate)
-    right = _touched(layers.linear.weight, _backward(layers.linear, rows), found, learning_rate, transposed=True)
+    weights = layers.embedding.weight, layers.linear.weight
+    left = _update(weights[0], _backward(layers.embedding, [ids]), occurring, learning_rate)
+    right = _update(weights[1], _backward(layers.linear, rows), occurring, learning_rate, transposed=True)
     training = None
     if learning_rate is not None:
-        weight = layers.embedding.weight.detach()
-        before = weight[torch.from_numpy(found)].numpy()
-        training = Training(learning_rate, before, left.after, right.after, left.moved, right.moved, len(weight))
+        weight = weights[0].detach()
+        before = weight[torch.from_numpy(occurring)].numpy()
+        training = Training(learning_rate, before, left.after, right.after, left.changed, right.changed, len(weight))
     loss = "output.square().sum() / 2"
-    return Gradient(loss, found, times, left.gradient, right.gradient, left.rows, right.rows, len(slices), training)
+    return Gradient(loss, occurring, times, left.gradient, right.gradient, left.rows, right.rows, len(slices), training)
 
 
 def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Return the gradient of a layer's weight, in the weight's shape, summed up over the inputs."""
-    gradients = (torch.autograd.grad(_loss(layer(each)), layer.weight)[0] for each in inputs)
+    """Return the gradient of a layer's weight, added up over the inputs; the gradient of the loss is the output."""
+    gradients = (torch.autograd.grad(layer(each).square().sum() / 2, layer.weight)[0] for each in inputs)
     total = next(gradients)
     for gradient in gradients:
         total += gradient
     return total
 
 
-def _touched(
+def _update(
     weight: torch.Tensor,
     gradient: torch.Tensor,
     ids: np.ndarray,
     learning_rate: float | None,
     transposed: bool = False,
-) -> _Touched:
-    """Return of a gradient, and of the weight after a step by it, the rows with these IDs, and how many others."""
-    after = weight.detach() if learning_rate is None else _stepped(weight, gradient, learning_rate)
-    rows, before, after = (each.T if transposed else each for each in (gradient, weight.detach(), after))
+) -> _Update:
+    """Return the rows of these IDs in a gradient and in the weight after a step of SGD, and how many rows changed."""
+    before = after = weight.detach()
+    if learning_rate is not None:
+        copy = torch.nn.Parameter(before.clone())  # both layers share the weight, which is to stay
+        copy.grad = gradient
+        torch.optim.SGD([copy], lr=learning_rate).step()
+        after = copy.detach()
+    if transposed:
+        before, after, gradient = before.T, after.T, gradient.T
     chosen = torch.from_numpy(ids)
-    return _Touched(
-        rows[chosen].numpy(),
-        int((rows != 0).any(dim=1).sum()),
+    return _Update(
+        gradient[chosen].numpy(),
+        int((gradient != 0).any(dim=1).sum()),
         after[chosen].numpy(),
         int((after.view(torch.int32) != before.view(torch.int32)).any(dim=1).sum()),
     )
 
 
-def _stepped(weight: torch.Tensor, gradient: torch.Tensor, learning_rate: float) -> torch.Tensor:
-    """Return what a step of SGD makes of a weight; both layers share theirs, so that it is made on a copy."""
-    copy = torch.nn.Parameter(weight.detach().clone())
-    copy.grad = gradient
-    torch.optim.SGD([copy], lr=learning_rate).step()
-    return copy.detach()
-
-
 def _sweep(ids: torch.Tensor, weight: torch.Tensor, watch: Watch) -> Iterator[Cost]:
-    """Yield the cost for one V after the other, up to all rows of a weight; larger IDs start again at 0."""
+    """Yield the cost for growing V up to all rows of a weight; an ID without a row wraps around."""
     largest, dim = weight.shape
     sizes = [_SMALLEST_SWEEP]
     while sizes[-1] < largest:
-        sizes.append(sizes[-1] * _SWEEP_STEP)
+        sizes.append(sizes[-1] * _SWEEP_FACTOR)
     sizes[-1] = largest
     for size in watch(sizes, len(sizes), lambda _: 1):
         layers = _layers(torch.nn.Embedding(size, dim, _weight=weight[:size]), seed=0)
