@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,13 @@ import pytest
 
 TIMEOUT = 120  # seconds after which a process that hangs is a failure
 _OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", "TERM")
+
+
+def pytest_configure() -> None:
+    """Handle the signals that a shell's `&` and nohup ignore: children inherit an ignored signal, not a handled one."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -1,155 +1,350 @@
-"""The house as DESIGN has it, read off the imports: those within functions count, those for the type checker do not."""
+"""The house as DESIGN has it, read off its source: who imports whom, and who knows of flags, terminals and streams.
+
+Imports within functions count, and so do those for the type checker alone.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
-from mypy import api
 
 ROOT = Path(__file__).parents[1]
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted((ROOT / "embcli").rglob("*.py"))
 }
-VIEWS = [name for name in FILES if name.startswith("embcli.views.")]
-# The modules that may import a package, and all modules of a room by the name of the room.
+FOLDERS = sorted({name.rpartition(".")[0] for name in FILES} - {""})
+PORCH = ("embcli.cli", "embcli.explore", "embcli.__main__")  # who knows flags, terminals and standard streams
+
+# The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
-    "rich": ("embcli.page",),
-    "matplotlib": ("embcli.page.picture",),
-    "typer": ("embcli.cli", "embcli.options", "embcli.completion", "embcli.__main__"),
+    "typer": ("embcli.cli", "embcli.__main__"),
+    "rich": ("embcli.cli", "embcli.page"),
+    "textual": ("embcli.explore",),
+    "matplotlib": ("embcli.page",),
+    "PIL": ("embcli.page",),
+    "pyarrow": ("embcli.writers",),
     "torch": (
-        "embcli.weights.drawing",
-        "embcli.files.pt",
-        "embcli.verbs.batch",
-        "embcli.verbs.compare.layers",
-        "embcli.verbs.info",
+        *("embcli.weights.drawing", "embcli.files.pt"),
+        *("embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.hidden"),
+        "embcli.verbs.info",  # for the table of its version alone
     ),
+    "signal": ("embcli.cli", "embcli.__main__", "embcli.weights.build"),  # build loads torch so that no signal is lost
 }
-# What is worked out knows nothing of how it is asked for, how it looks and where it goes.
+
+# What computes knows nothing of how it is asked for, how it looks and where it is written.
 CORE = (
-    *("embcli.verbs", "embcli.weights", "embcli.files", "embcli.encodings"),
-    *("embcli.tokens", "embcli.text", "embcli.positions", "embcli.records", "embcli.selection", "embcli.verdict"),
-    *("embcli.names", "embcli.errors", "embcli.words", "embcli.safe"),
+    *("embcli.verbs", "embcli.weights", "embcli.files", "embcli.encodings", "embcli.positions", "embcli.search"),
+    *("embcli.model", "embcli.layer", "embcli.store", "embcli.tokens", "embcli.text", "embcli.selection"),
+    *("embcli.records", "embcli.verdict", "embcli.errors", "embcli.words", "embcli.notes"),
 )
-AROUND = ("embcli.cli", "embcli.options", "embcli.output", "embcli.page", "embcli.views", "embcli.writers")
+AROUND = (*PORCH, "embcli.output", "embcli.page", "embcli.views", "embcli.writers")
 
-# torch takes the checker half a minute, and no view has it.
-SETTINGS = """
-[mypy]
-strict = True
-follow_imports = silent
-[mypy-torch.*]
-follow_imports = skip
-"""
+# What a function may import, because it costs a start too much: measured behind Python's own start, warm.
+HEAVY = {
+    "torch": "1.4 s",
+    "matplotlib": "260 ms",
+    "pyarrow": "170 ms",
+    "textual": "150 ms",
+    "numpy": "80 ms",
+    "rich": "60 ms",
+    "gguf": "40 ms behind numpy",
+    "tiktoken": "40 ms",
+    "PIL": "20 ms",
+    "tokenizers": "15 ms, and an extra",
+    "simsimd": "an extra",
+    "orjson": "5 ms, for JSON alone",
+    "platformdirs": "5 ms, for a cache folder that is not named",
+    "typer": "60 ms; __main__ handles signals before it",
+    "asyncio": "60 ms",
+    "concurrent": "20 ms",
+    "difflib": "5 ms, for a misspelled name alone",
+    "pickletools": "10 ms, for old files of torch alone",
+    "subprocess": "10 ms, for the shells that are asked alone",
+    "traceback": "10 ms, for errors that nobody expected",
+    **dict.fromkeys(("fcntl", "resource", "termios", "tty"), "not on every system"),
+}
 
 
-def within(name: str, rooms: tuple[str, ...]) -> bool:
-    return any(name == room or name.startswith(f"{room}.") for room in rooms)
+def within(name: str, folders: tuple[str, ...]) -> bool:
+    return any(name == folder or name.startswith(f"{folder}.") for folder in folders)
+
+
+@cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(FILES[name].read_text())
+
+
+def place(name: str, line: int) -> str:
+    return f"{FILES[name].relative_to(ROOT)}:{line}"
+
+
+def is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
 
 
 def for_the_type_checker(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the imports of a module, in functions too, but for those that only the type checker reads."""
+def nodes(node: ast.AST, enter: Callable[[ast.AST], bool] = lambda _: True) -> Iterator[ast.AST]:
+    """Yield what is below a node, but for what is below nodes that are not to be entered."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
+        if enter(child):
             yield child
-        elif not for_the_type_checker(child):
-            yield from statements(child)
+            yield from nodes(child, enter)
+
+
+def named(node: ast.AST) -> set[str]:
+    """Return what an import names: modules of embcli by their whole names, or names in other packages."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "an import by a relative name"
+        assert node.module is not None
+        members = [f"{node.module}.{alias.name}" for alias in node.names]
+        return {member if member in FILES else node.module for member in members}
+    return set()
 
 
 @cache
 def imports(name: str) -> frozenset[str]:
-    """Return what a module imports: modules of embcli by their whole names, or names in other packages."""
+    """Return what a module imports anywhere."""
+    return frozenset[str]().union(*map(named, nodes(tree(name))))
+
+
+@cache
+def imports_of_its_own(name: str) -> frozenset[str]:
+    """Return what a module imports as it is loaded."""
+    entered = nodes(tree(name), lambda node: not is_function(node) and not for_the_type_checker(node))
+    return frozenset[str]().union(*map(named, entered))
+
+
+def imports_in_functions(name: str) -> Iterator[tuple[int, str]]:
+    """Yield what functions of a module import, with the line."""
+    seen: set[ast.AST] = set()
+    for function in filter(is_function, nodes(tree(name))):
+        for node in nodes(function, lambda node: not for_the_type_checker(node)):
+            if node not in seen:
+                seen.add(node)
+                yield from ((node.lineno, module) for module in sorted(named(node)))  # type: ignore[attr-defined]
+
+
+def reached(start: str, of: Callable[[str], frozenset[str]]) -> set[str]:
+    """Return all modules that imports lead to, from those of a module on."""
     found: set[str] = set()
-    for each in statements(ast.parse(FILES[name].read_text())):
-        if isinstance(each, ast.Import):
-            found.update(alias.name for alias in each.names)
-            continue
-        assert each.level == 0, f"{name} imports by a relative name"
-        assert each.module is not None
-        members = [f"{each.module}.{alias.name}" for alias in each.names]
-        found.update(member if member in FILES else each.module for member in members)
-    return frozenset(found)
+    ahead = [start]
+    while ahead:
+        for module in of(ahead.pop()) - found:
+            found.add(module)
+            if module in FILES:
+                ahead.append(module)
+    return found
 
 
-def importers(package: str) -> set[str]:
-    return {name for name in FILES if any(within(each, (package,)) for each in imports(name))}
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the shortest way back to itself from each node that has one, each circle once.
+
+    >>> circles({"a": {"b"}, "b": {"c"}, "c": {"b"}})
+    [['b', 'c', 'b']]
+    """
+    found: dict[frozenset[str], list[str]] = {}
+    for start in graph:
+        ways, seen = [[start]], {start}
+        for way in ways:
+            for each in sorted(graph.get(way[-1], ())):
+                if each == start:
+                    found.setdefault(frozenset(way), [*way, each])
+                elif each not in seen:
+                    seen.add(each)
+                    ways.append([*way, each])
+    return [*found.values()]
+
+
+# --- who imports whom ---------------------------------------------------------------------------------------------
+
+
+def test_no_file_is_imported_by_what_it_imports() -> None:
+    found = circles({name: {each for each in imports(name) if each in FILES} - {name} for name in FILES})
+    assert not found, "circles of files:\n" + "\n".join(" -> ".join(way) for way in found)
+
+
+def child(name: str, folder: str) -> str:
+    """Return the file or folder right below a folder that a module is or lies in; the folder's own file as it is.
+
+    >>> child("embcli.verbs.compare.layers", "embcli"), child("embcli.verbs", "embcli.verbs")
+    ('embcli.verbs', 'embcli.verbs')
+    """
+    return ".".join(name.split(".")[: folder.count(".") + 2])
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_folder_is_imported_by_what_it_imports(folder: str) -> None:
+    graph: dict[str, set[str]] = {}
+    for name in FILES:
+        if within(name, (folder,)):
+            others = {child(each, folder) for each in imports(name) if each in FILES and within(each, (folder,))}
+            graph.setdefault(child(name, folder), set()).update(others - {child(name, folder)})
+    found = circles(graph)
+    assert not found, f"circles among what lies in {folder}:\n" + "\n".join(" -> ".join(way) for way in found)
 
 
 @pytest.mark.parametrize("package", ALLOWED)
-def test_a_package_is_imported_in_its_rooms_only(package: str) -> None:
-    found = importers(package)
-    assert found, "nobody imports it: is the reading of imports at fault?"
-    assert {name for name in found if not within(name, ALLOWED[package])} == set()
+def test_a_package_is_imported_where_it_belongs(package: str) -> None:
+    importers = {name for name in FILES if any(within(each, (package,)) for each in imports(name))}
+    found = sorted(name for name in importers if not within(name, ALLOWED[package]))
+    assert not found, f"{package} is for {', '.join(ALLOWED[package])}, not for {', '.join(found)}"
+
+
+def test_the_reading_of_imports_finds_those_there_are() -> None:
+    assert "typer" in imports("embcli.__main__")
+    assert "embcli.records" in imports("embcli.result"), "for the type checker"
+    assert "numpy" in reached("embcli.verbs.lookup", imports_of_its_own)
+    assert "torch" in {module for _, module in imports_in_functions("embcli.files.pt")}
+
+
+def test_nobody_but_the_process_imports_the_command() -> None:
+    found = {name: each for name in FILES if not within(name, PORCH) for each in imports(name) if within(each, PORCH)}
+    assert not found, "the library knows nothing of the command:\n" + "\n".join(map(" imports ".join, found.items()))
 
 
 def test_the_core_does_not_know_how_it_is_asked_shown_and_written() -> None:
-    core = {name for name in FILES if within(name, CORE)}
+    core = [name for name in FILES if within(name, CORE)]
     assert len(core) > 20
-    assert {name: known for name in core if (known := {each for each in imports(name) if within(each, AROUND)})} == {}
+    found = {
+        name: sorted(known) for name in core if (known := {each for each in imports(name) if within(each, AROUND)})
+    }
+    assert not found, "\n".join(f"{name} imports {', '.join(known)}" for name, known in found.items())
 
 
 def test_views_know_results_and_pages_only() -> None:
-    assert len(VIEWS) > 5
-    outside = (*ALLOWED, "embcli.cli", "embcli.options", "embcli.output", "embcli.weights", "embcli.page.terminal")
-    for name in VIEWS:
-        assert {each for each in imports(name) if within(each, outside)} == set(), name
+    views = [name for name in FILES if name.startswith("embcli.views.")]
+    assert len(views) > 5
+    outside = (*ALLOWED, *PORCH, "embcli.output", "embcli.weights", "embcli.files", "embcli.page.terminal")
+    found = {
+        name: sorted(known) for name in views if (known := {each for each in imports(name) if within(each, outside)})
+    }
+    assert not found, "\n".join(f"{name} imports {', '.join(known)}" for name, known in found.items())
 
 
-def test_names_import_nothing_of_the_house() -> None:
-    assert {each for each in imports("embcli.names") if each.startswith("embcli")} == set()
+def test_import_embcli_loads_nothing_of_others() -> None:
+    loaded = reached("embcli", imports_of_its_own)
+    found = {each.partition(".")[0] for each in loaded} & {*HEAVY}
+    assert not found, f"`import embcli` loads {', '.join(sorted(found))}"
 
 
-def circle(start: str) -> list[str]:
-    """Return the modules on a way of imports from a module back to itself; none where there is no such way."""
-    ways, seen = [[start]], {start}
-    while ways:
-        way = ways.pop()
-        for each in sorted(imports(way[-1])):
-            if each == start:
-                return [*way, each]
-            if each in FILES and each not in seen:
-                seen.add(each)
-                ways.append([*way, each])
-    return []
+def test_functions_import_only_what_is_heavy() -> None:
+    """A heavy package, or a module of embcli that uses one which the importing module does not load anyway."""
+
+    def heavy(modules: set[str] | frozenset[str]) -> set[str]:
+        return {package for each in modules if (package := each.partition(".")[0]) in HEAVY}
+
+    found = []
+    for name in FILES:
+        loaded = heavy(reached(name, imports_of_its_own))
+        for line, module in imports_in_functions(name):
+            used = imports(module) | reached(module, imports_of_its_own) if module in FILES else {module}
+            if not heavy(used) - loaded:
+                found.append(f"{place(name, line)} imports {module}, which is light")
+    assert not found, f"{len(found)} imports belong at the top of their files:\n" + "\n".join(found)
 
 
-def test_no_import_leads_back_to_where_it_began() -> None:
-    assert [way for name in FILES if (way := circle(name))] == []
+# --- who knows of flags, terminals and streams --------------------------------------------------------------------
+
+FLAG = re.compile(
+    r"(?<![\w\-/.%+*\0])(?!--force-reinstall)(?:--[A-Za-z\0][\w-]*|-[A-Za-z](?![\w\0]))"
+)  # that one is pip's
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_module_says_what_it_is(name: str) -> None:
-    text = ast.get_docstring(ast.parse(FILES[name].read_text()))
-    assert text
-    assert text.splitlines()[0].endswith((".", ":", ";"))
+def texts(name: str) -> Iterator[tuple[int, str]]:
+    """Yield the texts in a module's code with their lines: no docstrings, and NUL for each value in an f-string."""
+
+    def parts(node: ast.AST) -> Iterator[tuple[int, str]]:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            return
+        if isinstance(node, ast.JoinedStr):
+            pieces = [str(each.value) if isinstance(each, ast.Constant) else "\0" for each in node.values]
+            yield node.lineno, "".join(pieces)
+            for each in node.values:
+                if isinstance(each, ast.FormattedValue):
+                    yield from parts(each.value)
+            return
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+        for each in ast.iter_child_nodes(node):
+            yield from parts(each)
+
+    yield from parts(tree(name))
 
 
-def test_the_type_checker_rejects_what_a_view_cannot_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    modules = [name.rpartition(".")[2] for name in VIEWS if "def view(" in FILES[name].read_text()]
-    assert len(modules) > 5
-    program = [
-        f"from embcli.views import {', '.join(modules)}",
-        "from embcli.output import Output",
-        "from embcli.verbs.lookup import Lookup",
-        "def right(output: Output, result: Lookup) -> None: output.write(result, lookup.view)",
-        "def wrong(output: Output, result: Lookup) -> None: output.write(result, weights.view)",
-        *(f"{module}.view(1, 2)" for module in modules),
+def test_a_flag_is_told_from_other_words() -> None:
+    flags = "--dim", "-f", "(--top)", "add -o x.svg", "--only-ids; -k picks", "--\0"
+    others = "a-b", "x--y", "-1", "-inf", "---", "-->", "a - b", "grid-row", "/-/x", "%-d", "\0-a", "-\0", "a--\0"
+    assert all(map(FLAG.search, flags))
+    assert not any(map(FLAG.search, others))
+
+
+def test_no_text_outside_the_command_names_a_flag() -> None:
+    found = [
+        f"{place(name, line)} says {flag[0]!r}"
+        for name in FILES
+        if not within(name, PORCH)
+        for line, text in texts(name)
+        for flag in FLAG.finditer(text)
     ]
-    settings = tmp_path / "mypy.ini"
-    settings.write_text(SETTINGS)
-    arguments = ["--config-file", str(settings), "--cache-dir", str(tmp_path), "-c", "\n".join(program)]
-    out, err, _ = api.run(arguments)
-    assert err == ""
-    errors = [line.split(":")[1] for line in out.splitlines() if ": error: " in line]
-    wanted = ["5", *(str(line) for line in range(6, 6 + len(modules)) for _ in ("result", "page"))]
-    assert errors == wanted, out
-    assert out.count("incompatible type") == len(wanted), out
+    assert not found, f"{len(found)} flags outside the command:\n" + "\n".join(found)
+
+
+STREAMS = {"stdin", "stdout", "stderr", "argv", "__stdin__", "__stdout__", "__stderr__"}
+CALLS = {"print", "input", "get_terminal_size", "isatty"}
+
+
+def touched(name: str) -> Iterator[tuple[int, str]]:
+    """Yield the standard streams, arguments and terminals that a module touches, with the lines."""
+    for node in nodes(tree(name)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys":
+            if node.attr in STREAMS:
+                yield node.lineno, f"sys.{node.attr}"
+        elif isinstance(node, ast.ImportFrom) and node.module == "sys":
+            yield from ((node.lineno, f"sys.{each.name}") for each in node.names if each.name in STREAMS)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in CALLS and not (called in ("print", "input") and isinstance(node.func, ast.Attribute)):
+                yield node.lineno, f"{called}()"
+
+
+def test_nobody_but_the_command_touches_streams_terminals_and_arguments() -> None:
+    assert {each for _, each in touched("embcli.__main__")} >= {"sys.stdout"}
+    found = [
+        f"{place(name, line)} touches {each}"
+        for name in FILES
+        if not within(name, PORCH)
+        for line, each in touched(name)
+    ]
+    assert not found, f"{len(found)} touches outside the command:\n" + "\n".join(found)
+
+
+# --- what each module says ----------------------------------------------------------------------------------------
+
+
+def test_each_module_says_what_it_is() -> None:
+    first = {name: (ast.get_docstring(tree(name)) or "").partition("\n")[0] for name in FILES}
+    found = [name for name, line in first.items() if not line.endswith((".", ":", ";"))]
+    assert not found, f"no sentence begins {', '.join(found)}"
+
+
+def test_each_view_says_which_result_it_shows() -> None:
+    """The type checker holds each call against it; `object` and `Any` would let everything pass."""
+    found = []
+    for name in FILES:
+        for node in tree(name).body if name.startswith("embcli.views.") else ():
+            if isinstance(node, ast.FunctionDef) and node.name == "view":
+                shown = node.args.args[0].annotation
+                if shown is None or ast.unparse(shown) in ("object", "Any"):
+                    found.append(f"{name}.view")
+    assert not found, f"no type says what they show: {', '.join(found)}"
