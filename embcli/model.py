@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from embcli.passes import Watch
     from embcli.tokens import Tokens
     from embcli.verbs.audit import Audit
-    from embcli.weights.source import SeededSource
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
     from embcli.verbs.diff import Diff
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from embcli.verbs.scatter import Scatter
     from embcli.verbs.tokenize import Tokenization
     from embcli.verbs.weights import WeightMatrix
+    from embcli.weights.source import SeededSource
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
