@@ -466,10 +466,9 @@ def cache_show(context: typer.Context, place: options.Place) -> None:
         return
     from embcli.verbs.cache import contents
     from embcli.views.cache import view
-    from embcli.weights.cache import Cache
 
     output = place.to()
-    output.write(contents(Cache.from_environment()), view)
+    output.write(contents(options.store()), view)
 
 
 @cache.command("clear")
@@ -477,9 +476,8 @@ def cache_clear() -> None:
     """Remove all kept layers."""
     from embcli.safe import in_line
     from embcli.verbs.cache import clear
-    from embcli.weights.cache import Cache
 
-    typer.echo(in_line(clear(Cache.from_environment()).in_words))
+    typer.echo(in_line(clear(options.store()).removed))
 
 
 @cache.command("verify")
@@ -488,9 +486,8 @@ def cache_verify(place: options.Place) -> int:
     """Read all kept layers. Say which are damaged; the exit status is 1 if one is."""
     from embcli.verbs.cache import contents
     from embcli.views.cache import view
-    from embcli.weights.cache import Cache
 
     output = place.to()
-    result = contents(Cache.from_environment(), verify=True)
+    result = contents(options.store(), verify=True)
     output.write(result, view)
     return int(result.damaged > 0)

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Checkpoint
     from embcli.layer import Source
+    from embcli.notes import Notes
     from embcli.output import Output
+    from embcli.store import Store
     from embcli.tokens import Tokens
     from embcli.verbs import neighbors
     from embcli.verbs.batch import Wanted
     from embcli.weights.source import SeededSource
+    from embcli.words import Message
 
 Name = TypeVar("Name", bound=str)
 
@@ -583,13 +586,32 @@ class Model(Group):
     def source(self, encoding: "Encoding") -> "SeededSource":
         """Return where the layers come from; nothing is drawn yet."""
         from embcli.encodings import meant
-        from embcli.weights.cache import Cache
         from embcli.weights.seeded import Seeded
         from embcli.weights.source import SeededSource
 
         size = encoding.vocabulary_size if self.vocab is None else self.vocab
         seeded = Seeded(size, self.dim, self.context_length, self.seed)
-        return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
+        notes = printed_notes()
+        return SeededSource(seeded, None if self.no_cache else store(notes), meant(encoding, size), notes)
+
+
+def printed_notes() -> "Notes":
+    """Return notes that are printed as they are added."""
+    from embcli.notes import Notes
+    from embcli.safe import note
+
+    class Printed(Notes):
+        def added(self, message: "Message") -> None:
+            note(message.spelled(lambda name: f"--{name.replace('_', '-')}"))
+
+    return Printed()
+
+
+def store(notes: "Notes | None" = None) -> "Store | None":
+    """Return the user's cache."""
+    from embcli.store import Store
+
+    return Store.from_environment(printed_notes() if notes is None else notes)
 
 
 class OneMatrix(Group):

@@ -214,10 +214,10 @@ def _drawn(wanted: Wanted, source: SeededSource, samples: int) -> tuple[np.ndarr
         import torch
         from torch.utils.data import DataLoader
 
-        from embcli.weights.drawing import Drawing
+        from embcli.weights.drawing import state_after
     places = np.arange(wanted.max_length)
     with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(Drawing(source.seeded).state_behind("position" if wanted.layers_first else "token"))
+        torch.set_rng_state(state_after(source.seeded, "position" if wanted.layers_first else "token"))
         loader: DataLoader[int] = DataLoader(
             range(samples),  # type: ignore[arg-type]  # samples by their numbers: which is all that is asked
             batch_size=wanted.batch_size,
