@@ -1,70 +1,104 @@
-"""Files and folders that are written whole or not at all: beside the old one first, then renamed."""
+"""Files and folders written atomically: beside the old one, then renamed, so that a failure keeps the old one whole."""
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
+from embcli.errors import OutputError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-_OPEN_ALREADY = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
+_OPEN_DESCRIPTOR = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
+_LONGEST_NAME = 255  # bytes that file systems allow
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that takes the place of another one when it is complete; a failure leaves the old one as it was.
+def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Yield a new file that replaces `path` at the end; an error removes it and keeps what is there.
 
-    A device, a pipe and a descriptor that is open already are written to directly. A link stays a link.
+    `mode` are its permissions, from before the first byte on.
     """
-    if descriptor := _OPEN_ALREADY.fullmatch(str(path)):
+    partial = _partial(path)
+    try:
+        with partial.open("xb") as file:
+            if mode is not None:
+                partial.chmod(mode)
+            yield file
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def destination(path: Path) -> Iterator[BinaryIO]:
+    """Yield what a user's path names, open for writing: a file is replaced and keeps its permissions.
+
+    A device or a pipe is written to, an open descriptor (/dev/stdout) continues at its position, and the target of a
+    link is replaced.
+    """
+    if descriptor := _OPEN_DESCRIPTOR.fullmatch(str(path)):
         number = {"stdout": 1, "stderr": 2}.get(descriptor[1]) or int(descriptor[2])
-        with os.fdopen(os.dup(number), "wb") as file:  # writing continues where it stands, so >> appends
+        with os.fdopen(os.dup(number), "wb") as file:  # a duplicate, as opening it anew would start at the beginning
             yield file
         return
-    status = path.stat() if path.exists() else None
-    if status is not None and not stat.S_ISREG(status.st_mode):
+    status = status_of(path)
+    if status is None or stat.S_ISREG(status.st_mode):
+        with replacing(path.resolve(), None if status is None else stat.S_IMODE(status.st_mode)) as file:
+            yield file
+    else:
         with path.open("wb") as file:
             yield file
-        return
-    path = path.resolve()
-    unfinished = _beside(path)
-    try:
-        with unfinished.open("xb") as file:
-            if status is not None:
-                unfinished.chmod(stat.S_IMODE(status.st_mode))  # before it has content that others could read
-            yield file
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder whose files take the place of another one's when all of them are complete."""
+    """Yield a new folder whose files replace those of `path` at the end.
+
+    Raises OutputError if the folder then contains other files than the new one.
+    """
     path = path.resolve()
-    unfinished = _beside(path)
-    unfinished.mkdir()
+    partial = _partial(path)
+    partial.mkdir()
     try:
-        yield unfinished
+        yield partial
         if path.exists():
-            for each in unfinished.iterdir():
+            refuse_others(path, [each.name for each in partial.iterdir()])
+            for each in partial.iterdir():
                 each.replace(path / each.name)
-            unfinished.rmdir()
+            partial.rmdir()
         else:
-            unfinished.replace(path)
+            partial.replace(path)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
         raise
 
 
-def _beside(path: Path) -> Path:
-    """Return a name in the same folder for what is not finished."""
-    return path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")  # 40 characters are at most 160 bytes
+def refuse_others(folder: Path, own: Iterable[str]) -> None:
+    """Raise OutputError for a folder that contains files with other names than these."""
+    others = sorted({each.name for each in folder.iterdir()} - {*own})
+    if others:
+        raise OutputError(f"{str(folder)!r} contains {others[0]!r}, which is not embcli's; name another folder")
+
+
+def status_of(path: Path) -> os.stat_result | None:
+    """Return the status of a file, or None if it does not exist."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _partial(path: Path) -> Path:
+    """Return a new name in the same folder for an unfinished file."""
+    partial = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+    if len(os.fsencode(partial.name)) > _LONGEST_NAME:
+        return _partial(path.with_name(path.name[: len(path.name) // 2]))
+    return partial

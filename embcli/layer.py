@@ -10,7 +10,7 @@ import numpy as np
 
 import embcli
 from embcli.errors import LayerError
-from embcli.passes import side_by_side, unwatched
+from embcli.passes import ahead, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,9 +71,10 @@ class Layer(ABC):
 
     def summary(self, watch: Watch = unwatched) -> Summary:
         """Return what the whole matrix is like, from one pass over its blocks; `watch` is told of the rows read."""
-        meter = Meter()
-        side_by_side([meter.reading(self.blocks())], self.shape[0], watch)
-        return meter.summary()
+        parts = [(Meter(), blocks) for _, blocks in self.parts()]
+        for _ in watch(ahead([meter.reading(blocks) for meter, blocks in parts]), self.shape[0], int):
+            pass
+        return sum((meter for meter, _ in parts), Meter()).summary()
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,16 @@ class Source(Protocol):
     notes: Notes  # remarks on what is drawn or read
 
     @property
+    def notes(self) -> Notes:
+        """Remarks on how the numbers came about."""
+
+    @property
     def origin(self) -> Origin:
         """Where the numbers come from; complete once the layers are open."""
 
     @property
     def run(self) -> dict[str, Any]:
-        """What there is to say of how the numbers came about, complete once the layers are open."""
+        """The origin as a JSON document has it; complete once the layers are open."""
 
     @property
     def encoding(self) -> Encoding | None:

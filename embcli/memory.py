@@ -1,4 +1,4 @@
-"""How much memory there is to be had, and what is said when it runs out."""
+"""How much memory is available, and a sentence for when it runs out."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 _PROC = Path("/proc")
 _GROUPS = Path("/sys/fs/cgroup")
-_SAID = re.compile("allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment")
+_MESSAGES = re.compile("allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment")
 
 
-def built_in() -> int:
+def total() -> int:
     """Return the memory of this machine, in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**40
 
 
 def free() -> int:
-    """Return how much memory this process may still take: what is free here, and left of what it is limited to."""
-    return max(min([built_in(), *_available(), *_left_of_groups(), *left_of_addresses()]), 0)
+    """Return how many bytes this process may still take: the least of free memory and what its limits leave."""
+    return max(min([total(), *_available(), *_left_in_groups(), *left_of_addresses()]), 0)
 
 
 @contextmanager
-def told_when_it_runs_out(what: str) -> Iterator[None]:
-    """Raise LayerError where memory runs out."""
+def explaining_shortage(what: str) -> Iterator[None]:
+    """Raise LayerError if memory runs out."""
     try:
         yield
     except Exception as error:
@@ -41,9 +41,9 @@ def told_when_it_runs_out(what: str) -> Iterator[None]:
 
 
 def ran_out(error: Exception) -> bool:
-    """Say whether an error is that of memory that ran out, whoever found it out: Python, numpy, torch or the system."""
+    """Return whether an error says that memory ran out; Python, numpy, torch and the system say it differently."""
     if isinstance(error, (RuntimeError, ImportError)):
-        return bool(_SAID.search(str(error)))
+        return bool(_MESSAGES.search(str(error)))
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
@@ -54,8 +54,8 @@ def _available() -> Iterator[int]:
                 yield int(line.split()[1]) * 1024
 
 
-def _left_of_groups() -> Iterator[int]:
-    """Yield what is left of the limit of each control group (version 1 or 2) that this process is in."""
+def _left_in_groups() -> Iterator[int]:
+    """Yield what the limit of each control group (version 1 or 2) of this process leaves."""
     with suppress(OSError):
         for line in (_PROC / "self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -67,17 +67,17 @@ def _left_of_groups() -> Iterator[int]:
 
 
 def _left(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[int]:
-    """Yield what is left in a group and those it lies in; in a container only the last of them may be seen."""
+    """Yield what the limits of a group and of its parents leave; a container may see only the root."""
     own = PurePosixPath(path.lstrip("/"))
     for group in (root / own, *(root / parent for parent in own.parents)):
-        with suppress(OSError, ValueError):  # not there, or without a limit
-            most, taken = int((group / limit).read_text()), int((group / usage).read_text())
+        with suppress(OSError, ValueError):  # missing, or without a limit
+            maximum, taken = int((group / limit).read_text()), int((group / usage).read_text())
             cached = re.search(rf"^{reclaimable} (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)
-            yield most - taken + (int(cached[1]) if cached else 0)
+            yield maximum - taken + (int(cached[1]) if cached else 0)
 
 
 def left_of_addresses() -> Iterator[int]:
-    """Yield what is left of the address space that this process is limited to (`ulimit -v`)."""
+    """Yield what a limit on the address space of this process (`ulimit -v`) leaves."""
     with suppress(ImportError, OSError):
         import resource
 

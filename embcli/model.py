@@ -66,15 +66,16 @@ def seeded(
     [[1.2753000259399414, -0.20100000500679016, -0.16060000658035278], [-0.4015..., 0.9666..., -1.1481...]]
     """
     from embcli import encodings
-    from embcli.weights.cache import Cache
+    from embcli.store import Store
     from embcli.weights.seeded import Seeded
     from embcli.weights.source import SeededSource
 
     known = encodings.get(encoding)
     size = known.vocabulary_size if vocab is None else vocab
     spec = Seeded(size, dim, context_length, seed)
-    cache = None if no_cache else Cache.from_environment()
-    return Model(SeededSource(spec, cache, encodings.meant(known, size)), known)
+    remarks = Notes() if notes is None else notes
+    store = None if no_cache else Store.from_environment(remarks)
+    return Model(SeededSource(spec, store, encodings.meant(known, size), remarks), known)
 
 
 def open(

@@ -1,4 +1,4 @@
-"""Passes over whole matrices: parts that run side by side on all cores, and somebody who is told how far they are."""
+"""Passes over whole matrices: parts that run side by side, and a watch that shows the progress."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Item = TypeVar("Item")
-_LOOK = 0.1  # seconds after which to see how far the parts are
-_READERS = 4  # at most: two of them are nearly as fast as memory
-_SHARED = 1 << 21  # values of a matrix for which threads are started
+_MOST_READERS = 4  # two threads nearly reach the speed of memory
+_FOR_THREADS = 1 << 21  # values of a matrix from which on threads are worth their start
 _AHEAD = 2  # items of each part that wait to be taken
 
 
 class Watch(Protocol):
-    """Somebody who is told how far a pass is."""
+    """A function that shows how far a pass is."""
 
     def __call__(self, items: Iterable[Item], total: int, size: Callable[[Item], int], /) -> Iterator[Item]:
         """Yield the items of a pass as they come; `total` is the sum of their sizes."""
 
 
 def unwatched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
-    """Tell nobody how far a pass is."""
+    """Show nothing."""
     return iter(items)
 
 
 def cores() -> int:
-    """Return on how many cores this process may run."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
@@ -36,129 +35,99 @@ def cores() -> int:
 
 
 def readers(values: int) -> int:
-    """Return in how many threads a matrix of so many values is read from a file."""
-    return min(cores(), _READERS) if values >= _SHARED else 1
-
-
-def side_by_side(parts: Sequence[Iterator[int]], total: int, watch: Watch = unwatched) -> None:
-    """Run parts of a pass to their ends, on all cores; each yields how much of the total it has done since the last."""
-    for _ in watch(parts[0] if len(parts) == 1 else _together(parts), total, int):
-        pass
-
-
-def _together(parts: Sequence[Iterator[int]]) -> Iterator[int]:
-    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-    from threading import Event
-
-    done, ended = [0] * len(parts), Event()
-
-    def run(place: int) -> None:
-        for step in parts[place]:
-            done[place] += step
-            if ended.is_set():  # whoever interrupts need not wait for the parts
-                break
-
-    told = 0
-    with ThreadPoolExecutor(min(len(parts), cores())) as pool:
-        try:
-            running = [pool.submit(run, place) for place in range(len(parts))]
-            waiting = {*running}
-            while waiting:
-                ready, waiting = wait(waiting, _LOOK, FIRST_EXCEPTION)
-                for each in ready:
-                    each.result()
-                now = sum(done)
-                yield now - told
-                told = now
-        finally:
-            ended.set()
+    """Return the number of threads for a pass over a matrix of `values` numbers."""
+    return min(cores(), _MOST_READERS) if values >= _FOR_THREADS else 1
 
 
 def ahead(parts: Sequence[Iterator[Item]]) -> Iterator[Item]:
-    """Yield what parts yield, in no order; all but the first run ahead in threads of their own, by a few items each."""
+    """Yield the items of all parts, in no order.
+
+    The first part runs in the caller's thread; each other part runs in its own thread, at most a few items ahead. An
+    error in a part is raised here.
+    """
     first, *others = parts
     if not others:
         yield from first
         return
-    running = _Ahead(others)
+    threads = _Threads(others)
     try:
-        running.start()
+        threads.start()
         for item in first:
             yield item
-            yield from running.ready()
-        yield from running.rest()
+            yield from threads.ready()
+        yield from threads.rest()
     finally:
-        running.end()
+        threads.end()
 
 
-class _Ahead(Generic[Item]):
-    """Parts that run in threads, each as long as there is room for what it yields."""
+class _Threads(Generic[Item]):
+    """Parts that run in threads; each waits while `_AHEAD` of its items have not been taken."""
 
     def __init__(self, parts: Sequence[Iterator[Item]]) -> None:
         from queue import SimpleQueue
         from threading import Thread
 
-        self._ready: SimpleQueue[Item | _Ended] = SimpleQueue()
-        self._room: SimpleQueue[None] = SimpleQueue()  # a semaphore's lock may be lost to an interrupt
+        self._ready: SimpleQueue[Item | _End] = SimpleQueue()
+        self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item; an interrupt could break a semaphore
         self._ended = False
         self._threads = [Thread(target=self._run, args=(part,)) for part in parts]
-        self._left = len(parts)
+        self._running = len(parts)
 
     def start(self) -> None:
         """Start all threads."""
         for thread in self._threads:
             for _ in range(_AHEAD):
-                self._room.put(None)
+                self._permits.put(None)
             thread.start()
 
     def ready(self) -> Iterator[Item]:
-        """Yield what has come; raises what ended a part before it was done."""
-        while self._left and not self._ready.empty():
-            yield from self._taken()
+        """Yield the items that are there; raises the error that stopped a part."""
+        while self._running and not self._ready.empty():
+            yield from self._take()
 
     def rest(self) -> Iterator[Item]:
-        """Yield what comes until all parts are done; raises what ended one of them before."""
-        while self._left:
-            yield from self._taken()
+        """Yield items until all parts have ended; raises the error that stopped a part."""
+        while self._running:
+            yield from self._take()
 
-    def _taken(self) -> Iterator[Item]:
-        found = self._ready.get()
-        if not isinstance(found, _Ended):
-            self._room.put(None)
-            yield found
+    def _take(self) -> Iterator[Item]:
+        item = self._ready.get()
+        if not isinstance(item, _End):
+            self._permits.put(None)
+            yield item
             return
-        self._left -= 1
+        self._running -= 1
         try:
-            if found.error is not None:
-                raise found.error
+            if item.error is not None:
+                raise item.error
         finally:
-            del found  # or the error would hold itself, by its traceback, and all that the part had open
+            del item  # otherwise the error's traceback holds the error, and all that the part had open
 
     def end(self) -> None:
-        """End all threads that were started, after what they are at."""
+        """End all threads that were started, once each has finished its current item."""
         self._ended = True
         for _ in self._threads:
-            self._room.put(None)
+            self._permits.put(None)
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
         del self._ready  # errors in it hold the frames that hold it
 
     def _run(self, part: Iterator[Item]) -> None:
+        error = None
         try:
             for item in part:
-                self._room.get()
+                self._permits.get()
                 if self._ended:
                     break
                 self._ready.put(item)
         except BaseException as raised:
-            self._ready.put(_Ended(raised))
-        else:
-            self._ready.put(_Ended(None))
+            error = raised
+        self._ready.put(_End(error))
 
 
-class _Ended:
-    """The end of a part, and what ended it before it was done."""
+class _End:
+    """The end of a part, with the error that stopped it, if any."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error

@@ -37,14 +37,14 @@ def save(result: Result, path: str | Path, format: FormatName | None = None) -> 
 def write(result: Result, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
     """Write a result in a format to a path that has been checked; `watch` is told of the rows written."""
     from embcli import writers
-    from embcli.atomic import replacing, replacing_folder
+    from embcli.atomic import destination, replacing_folder
 
     if format in VIEWS:
         content = result.page(format, result.paper(format))
-        with told_when_it_fails(path), replacing(path) as file:
+        with told_when_it_fails(path), destination(path) as file:
             file.write(content)
         return
-    with told_when_it_fails(path), replacing_folder(path) if FORMATS[format].folder else replacing(path) as place:
+    with told_when_it_fails(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
         writers.write(result.records(), cast("Data", format), place, result.notes, watch)
 
 

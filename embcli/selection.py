@@ -1,4 +1,4 @@
-"""Which rows or columns of a matrix the user chose: `0:5,100,50256`."""
+"""Chosen rows or columns of a matrix: `0:5,100,50256`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _PART = re.compile(r"(?P<start>[0-9]*)(?P<range>:(?P<stop>[0-9]*))?", re.ASCII)
 
 
 def select(spec: str | None, size: int, what: str) -> np.ndarray:
-    """Return the chosen indices, (n,) int64, in the order and as often as they are named.
+    """Return the chosen indices, (n,) int64, in the given order, with repetitions.
 
-    A part is an index or `start:stop` (without stop, as in Python; either may be left out), and None is all of them.
-    `what` names one of the things chosen ("row", "column"). Raises InputError for a malformed part and for one out of
-    range.
+    A part is an index or `start:stop` (stop excluded, as in Python; either may be omitted); None chooses all indices.
+    `what` is "row" or "column". Raises InputError for a part that is malformed or out of range.
 
     >>> select("0:3,5", 6, "row").tolist()
     [0, 1, 2, 5]
@@ -29,18 +28,18 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
     if spec is None:
         return np.arange(size)
     ranges = [_part(part.strip(), size, what) for part in spec.split(",")]
-    chosen = sum(map(len, ranges))
-    if 2 * 8 * chosen > memory.free():  # the numbers of each part, and of all
-        raise InputError(f"{chosen:,} {what}s are more than fit into this machine's memory; choose fewer")
+    count = sum(map(len, ranges))
+    if 2 * 8 * count > memory.free():  # the indices of each part, and of all
+        raise InputError(f"{count:,} {what}s do not fit into this machine's memory; choose fewer")
     return np.concatenate([np.arange(each.start, each.stop) for each in ranges])
 
 
 def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the different IDs in order, and for each ID its place among them; `numpy.unique` loads numpy.ma first.
+    """Return the distinct IDs, ascending, and the place of each ID among them; `numpy.unique` would load numpy.ma.
 
     >>> import numpy as np
-    >>> found, places = distinct(np.array([5, 2, 5]))
-    >>> found.tolist(), places.tolist()
+    >>> unique, places = distinct(np.array([5, 2, 5]))
+    >>> unique.tolist(), places.tolist()
     ([2, 5], [1, 0, 1])
     """
     import numpy as np
@@ -48,8 +47,8 @@ def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ordered = np.sort(ids)
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]
-    found = ordered[first]
-    return found, np.searchsorted(found, ids)
+    unique = ordered[first]
+    return unique, np.searchsorted(unique, ids)
 
 
 def _part(part: str, size: int, what: str) -> range:
@@ -63,5 +62,5 @@ def _part(part: str, size: int, what: str) -> range:
     if start >= size or stop > size:
         raise InputError(f"{what} {max(start, stop - 1)} is out of range: there are {size:,}, from 0 to {size - 1}")
     if start >= stop:
-        raise InputError(f"{what}s {part} are none: the stop is not included, so it must be larger than the start")
+        raise InputError(f"{what}s {part} are empty: the stop is excluded, so it must be larger than the start")
     return range(start, stop)

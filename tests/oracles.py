@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from embcli.layer import Layer
+from embcli.notes import Notes
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
 from embcli.weights.seeded import Seeded
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def live(seeded: Seeded) -> dict[str, np.ndarray]:
     """Return both layers as torch itself draws them."""
     torch.manual_seed(seeded.seed)
-    token = torch.nn.Embedding(seeded.vocabulary_size, seeded.dim)
+    token = torch.nn.Embedding(seeded.vocab, seeded.dim)
     position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     return {"token": token.weight.detach().numpy(), "position": position.weight.detach().numpy()}
 
@@ -94,6 +95,7 @@ class StubSource:
     layers: dict[str, Stub]
     encoding: Encoding | None = None
     run: dict[str, Any] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
     asked: dict[str, Any] = field(default_factory=dict)
 
     def shape(self, name: str) -> tuple[int, int] | None:

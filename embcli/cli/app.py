@@ -26,6 +26,8 @@ from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embcli.store import Store
+
 _ON_A_TERMINAL = sys.stdout is not None and sys.stdout.isatty()
 _WIDEST = 100  # columns of a help text
 _VERBS = "What an embedding layer does, from text to the numbers that a model reads"
@@ -312,7 +314,7 @@ def cache_show(context: typer.Context, place: Place) -> None:
     if context.invoked_subcommand is None:
         from embcli.verbs.cache import contents
 
-        place.output_of("cache").write(contents())
+        place.output_of("cache").write(contents(_store()))
 
 
 def cache_clear() -> None:
@@ -320,7 +322,7 @@ def cache_clear() -> None:
     from embcli.safe import in_line
     from embcli.verbs.cache import clear
 
-    typer.echo(in_line(clear().in_words))
+    typer.echo(in_line(clear(_store()).removed))
 
 
 def cache_verify(place: Place) -> int:
@@ -328,9 +330,16 @@ def cache_verify(place: Place) -> int:
     from embcli.verbs.cache import contents
 
     output = place.output_of("cache")
-    result = contents(verify=True)
+    result = contents(_store(), verify=True)
     output.write(result)
     return int(result.damaged > 0)
+
+
+def _store() -> Store | None:
+    from embcli.cli.console import PrintedNotes
+    from embcli.store import Store
+
+    return Store.from_environment(PrintedNotes())
 
 
 _EXAMPLES = _epilog("embcli cache", "embcli cache verify", "embcli cache clear")

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli import saving
-from embcli.atomic import replacing
+from embcli.atomic import destination
 from embcli.cli.console import watched
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, VIEWS, either
@@ -119,14 +119,14 @@ class Output:
 
         A page is made for a terminal; text is made safe for it on the way; binary data never goes there.
         """
-        place = _standard_output() if self.path is None else replacing(self.path)
+        place = _standard_output() if self.path is None else destination(self.path)
         with saving.told_when_it_fails(self.path), place as file:
             if content == "binary" and file.isatty():
                 raise OutputError(_NOT_FOR_A_TERMINAL)
             yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
 
 
-def destination(
+def output_for(
     kind: Kind,
     format: str | None,
     path: Path | None,

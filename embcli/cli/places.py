@@ -40,13 +40,13 @@ class Place(Group):
 
         `asked` are its other options by name, and `show` the matrices that the user named.
         """
-        from embcli.cli.output import destination
+        from embcli.cli.output import output_for
         from embcli.result import Style
 
         given = {**vars(self), **(asked or {})}
         style = {name: given[name] for name in ("precision", "scale", "width") if name in given}
         heat = bool(given.get("heat") or given.get("map"))  # a map is coloured, too
-        return destination(
+        return output_for(
             formats.KINDS[verb],
             self.format,
             self.output,

@@ -1,47 +1,45 @@
-"""Where the rows of word vectors begin in their file, and their words: gone through once, and kept in the cache folder.
+"""The index of word vectors: where each row begins, and the words; made in one pass over the file, then kept.
 
-An index is kept under the path, size and time of the file that it was made from, and only where going through that
-file takes longer than reading the index.
+A kept index belongs to one path, size and time of change. Small files have none: they are read again as fast.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import zlib
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from embcli.errors import InputError
 from embcli.files.safetensors import Malformed, header, read_header
-from embcli.files.stored import Binary
 from embcli.files.tensors import Vocabulary
-from embcli.safe import note
-from embcli.weights.cache import Cache
+from embcli.store import Damaged, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable
+    from io import FileIO
+
+    from embcli.files.stored import Binary
+    from embcli.notes import Notes
 
 _FORMAT = "embcli-vectors-1"
-_SMALL = 1 << 22  # bytes of a file that is sooner gone through than its index found
-_LARGE = 1 << 29  # bytes that take seconds to go through
+_SMALL = 1 << 22  # bytes of a file below which an index is not worth keeping
+_LARGE = 1 << 29  # bytes of a file that takes seconds to read
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _NEWLINE, _SPACE = b"\n "
 
 
 @dataclass(frozen=True)
 class Index:
-    """Where each row begins, and the word that stands there; behind it and a separator follow its numbers."""
+    """Where each row begins, and its word; a separator and the numbers follow the word."""
 
     dim: int
-    starts: np.ndarray  # (V,) int64, bytes from the beginning of the file
+    starts: np.ndarray  # (V,) int64, offsets in the file
     lengths: np.ndarray  # (V,) uint32, bytes of the words
-    words: bytes  # one behind the other
-    end: int  # of the last row
+    words: bytes  # all words, concatenated
+    end: int  # of the last row, an offset in the file
 
     def vocabulary(self) -> Vocabulary:
         """Return the words by row."""
@@ -49,58 +47,61 @@ class Index:
         return Vocabulary(self.words, ends - self.lengths, ends)
 
 
-def kept(binary: Binary, scan: Callable[[], Index]) -> Index:
-    """Return the index of a file, from the cache folder or by going through the file; keep it if that can be done."""
-    cache = Cache.from_environment() if binary.size >= _SMALL else None
-    if cache is None:
+def kept(binary: Binary, scan: Callable[[], Index], notes: Notes) -> Index:
+    """Return the index of a file: from the store, or from `scan`, which reads the whole file; then it is kept."""
+    store = Store.from_environment(notes) if binary.size >= _SMALL else None
+    if store is None:
         return scan()
-    key = f"{_FORMAT} {binary.path.resolve()!a} {binary.size} {os.fstat(binary.file.fileno()).st_mtime_ns}"
-    path = cache.folder / f"vectors-{zlib.crc32(key.encode()):08x}.safetensors"
-    with suppress(InputError, Malformed, KeyError, ValueError):
-        return _read(path, key)
+    changed = os.fstat(binary.file.fileno()).st_mtime_ns
+    key = f"{_FORMAT} {binary.path.resolve()!a} {binary.size} {changed}"
+    name = _name(key)
+    index = store.read(name, partial(_load, key=key))
+    if index is not None:
+        return index
     if binary.size >= _LARGE:
-        note(f"{binary.path.name} is gone through once, to find its words; that takes a while")
+        notes.add(f"{binary.path.name} is read once to index its words; this takes a while")
     index = scan()
-    if index.starts.nbytes + index.lengths.nbytes + len(index.words) <= cache.limit:
-        with suppress(OSError):  # where nothing can be kept, the file is gone through each time
-            _write(path, key, index)
+    parts = index.starts.astype("<i8").tobytes(), index.lengths.astype("<u4").tobytes(), index.words
+    store.write(name, sum(map(len, parts)), partial(_write, key=key, index=index, parts=parts))
     return index
 
 
-def _read(path: Path, key: str) -> Index:
-    binary = Binary(path)
-    found = read_header(binary.file)
-    starts, lengths, words = (
-        binary.read(found.tensors[name].start, found.tensors[name].end - found.tensors[name].start)
-        for name in ("starts", "lengths", "words")
-    )
-    dim, end = found.metadata["dim"], found.metadata["end"]
-    if found.metadata["key"] != key or found.metadata["crc32"] != _checksum(dim, end, starts, lengths, words):
-        raise ValueError("it is the index of another file, or damaged")
-    return Index(int(dim), np.frombuffer(starts, "<i8"), np.frombuffer(lengths, "<u4"), words, int(end))
+def check(file: FileIO, name: str) -> None:
+    """Read a whole kept index; raises Damaged if it is not what was written or not what its name says."""
+    _load(file, name=name)
 
 
-def _write(path: Path, key: str, index: Index) -> None:
-    tensors: dict[str, tuple[str, tuple[int, ...]]] = {
-        "starts": ("int64", index.starts.shape),
-        "lengths": ("uint32", index.lengths.shape),
-        "words": ("uint8", (len(index.words),)),
-    }
-    parts = index.starts.astype("<i8").tobytes(), index.lengths.astype("<u4").tobytes(), index.words
-    dim, end = str(index.dim), str(index.end)
-    metadata = {"key": key, "dim": dim, "end": end, "crc32": _checksum(dim, end, *parts)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+def _name(key: str) -> str:
+    return f"vectors-{zlib.crc32(key.encode()):08x}.safetensors"
+
+
+def _load(file: FileIO, key: str | None = None, name: str | None = None) -> Index:
+    """Read an index; raises Damaged for the index of another file than the one with this key, or name."""
     try:
-        with open(half, "wb") as file:
-            file.writelines((header(tensors, metadata), *parts))
-        half.replace(path)
-    except BaseException:
-        half.unlink(missing_ok=True)
-        raise
+        found = read_header(file)
+        parts = [file.read(found.tensors[part].end - found.tensors[part].start) for part in _shapes(0, 0)]
+        dim, end, own = found.metadata["dim"], found.metadata["end"], found.metadata["key"]
+        if found.metadata["crc32"] != _checksum(dim, end, parts):
+            raise Damaged("its bytes are not what was written")
+        index = Index(int(dim), np.frombuffer(parts[0], "<i8"), np.frombuffer(parts[1], "<u4"), parts[2], int(end))
+    except (Malformed, KeyError, ValueError) as error:
+        raise Damaged(str(error)) from None
+    if own != (key or own) or _name(own) != (name or _name(own)):
+        raise Damaged("it is the index of another file")
+    return index
 
 
-def _checksum(dim: str, end: str, *parts: bytes) -> str:
+def _write(file: BinaryIO, key: str, index: Index, parts: tuple[bytes, ...]) -> None:
+    dim, end = str(index.dim), str(index.end)
+    metadata = {"key": key, "dim": dim, "end": end, "crc32": _checksum(dim, end, parts)}
+    file.writelines((header(_shapes(len(index.starts), len(index.words)), metadata), *parts))
+
+
+def _shapes(rows: int, letters: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {"starts": ("int64", (rows,)), "lengths": ("uint32", (rows,)), "words": ("uint8", (letters,))}
+
+
+def _checksum(dim: str, end: str, parts: Iterable[bytes]) -> str:
     checksum = zlib.crc32(f"{dim} {end}".encode())
     for part in parts:
         checksum = zlib.crc32(part, checksum)
@@ -108,9 +109,9 @@ def _checksum(dim: str, end: str, *parts: bytes) -> str:
 
 
 def of_text(binary: Binary, start: int, line: int, dim: int | None) -> Index:
-    """Go through lines of a word and its numbers; D is that of the first line unless it is given.
+    """Index lines of a word and its numbers from offset `start` on; `line` is the number of the first one.
 
-    `start` and `line` tell where the first of them begins. Raises InputError for a line that has fewer or more numbers.
+    D is `dim`, or else that of the first line. Raises InputError for a line with another number of numbers.
     """
     tail = binary.read(max(binary.size - _WINDOW, start), _WINDOW)
     end = binary.size - len(tail) + len(tail.rstrip())
@@ -122,21 +123,21 @@ def of_text(binary: Binary, start: int, line: int, dim: int | None) -> Index:
             data += b"\n"
         data = data[: data.rfind(b"\n") + 1]
         if not data:
-            raise binary.refused(f"line {line:,} goes on for more than {_WINDOW:,} bytes; it is no word vector")
+            raise binary.refused(f"line {line:,} has more than {_WINDOW:,} bytes; it is not a word vector")
         if dim is None:
             dim = len(data[: data.index(b"\n")].split()) - 1
-        begun, long = _lines(binary, data, line, dim)
-        starts.append(begun + place)
-        lengths.append(long)
-        words += [data[first : first + length] for first, length in zip(begun.tolist(), long.tolist(), strict=True)]
-        place, line = place + len(data), line + len(begun)
+        begins, sizes = _lines(binary, data, line, dim)
+        starts.append(begins + place)
+        lengths.append(sizes)
+        words += [data[first : first + size] for first, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
+        place, line = place + len(data), line + len(begins)
     if not dim or not starts:
         raise binary.refused("it has no line of a word and its numbers")
     return Index(dim, np.concatenate(starts), np.concatenate(lengths).astype(np.uint32), b"".join(words), end)
 
 
 def _lines(binary: Binary, data: bytes, line: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where lines begin, and how long the words are that begin them; both (lines,) int64."""
+    """Return where each line begins and how long its word is, both (lines,) int64."""
     letters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(letters == _NEWLINE)
     starts = np.concatenate([[0], ends[:-1] + 1])
@@ -144,19 +145,19 @@ def _lines(binary: Binary, data: bytes, line: int, dim: int) -> tuple[np.ndarray
     first = np.searchsorted(spaces, starts)
     count = np.searchsorted(spaces, ends) - first - (letters[ends - 1] == _SPACE)
     lengths: np.ndarray = spaces[first] - starts
-    for odd in np.flatnonzero((count != dim) | (lengths == 0)).tolist():
-        lengths[odd] = _odd(binary, data[starts[odd] : ends[odd]], line + odd, dim)
+    for place in np.flatnonzero((count != dim) | (lengths == 0)).tolist():
+        lengths[place] = _length_of_word(binary, data[starts[place] : ends[place]], line + place, dim)
     return starts, lengths
 
 
-def _odd(binary: Binary, text: bytes, line: int, dim: int) -> int:
-    """Return how long the word is in a line that is not just a word, D spaces and D numbers."""
+def _length_of_word(binary: Binary, text: bytes, line: int, dim: int) -> int:
+    """Return the length of the word in a line that has tabs, more spaces than D, or a word with spaces."""
     fields = text.split()
     numbers = len(fields) - 1
     if numbers > dim and not _is_number(fields[-dim - 1]):
         return len(text.rsplit(None, dim)[0])  # the word has spaces
     if numbers != dim:
-        raise binary.refused(f"line {line:,} has {max(numbers, 0):,} numbers behind its word, and not {dim:,}")
+        raise binary.refused(f"line {line:,} has {max(numbers, 0):,} numbers after its word, not {dim:,}")
     return text.index(fields[0]) + len(fields[0])
 
 
@@ -169,9 +170,9 @@ def _is_number(field: bytes) -> bool:
 
 
 def of_binary(binary: Binary, start: int, count: int, dim: int) -> Index:
-    """Go through V rows of a word, a space and D float32 numbers, each perhaps with a line's end behind it.
+    """Index V rows of a word, a space and D float32 numbers; a newline may follow each row.
 
-    Raises InputError where the file is shorter or longer than that.
+    Raises InputError if the file is shorter or longer than that.
     """
     if dim < 1 or not 0 < count <= (binary.size - start) // (4 * dim + 1):
         raise binary.refused(

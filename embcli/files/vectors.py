@@ -1,6 +1,6 @@
-"""Word vectors: text with a word and its numbers a line (GloVe, word2vec, fastText), and word2vec's binary form.
+"""Word vectors: text with one word and its numbers per line (GloVe, word2vec, fastText), and word2vec's binary form.
 
-Rows are found through an index of where they begin, made in one pass over the file and kept in the cache folder.
+An index says where the rows begin; one pass over the file makes it, and the store keeps it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from embcli.files import index
 from embcli.files.stored import Binary, runs
 from embcli.files.tensors import Tensor, Tensors, Vocabulary
 from embcli.layer import Layer
+from embcli.notes import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,25 +22,31 @@ if TYPE_CHECKING:
     from embcli.files.index import Index
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
-_SAMPLE = 1 << 12  # bytes by which text is told from numbers
+_SAMPLE = 1 << 12  # bytes that tell text from binary numbers
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
+_FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+
+
+def begins(head: bytes) -> bool:
+    """Return whether the first line of a file ends with a number after a space."""
+    return _FIRST_LINE.match(head) is not None
 
 
 class VectorsFile(Tensors):
     """Word vectors as one matrix, whose rows stand for the file's own words.
 
-    Raises InputError for lines that differ in length, and for sizes that are not those of the file.
+    Raises InputError for lines with different numbers of numbers, and for a first line with wrong sizes.
     """
 
     format = "word vectors"
     has_words = words_are_whole = True
 
-    def __init__(self, binary: Binary) -> None:
+    def __init__(self, binary: Binary, notes: Notes | None = None) -> None:
         self._binary = binary
         self._sizes = _SIZES.match(binary.read(0, 64))
         self._is_text = self._sizes is None or _looks_like_text(binary.read(self._sizes.end(), _SAMPLE))
-        self._index = index.kept(binary, self._scanned)
+        self._index = index.kept(binary, self._scanned, Notes() if notes is None else notes)
         shape = len(self._index.starts), self._index.dim
         dtype = "decimal" if self._is_text else "float32"
         size = binary.size - int(self._index.starts[0])
@@ -47,7 +54,7 @@ class VectorsFile(Tensors):
         super().__init__(binary.path, {tensor.name: tensor})
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return the matrix as a layer of rows; a row stands for a word, so it is never transposed."""
+        """Return the matrix as a layer of rows; raises InputError if it is to be transposed."""
         if transposed:
             raise self.refused("a row is a word's vector; it cannot be transposed")
         return VectorsLayer(self._binary, self._index, tensor.dtype, self._parsed if self._is_text else _unpacked)
@@ -63,18 +70,18 @@ class VectorsFile(Tensors):
         start = self._sizes.end()
         if not self._is_text:
             return index.of_binary(self._binary, start, count, dim)
-        found = index.of_text(self._binary, start, 2, dim)
-        if len(found.starts) != count:
-            raise self._binary.refused(f"its first line promises {count:,} rows, and it has {len(found.starts):,}")
-        return found
+        scanned = index.of_text(self._binary, start, 2, dim)
+        if len(scanned.starts) != count:
+            raise self._binary.refused(f"its first line promises {count:,} rows, and it has {len(scanned.starts):,}")
+        return scanned
 
     def _parsed(self, row: int, data: bytes) -> list[float]:
-        """Return the numbers of a line of text behind its word."""
+        """Return the numbers after the word of a line of text."""
         try:
             values = [float(number) for number in data.split()]
         except ValueError as error:
             reason = str(error).removeprefix("could not convert string to float: ").removeprefix("b")
-            raise self._binary.refused(f"line {self._line(row):,} has {reason} where a number stands") from None
+            raise self._binary.refused(f"line {self._line(row):,} has {reason} in place of a number") from None
         if len(values) != self._index.dim:
             raise self._binary.refused(
                 f"line {self._line(row):,} has {len(values):,} numbers, and others have {self._index.dim:,}"
@@ -91,14 +98,14 @@ class VectorsLayer(Layer):
     def __init__(
         self, binary: Binary, index: Index, dtype: str, values: Callable[[int, bytes], np.ndarray | list[float]]
     ) -> None:
-        """Take a function from a row's number and the bytes behind its word to its values."""
+        """Take a function from a row's ID and the bytes after its word to its values."""
         self.shape, self.dtype = (len(index.starts), index.dim), dtype
         self._binary, self._index, self._values = binary, index, values
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
         wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
-        found = np.empty((len(wanted), self.shape[1]), np.float32)
+        rows = np.empty((len(wanted), self.shape[1]), np.float32)
         at_once = max(_WINDOW // max(self._binary.size // self.shape[0], 1), 1)
         with np.errstate(over="ignore"):
             for start in range(0, len(wanted), at_once):
@@ -106,11 +113,11 @@ class VectorsLayer(Layer):
                 for first, last in zip(*(each.tolist() for each in runs(part)), strict=True):
                     read = self._read(int(part[first]), int(part[last - 1]) + 1)
                     for place, (row, data) in enumerate(read, start + first):
-                        found[place] = self._values(row, data)
-        return found if np.array_equal(wanted, ids) else found[places]
+                        rows[place] = self._values(row, data)
+        return rows if np.array_equal(wanted, ids) else rows[places]
 
     def _read(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the number of each of some rows that follow each other, and the bytes behind its word."""
+        """Yield the ID of each row from `first` to before `last`, and the bytes after its word."""
         starts, lengths = self._index.starts, self._index.lengths
         edges = [*starts[first : last + 1].tolist(), self._index.end][: last - first + 1]
         data = self._binary.read(edges[0], edges[-1] - edges[0])
@@ -119,16 +126,16 @@ class VectorsLayer(Layer):
 
 
 def _unpacked(row: int, data: bytes) -> np.ndarray:
-    """Return the numbers behind a word; a line's end may follow them."""
+    """Return the numbers after a word; a newline may follow them."""
     return np.frombuffer(data, "<f4", count=len(data) // 4)
 
 
 def _looks_like_text(sample: bytes) -> bool:
-    """Say whether bytes are lines of text; numbers in binary nearly always have a byte that is in none."""
+    """Return whether bytes are lines of text; binary numbers nearly always have a byte that text never has."""
     try:
         text = sample.decode()
     except UnicodeDecodeError as error:
-        if error.start < len(sample) - 3:  # a character that is cut at the end is none the worse
+        if error.start < len(sample) - 3:  # unless the sample cuts the last character
             return False
         text = sample[: error.start].decode()
     return not _CONTROLS.search(text)

@@ -1,96 +1,90 @@
-"""The cache as a result: what it holds, whether that is sound, and what was removed."""
+"""The cache as a result: the kept files, their faults, and what was removed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import embcli
 from embcli.errors import OutputError
+from embcli.files import index
 from embcli.records import Records, listed
+from embcli.result import Result
 from embcli.safe import in_data
+from embcli.weights import kept
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
-    from embcli.weights.cache import Cache, Entry
+    from embcli.store import Entry, Store
+
+_CHECKS = {"token": kept.check, "position": kept.check, "vectors": index.check}  # by kind of file
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What the cache holds, least recently used first; `faults` says what is wrong with each, if that was looked at."""
+@dataclass(frozen=True, eq=False)
+class Files(Result):
+    """Files of the cache."""
 
-    cache: Cache
+    verb: ClassVar[str] = "cache"
+    folder: str
+    limit: int  # bytes
     entries: tuple[Entry, ...]
-    faults: tuple[str | None, ...] | None
-
-    @property
-    def damaged(self) -> int:
-        """How many files are not what was written."""
-        return sum(fault is not None for fault in self.faults or ())
+    faults: tuple[str | None, ...] | None = None  # of each file; None if they were not verified
 
     @property
     def size(self) -> int:
-        """How many bytes the files take."""
+        """The bytes of all files."""
         return sum(entry.size for entry in self.entries)
+
+    @property
+    def damaged(self) -> int:
+        """The number of damaged files."""
+        return sum(fault is not None for fault in self.faults or ())
+
+    @property
+    def removed(self) -> str:
+        """A line about files that were removed."""
+        return f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}"
 
     def records(self) -> Records:
         """Return the files as rows."""
-        used = [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries]
         fields: dict[str, list[Any]] = {
             "file": [entry.path.name for entry in self.entries],
             "bytes": [entry.size for entry in self.entries],
-            "used": used,
+            "used": [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries],
         }
         if self.faults is not None:
             fields["fault"] = list(self.faults)
         types = {"file": str, "bytes": int, "used": str, "fault": str}
-        return listed(_run(self.cache, self.size), "layers", {name: types[name] for name in fields}, fields)
+        run = {"embcli": embcli.__version__, "folder": in_data(self.folder), "bytes": self.size, "limit": self.limit}
+        return listed(run, "layers", {name: types[name] for name in fields}, fields)
 
 
-@dataclass(frozen=True)
-class Cleared:
-    """What was removed from the cache: kept layers, and half-written files."""
+def contents(store: Store | None, verify: bool = False) -> Files:
+    """Return the kept files, least recently used first; `verify` reads and checks them all.
 
-    cache: Cache
-    removed: tuple[Entry, ...]
-
-    @property
-    def size(self) -> int:
-        """How many bytes the files took."""
-        return sum(entry.size for entry in self.removed)
-
-    @property
-    def in_words(self) -> str:
-        """All of it in one line."""
-        return f"{counted(len(self.removed), 'file')} removed, {in_bytes(self.size)}, from {self.cache.folder}"
-
-
-def contents(cache: Cache | None, verify: bool = False) -> Contents:
-    """Return what the cache holds; with `verify` every file is read and checked.
-
-    Raises OutputError where this user has no cache.
+    Raises OutputError if this user has no cache.
     """
-    cache = _existing(cache)
-    checked = list(cache.verify()) if verify else [(entry, None) for entry in cache.entries()]
-    entries, faults = tuple(entry for entry, _ in checked), tuple(fault for _, fault in checked)
-    return Contents(cache, entries, faults if verify else None)
+    store = _existing(store)
+    if not verify:
+        return Files(str(store.folder), store.limit, tuple(store.entries()))
+    entries, faults = [], []
+    for entry, fault in store.verify(_CHECKS):
+        entries.append(entry)
+        faults.append(fault)
+    return Files(str(store.folder), store.limit, tuple(entries), tuple(faults))
 
 
-def clear(cache: Cache | None) -> Cleared:
-    """Remove all kept layers and half-written files, and return what that was.
+def clear(store: Store | None) -> Files:
+    """Remove all kept and partial files, and return them.
 
-    Raises OutputError for a file that cannot be removed, and where this user has no cache.
+    Raises OutputError for a file that cannot be removed, and if this user has no cache.
     """
-    cache = _existing(cache)
-    return Cleared(cache, tuple(cache.clear()))
+    store = _existing(store)
+    return Files(str(store.folder), store.limit, tuple(store.clear()))
 
 
-def _existing(cache: Cache | None) -> Cache:
-    if cache is None:
+def _existing(store: Store | None) -> Store:
+    if store is None:
         raise OutputError("there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME")
-    return cache
-
-
-def _run(cache: Cache, size: int) -> dict[str, Any]:
-    return {"embcli": embcli.__version__, "folder": in_data(str(cache.folder)), "bytes": size, "limit": cache.limit}
+    return store

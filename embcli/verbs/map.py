@@ -9,7 +9,7 @@ import numpy as np
 
 from embcli.errors import InputError
 from embcli.layer import Meter, run_of, shape_of
-from embcli.passes import side_by_side, unwatched
+from embcli.passes import ahead, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,8 @@ class Map:
         parts = self.layer.parts()
         sums = [_Sums(self.layer.shape, rows, columns) for _ in parts]
         passes = [each.reading(first, blocks) for each, (first, blocks) in zip(sums, parts, strict=True)]
-        side_by_side(passes, self.layer.shape[0], self.watch)
+        for _ in self.watch(ahead(passes), self.layer.shape[0], int):
+            pass
         for other in sums[1:]:
             sums[0].add(other)
         return sums[0].bins()

@@ -1,4 +1,4 @@
-"""How `cache` looks."""
+"""The pages of `cache` and `cache verify`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     from embcli.page import Page
-    from embcli.verbs.cache import Contents
+    from embcli.verbs.cache import Files
 
 
-def view(result: Contents, page: Page) -> None:
-    """Put the folder, how much it holds, and a line for each kept layer on a page."""
-    page.line(f"{result.cache.folder}")
-    page.line(
-        f"{counted(len(result.entries), 'layer')}, {in_bytes(result.size)} of at most {in_bytes(result.cache.limit)}"
-    )
+def view(result: Files, page: Page) -> None:
+    """Put the folder, its size, and a line for each kept file on a page."""
+    thing = "layer" if all(entry.kind in ("token", "position") for entry in result.entries) else "file"
+    page.line(result.folder)
+    page.line(f"{counted(len(result.entries), thing)}, {in_bytes(result.size)} of at most {in_bytes(result.limit)}")
     if not result.entries:
         return
     page.line()
@@ -27,7 +26,7 @@ def view(result: Contents, page: Page) -> None:
         [
             Column("last used", used, "left"),
             Column("size", [in_bytes(entry.size) for entry in result.entries]),
-            Column("layer", [entry.path.stem for entry in result.entries], "left"),
+            Column(thing, [entry.path.stem for entry in result.entries], "left"),
         ]
     )
     if result.faults is not None:
@@ -35,11 +34,11 @@ def view(result: Contents, page: Page) -> None:
         for entry, fault in zip(result.entries, result.faults, strict=True):
             if fault is not None:
                 page.line(f"damaged: {entry.path.name}: {fault}")
-        page.line(_verdict(result))
+        page.line(_verdict(result, thing))
 
 
-def _verdict(result: Contents) -> str:
+def _verdict(result: Files, thing: str) -> str:
     count = len(result.entries)
     if result.damaged:
-        return f"{result.damaged} of {count} layers are damaged; they will be drawn anew when needed"
+        return f"damaged: {result.damaged} of {counted(count, thing)}; replaced at the next use"
     return f"all {count} are sound" if count > 1 else "it is sound"

@@ -1,4 +1,4 @@
-"""How `info` looks."""
+"""The page of `info`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def view(result: Info, page: Page) -> None:
-    """Put versions, CPU capability, cache and encodings on a page."""
+    """Put the versions, the CPU capability, the cache folder and the encodings on a page."""
     lines = {**result.versions, "CPU capability": result.cpu_capability or "", "cache": result.cache or "none"}
     width = max(map(len, lines))
     for name, value in lines.items():

@@ -1,18 +1,20 @@
-"""Where seeded layers come from: the one place that knows both the cache and the drawing."""
+"""Where seeded layers come from: the store, or torch."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from embcli.layer import Layer, Origin, Summary
-from embcli.memory import told_when_it_runs_out
+from embcli.memory import explaining_shortage
 from embcli.notes import Notes
 from embcli.passes import unwatched
-from embcli.safe import note
+from embcli.store import Damaged
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
-from embcli.weights.kept import Damaged, KeptLayer, Key
+from embcli.weights.kept import KeptLayer, Key, load, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,117 +23,142 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.passes import Watch
-    from embcli.weights.cache import Cache
-    from embcli.weights.drawing import Drawing, DrawnLayer
+    from embcli.store import Store
+    from embcli.weights.drawing import DrawnLayer
     from embcli.weights.seeded import Seeded
 
 
 class SeededSource:
-    """A seeded pair of layers: from the cache where it has them, otherwise drawn by torch.
+    """A seeded pair of layers: from the store if it has them, otherwise drawn by torch and kept there.
 
-    What is drawn is kept in the cache, if there is one and the layer is not too large for it. `encoding` is the one
-    whose tokens the rows of the token layer stand for.
+    `encoding` is the encoding whose tokens the rows of the token layer stand for. Several threads may use a source.
     """
 
-    def __init__(self, seeded: Seeded, cache: Cache | None = None, encoding: Encoding | None = None) -> None:
-        self.seeded = seeded
-        self.cache = cache
-        self.encoding = encoding
-        self.notes = Notes()
-        self.run: dict[str, Any] = {"seed": seeded.seed, "shapes": {}}
-        self._drawing: Drawing | None = None
+    def __init__(
+        self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None, notes: Notes | None = None
+    ) -> None:
+        self.seeded, self.store, self.encoding = seeded, store, encoding
+        self.notes = Notes() if notes is None else notes
+        self._shapes: dict[str, tuple[int, int]] = {}
+        self._build: dict[str, str] = {}
 
     @property
     def origin(self) -> Origin:
         """Where the numbers come from; complete once the layers are open."""
-        build = {name: str(self.run[name]) for name in self.run if name not in ("seed", "shapes")}
-        shapes = {name: (shape[0], shape[1]) for name, shape in self.run["shapes"].items()}
-        return Origin(shapes, self.seeded.seed, build)
+        return Origin(dict(self._shapes), self.seeded.seed, dict(self._build))
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The origin as a JSON document has it; complete once the layers are open."""
+        return self.origin.document()
 
     def resized(self, context_length: int) -> SeededSource:
         """Return the same source with a position layer of another length."""
-        return SeededSource(replace(self.seeded, context_length=context_length), self.cache, self.encoding)
+        seeded = replace(self.seeded, context_length=context_length)
+        return SeededSource(seeded, self.store, self.encoding, self.notes)
 
     def shape(self, name: str) -> tuple[int, int]:
         """Return the shape of the `token` or of the `position` layer, before any number is drawn."""
         return self.seeded.shape(name)
 
     def key(self, name: str, build: Build | None = None) -> Key:
-        """Return what a layer is kept under, by default when this process draws it."""
+        """Return the key of a layer in the store; `build` is what draws it, by default this process."""
         return Key(name, self.seeded, build or this_build())
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> dict[str, Layer]:
-        """Return the named layers; for each, the IDs that will be asked for, or None where that may be any.
+        """Return the named layers; for each, the IDs that will be asked for, or None for any.
 
-        Raises LayerError where a layer must be drawn and torch does not load, or memory runs out.
+        Raises LayerError if a layer must be drawn and torch does not load, or if memory runs out.
         """
-        build = self._build(tuple(wanted))
+        build = self._build_of(tuple(wanted))
         return {name: self._opened(self.key(name, build), ids) for name, ids in wanted.items()}
 
-    def _build(self, names: tuple[str, ...]) -> Build:
-        """Return what these layers are drawn by: without torch, what drew the newest sound ones that are kept."""
+    def _build_of(self, names: tuple[str, ...]) -> Build:
+        """Return what draws these layers; without torch, what drew the newest ones in the store that are sound."""
         own = this_build()
-        if own.torch != NO_TORCH or self.cache is None:
+        if own.torch != NO_TORCH or self.store is None:
             return own
-        for torch in self.cache.torches(self.key(names[0])):
+        for torch in self._torches(self.store, self.key(names[0])):
             build = replace(own, torch=torch)
-            layers = [self.cache.open(self.key(name, build)) for name in names]
-            if all(layer is not None and _is_sound(layer) for layer in layers):
-                version, _, _ = torch.rpartition("+")  # without the commit it was built from
-                note(f"torch is not installed; these layers were kept when torch {version} drew them")
+            if all(self._is_sound(self.store, self.key(name, build)) for name in names):
+                self.notes.add(f"torch is not installed; torch {build.version} drew these layers, which were kept")
                 return build
         return own
+
+    def _torches(self, store: Store, key: Key) -> Iterator[str]:
+        """Yield each torch that drew a kept layer whose key is otherwise the same, the last used first."""
+        before, after = str(key).split(f"torch={key.build.torch}")
+        for entry in reversed(store.entries()):
+            with suppress(OSError, Damaged), store.open(entry.path.name) as file:
+                found = KeptLayer(file)
+                if found.name == key.name and found.key.startswith(before) and found.key.endswith(after):
+                    yield found.key[len(before) : -len(after)].removeprefix("torch=")
+
+    def _is_sound(self, store: Store, key: Key) -> bool:
+        layer = store.read(key.file_name, partial(load, key=key))
+        with suppress(Damaged):
+            if layer is not None:
+                layer.check()
+                return True
+        return False
 
     def _opened(self, key: Key, ids: np.ndarray | None) -> Layer:
         rows, columns = key.shape
         what = f"a {key.name} layer of {rows:,} x {columns:,}"
-        with told_when_it_runs_out(what):
-            layer, origin = self._kept_or_drawn(key, ids)
-        self.run["shapes"][key.name] = [rows, columns]
-        if "torch" not in self.run:
-            self.run |= origin
-        return _SeededLayer(layer, what, partial(self._drawn_anew, key, ids))
+        with explaining_shortage(what):
+            kept = self._kept(key)
+            layer = self._drawn(key, ids) if kept is None else kept
+        self._shapes[key.name] = key.shape
+        return _SeededLayer(layer, what, partial(self._redrawn, key, ids))
 
-    def _kept_or_drawn(self, key: Key, ids: np.ndarray | None) -> tuple[Layer, dict[str, str]]:
-        kept = self.cache.open(key, hold=ids is not None) if self.cache else None
-        if kept is not None:
-            return kept, kept.origin
-        drawn = self._draw(key.name)
-        kept = self._keep(key, drawn, hold=ids is not None)
-        return kept or _held(drawn, ids), drawn.origin
+    def _kept(self, key: Key) -> KeptLayer | None:
+        """Return a layer from the store, or None."""
+        layer = self.store.read(key.file_name, partial(load, key=key)) if self.store else None
+        if layer is not None:
+            self._build = self._build or layer.build
+        return layer
 
-    def _drawn_anew(self, key: Key, ids: np.ndarray | None, error: Damaged) -> Layer:
-        note(f"{key.file_name} was damaged ({error}); the layer is drawn anew")
-        drawn = self._draw(key.name)
-        self._keep(key, drawn)
-        return _held(drawn, ids)
-
-    def _draw(self, name: str) -> DrawnLayer:
+    def _drawn(self, key: Key, ids: np.ndarray | None, read_again: bool = True) -> Layer:
+        """Draw a layer and keep it; `read_again` returns it from the store, if it was kept."""
         with loading_torch():
-            from embcli.weights.drawing import Drawing
-        self._drawing = self._drawing or Drawing(self.seeded)
-        return self._drawing.layer(name)
+            from embcli.weights import drawing
+        layer, build = drawing.DrawnLayer(self.seeded, key.name), drawing.build()
+        self._build = self._build or build
+        if self._keep(key, layer, build) and read_again and (kept := self._kept(key)) is not None:
+            return kept
+        return layer if ids is None else drawing.HeldLayer(layer, ids)
 
-    def _keep(self, key: Key, drawn: DrawnLayer, hold: bool = False) -> KeptLayer | None:
-        return self.cache.keep(key, drawn.flat(), drawn.origin, hold) if self.cache else None
+    def _keep(self, key: Key, layer: DrawnLayer, build: dict[str, str]) -> bool:
+        return self.store is not None and self.store.write(
+            key.file_name, key.file_bytes, lambda file: write(file, key, layer.blocks(), build)
+        )
+
+    def _redrawn(self, key: Key, ids: np.ndarray | None, error: Damaged) -> Layer:
+        """Draw a layer again whose kept file is damaged; the new file is not read, as it may be damaged, too."""
+        self.notes.add(f"{key.file_name} was damaged ({error}); the layer is drawn again")
+        return self._drawn(key, ids, read_again=False)
 
 
 class _SeededLayer(Layer):
-    """A kept or a drawn layer; a kept one that turns out to be damaged is drawn anew."""
+    """A kept or a drawn layer; a kept one that turns out to be damaged is drawn again."""
 
     dtype = "float32"
 
-    def __init__(self, layer: Layer, what: str, anew: Callable[[Damaged], Layer]) -> None:
+    def __init__(self, layer: Layer, what: str, redraw: Callable[[Damaged], Layer]) -> None:
         self.shape = layer.shape
-        self._layer, self._what, self._anew = layer, what, anew
+        self._layer, self._what, self._redraw = layer, what, redraw
+        self._lock = Lock()
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows, (n, D) float32."""
-        with told_when_it_runs_out(self._what):
+        with explaining_shortage(self._what):
+            layer = self._layer
             try:
-                return self._layer.rows(ids)
+                return layer.rows(ids)
             except Damaged as error:
-                self._layer = self._anew(error)
+                with self._lock:
+                    if self._layer is layer:  # no other thread has redrawn it
+                        self._layer = self._redraw(error)
             return self._layer.rows(ids)
 
     def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
@@ -139,20 +166,6 @@ class _SeededLayer(Layer):
         return super().parts() if isinstance(self._layer, KeptLayer) else self._layer.parts()
 
     def summary(self, watch: Watch = unwatched) -> Summary:
-        """Return what the whole matrix is like."""
-        with told_when_it_runs_out(self._what):
+        """Return the statistics of the whole matrix."""
+        with explaining_shortage(self._what):
             return self._layer.summary(watch)
-
-
-def _held(drawn: DrawnLayer, ids: np.ndarray | None) -> Layer:
-    from embcli.weights.drawing import HeldLayer
-
-    return drawn if ids is None else HeldLayer(drawn, ids)
-
-
-def _is_sound(layer: KeptLayer) -> bool:
-    try:
-        layer.check()
-    except (OSError, Damaged):
-        return False
-    return True
