@@ -117,8 +117,6 @@ class Origin:
 class Source(Protocol):
     """Where weights come from; it knows their shapes before it draws or reads them."""
 
-    notes: Notes  # remarks on what is drawn or read
-
     @property
     def notes(self) -> Notes:
         """Remarks on how the numbers came about."""

@@ -15,7 +15,7 @@ from embcli.passes import unwatched
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from embcli.formats import Data, FormatName, Kind
     from embcli.passes import Watch
@@ -37,7 +37,7 @@ def save(result: Result, path: str | Path, format: FormatName | None = None) -> 
 def write(result: Result, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
     """Write a result in a format to a path that has been checked; `watch` is told of the rows written."""
     from embcli import writers
-    from embcli.atomic import destination, replacing_folder
+    from embcli.atomic import destination, refuse_others, replacing_folder
 
     if format in VIEWS:
         content = result.page(format, result.paper(format))
@@ -106,7 +106,7 @@ def refuse_unwritable(path: Path, format: FormatName) -> None:
         if not path.exists():
             return
         if FORMATS[format].folder:
-            _refuse_others(path, FORMATS[format].folder)
+            refuse_others(path, FORMATS[format].folder)
         elif stat.S_ISDIR(path.stat().st_mode):
             raise _failed(errno.EISDIR)
 
@@ -125,10 +125,3 @@ def told_when_it_fails(path: Path | None) -> Iterator[None]:
 
 def _failed(number: int) -> OSError:
     return OSError(number, os.strerror(number))
-
-
-def _refuse_others(folder: Path, own: Iterable[str]) -> None:
-    """Raise OutputError for a folder that contains files of others."""
-    others = sorted({each.name for each in folder.iterdir()} - {*own})
-    if others:
-        raise OutputError(f"{str(folder)!r} holds {others[0]!r}, which is not embcli's; name another folder")

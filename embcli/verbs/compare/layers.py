@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from embcli.layer import Source
+    from embcli.options import ComparisonOptions
     from embcli.passes import Watch
     from embcli.tokens import Tokens
-    from embcli.verbs.compare.result import ComparisonOptions
 
 _SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: page faults make larger slices slower
 _GRADIENT_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit within one slice
