@@ -86,7 +86,8 @@ def _told(error: Exception) -> tuple[str, str] | None:
     from embcli.memory import ran_out
 
     if isinstance(error, EmbcliError):
-        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (str(error), error.hint)
+        message, cure = (sentence.spelled(_flag) for sentence in error.sentences)
+        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (message, cure)
     if isinstance(error, typer.TyperException):
         from embcli.slips import hint
 
@@ -96,6 +97,10 @@ def _told(error: Exception) -> tuple[str, str] | None:
         message = " ".join(error.format_message().replace("Value error, ", "").split())
         return message, hint(message, command, sys.argv[len(command.split()) :], _valued(context))
     return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
+
+
+def _flag(parameter: str) -> str:
+    return f"--{parameter.replace('_', '-')}"
 
 
 def _valued(context: typer.Context | None) -> list[str]:

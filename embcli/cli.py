@@ -194,16 +194,26 @@ def lookup(
     Token rows + position rows = input embeddings, which the model reads.
     """
     from embcli.layer import shape_of
-    from embcli.verbs.lookup import Wanted, look_up
+    from embcli.records import refuse_too_many
+    from embcli.safe import note
+    from embcli.selection import select
+    from embcli.verbs.lookup import LookupOptions, look_up
     from embcli.views.lookup import view
 
-    wanted = Wanted(options.listed(show, names.MATRICES), columns, trace, draw, **vars(joining))
-    output = place.to(wanted.show, wanted.needs())
+    shown = options.listed(show, names.MATRICES)
+    chosen = LookupOptions(shown, columns, trace, draw, **vars(joining), only=given.only, only_ids=given.only_ids)
+    needs = {"--trace": trace is not None, "--draw": draw}
+    output = place.to(shown, {option: names.PAGES for option, wanted in needs.items() if wanted})
     source, known = model.source(encoding)
     tokens = given.tokens(known if given.as_text else source.encoding)
     tokens = tokens.window(shape_of(source, "position")[0]) if given.window else tokens
-    room = output.room(len(wanted.show or wanted.matrices))
-    output.write(look_up(tokens, source, wanted, given.chosen(tokens), room), view)
+    size = len(tokens) * len(select(columns, shape_of(source, "token")[1], "column"))
+    if given.only is None and given.only_ids is None:
+        refuse_too_many(size, output.room(len(shown or chosen.matrices)))
+    result = look_up(tokens, source, chosen, given.special)
+    for remark in result.notes._messages.values():
+        note(remark.spelled(lambda name: f"--{name.replace('_', '-')}"))
+    output.write(result, view)
     model.tell_changes(source)
 
 
@@ -306,15 +316,16 @@ def positions(
 
     In four ways, for as many positions as --context-length says; or the learned ones of a real model.
     """
-    from embcli.verbs.positions import Wanted, positions, stored_shape
+    from embcli.verbs.positions import PositionOptions, positions, stored_shape
     from embcli.views.positions import view
 
     stored = model.source(encoding)[0] if model.checkpoint is not None else None
     length, dim = model.position_shape if stored is None else stored_shape(stored, kind)
-    wanted = Wanted(kind, length, dim, clip, pairing, theta, ids, similarity)
-    output = place.to(needs=wanted.needs())
-    source = stored or model.but(context_length=wanted.rows).source(encoding)[0]
-    output.write(positions(wanted, source, rows, columns), view)
+    chosen = PositionOptions(kind, length, dim, clip, pairing, theta, ids, similarity, rows, columns)
+    needs = {"--kind relative": names.BATCHED} if kind == "relative" and not similarity else {}
+    output = place.to(needs=needs)
+    source = stored or model.but(context_length=chosen.layer_rows).source(encoding)[0]
+    output.write(positions(source, chosen), view)
     model.tell_changes(source)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from embcli.encodings import Encoding
+    from embcli.notes import Notes
     from embcli.passes import Watch
 
 _BLOCK = 1 << 18  # values that are read at a time
@@ -109,6 +110,10 @@ class Origin:
 
 class Source(Protocol):
     """Where weights come from; it knows their shapes before it draws or reads them."""
+
+    @property
+    def notes(self) -> Notes:
+        """Remarks on how the numbers come about."""
 
     @property
     def origin(self) -> Origin:

@@ -15,8 +15,6 @@ from embcli import completion, names
 from embcli.groups import INPUT, MODEL, OUTPUT, VIEW, Group
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Checkpoint
     from embcli.layer import Source
@@ -499,12 +497,6 @@ class GivenWindows(GivenLines):
         str | None,
         typer.Option("--only-ids", metavar="IDS", help="Just the tokens with these IDs.", rich_help_panel=VIEW),
     ] = None
-
-    def chosen(self, tokens: "Tokens") -> "np.ndarray | None":
-        """Return which of the tokens the user chose, (n,) int64; None for all of them."""
-        from embcli.verbs.lookup import occurrences
-
-        return occurrences(tokens, self.only, self.only_ids, self.special)
 
 
 class GivenOrExample(Given):

@@ -18,6 +18,7 @@ from embcli.files.stored import Binary
 from embcli.files.strict_json import parsed
 from embcli.files.tensors import shortened
 from embcli.layer import Layer, Origin
+from embcli.notes import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -145,6 +146,7 @@ class Checkpoint:
         self.given = given or str(tensors.path)
         self.encoding = encoding
         self.transposed = transposed
+        self.notes = Notes()
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, where it is a guess
         self._named = {"token": token, "position": position}
         self._found: dict[str, Tensor | None] = {}

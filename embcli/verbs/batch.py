@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import embcli
+from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.records import Array, Names, Piece, Records
 from embcli.selection import select
-from embcli.verbs.lookup import check_ids
 from embcli.weights.build import loading_torch
 from embcli.words import counted
 

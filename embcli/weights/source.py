@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from embcli.layer import Layer, Origin, Summary
 from embcli.memory import told_when_it_runs_out
+from embcli.notes import Notes
 from embcli.passes import unwatched
 from embcli.safe import note
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
@@ -36,6 +37,7 @@ class SeededSource:
         self.seeded = seeded
         self.cache = cache
         self.encoding = encoding
+        self.notes = Notes()
         self.run: dict[str, Any] = {"seed": seeded.seed, "shapes": {}}
         self._drawing: Drawing | None = None
 

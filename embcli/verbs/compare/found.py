@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_SEED, OUTPUTS, PAGES, STEPS, Format
 from embcli.records import Array, Names, Piece, Records, refuse_too_many
 from embcli.tokens import PIECE
-from embcli.verbs.lookup import check_ids
 from embcli.verdict import Verdict, decimals, judge, largest
 from embcli.weights.seeded import Seeded, check_seed, refuse_too_large
 

@@ -12,11 +12,11 @@ import torch
 from torch.nn.functional import one_hot
 
 import embcli
+from embcli.checks import check_ids
 from embcli.names import DEFAULT_SEED
 from embcli.passes import unwatched
 from embcli.selection import distinct
 from embcli.verbs.compare.found import Comparison, Cost, Gradient, Stored, Task, Timing, Training, refuse_layers
-from embcli.verbs.lookup import check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
