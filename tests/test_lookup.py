@@ -135,7 +135,7 @@ def test_longer_than_the_context_is_refused_but_several_as_long_are_not() -> Non
     assert len(look_up(of_ids([1, 2, 3], [4, 5, 6]), source).tokens) == 6
     with pytest.raises(
         InputError,
-        match=r"^4 tokens are more than the context length of 3: pass context_length 4 for one sequence, or window",
+        match="^4 tokens are more than the context length of 3: pass context_length 4 for one",
     ):
         look_up(of_ids([1, 2], [1, 2, 3, 4]), source)
 

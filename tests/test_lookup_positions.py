@@ -117,17 +117,17 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--position", "none", "--show", "position"), "--show position has nothing to show: --position is none"),
+        (("--position", "none", "--show", "position"), "--show position has nothing to show"),
         (
             ("--position", "none", "--show", "token,position", "-f", "json"),
-            "--show position has nothing to show: --position is none",
+            "--show position has nothing to show",
         ),
         (("--position", "rotary", "--dim", "5"), "--dim must be even, not 5"),
         (("--position", "rotary", "--theta", "0.5"), "--theta must be a finite number from 1, not 0.5"),
         (("--pairing", "halves"), "--pairing is an option of rotary positions, not of learned ones"),
         (
             ("--position", "sinusoidal", "--theta", "9"),
-            "--theta is an option of rotary positions, not of sinusoidal ones",
+            "--theta is an option of rotary positions",
         ),
         (("--position", "rotary", "--trace", "0"), "--trace writes out a sum; --position rotary adds nothing"),
         (("--position", "none", "--trace", "0"), "--trace writes out a sum; --position none adds nothing"),
@@ -248,7 +248,8 @@ def test_a_page_of_each_kind_fits_and_holds_its_numbers(kind: str, width: int) -
     [((CAT, DOG), True), ((CAT, CAT), False), ((CAT, f"{DOG}."), False), ((CAT, DOG, DOG), False), ((CAT,), False)],
 )
 def test_two_orders_of_one_bag_of_tokens_are_called_so(lines: tuple[str, ...], same: bool) -> None:
-    said = "\nBoth sequences are the same bag of tokens in different orders:\nequal token rows, different input embeddings.\n"
+    said = "\nBoth sequences are the same bag of tokens in different orders:\n"
+    said += "equal token rows, different input embeddings.\n"
     printed = run.ok("lookup", "--lines", "--dim", "2", stdin="\n".join(lines)).text
     assert (said in printed) == same
     assert ("same bag" in printed) == same
