@@ -133,6 +133,9 @@ class Source(Protocol):
     def encoding(self) -> Encoding | None:
         """The encoding whose tokens the rows of the token layer stand for; None where they stand for none."""
 
+    def resized(self, context_length: int) -> Source:
+        """Return the same source with a position layer of another length, if that is not from a file."""
+
     def shape(self, name: str) -> tuple[int, int] | None:
         """Return the shape of the `token` or of the `position` layer; None where there is no such layer."""
 

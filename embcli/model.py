@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.layer import Source
-    from embcli.names import Fault, Joined, Layer, Matrix, Metric, Pairing
+    from embcli.names import Fault, Layer, Matrix, Metric, Pairing
     from embcli.passes import Watch
+    from embcli.positions import JoinedKind, Kind
     from embcli.tokens import Tokens
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
@@ -170,7 +171,7 @@ class Model:
         from embcli.checks import check_ids
 
         tokens = self.tokens(ids)
-        check_ids(tokens, self.source)
+        check_ids(tokens, len(self), grows=self.source.origin.is_seeded)
         return self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
 
     def tokens(self, given: Text, special: bool = False, lines: bool = False, spans: bool = False) -> Tokens:
@@ -265,7 +266,7 @@ class Model:
         draw: bool = False,
         only: str | None = None,
         only_ids: str | None = None,
-        position: Joined = "learned",
+        position: JoinedKind = "learned",
         pairing: Pairing | None = None,
         theta: float | None = None,
         token_type: int | None = None,
@@ -280,7 +281,8 @@ class Model:
         >>> seeded(vocab=6, dim=3).lookup([2, 3]).input.shape
         (2, 3)
         """
-        from embcli.verbs.lookup import LookupOptions, look_up
+        from embcli.options import LookupOptions
+        from embcli.verbs.lookup import look_up
 
         names = (show,) if isinstance(show, str) else show
         options = LookupOptions(
@@ -298,7 +300,7 @@ class Model:
         tokens = self.tokens(text, special, lines)
         if window:
             tokens = tokens.window(shape_of(self.source, "position")[0])
-        return look_up(tokens, self.source, options)
+        return look_up(tokens, self.source, options, special)
 
     def compare(
         self,
@@ -385,7 +387,7 @@ class Model:
 
     def positions(
         self,
-        kind: str = "learned",
+        kind: Kind = "learned",
         *,
         context_length: int | None = None,
         clip: int | None = None,
@@ -404,7 +406,8 @@ class Model:
         >>> seeded(dim=4).positions("sinusoidal", context_length=2).position.round(4).tolist()
         [[0.0, 1.0, 0.0, 1.0], [0.8414999842643738, 0.5403000116348267, 0.009999999776482582, 1.0]]
         """
-        from embcli.verbs.positions import PositionOptions, positions
+        from embcli.options import PositionOptions
+        from embcli.verbs.positions import positions
 
         options = PositionOptions(
             kind=kind,
@@ -413,8 +416,10 @@ class Model:
             theta=theta,
             ids=None if ids is None else str(ids),
             similarity=similarity,
+            rows=rows,
+            columns=columns,
         )
-        return positions(self.source, options, context_length, rows, columns)
+        return positions(self.source, options, context_length)
 
     def neighbors(
         self,

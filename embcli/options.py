@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
-from embcli.names import OUTPUTS, STEPS
+from embcli.names import MATRICES, OUTPUTS, STEPS, Pairing
+from embcli.positions import DEFAULT_KIND, JoinedKind, Kind, check_options, joined_kind, shown_kind
 from embcli.words import counted, naming
+
+if TYPE_CHECKING:
+    from embcli.positions.kind import JoinedPositions, ShownPositions
 
 
 @dataclass(frozen=True)
@@ -104,3 +109,101 @@ class Batching:
         if length > context_length:
             message = "{max_length} {length:,} is more than {context_length} {rows:,}: each position needs a row"
             raise InputError(naming(message, length=length, rows=context_length))
+
+
+@dataclass(frozen=True)
+class LookupOptions:
+    """The options of `lookup`.
+
+    Raises InputError for options that do not go together.
+    """
+
+    show: tuple[str, ...] | None = None  # the matrices on a page; None for all, or for the token rows below a picture
+    columns: str | None = None  # as in `0:8,255`
+    trace: int | None = None  # the token whose sum a page writes out
+    draw: bool = False
+    position: JoinedKind = DEFAULT_KIND
+    pairing: Pairing | None = None
+    theta: float | None = None
+    token_type: int | None = None  # whose row is added to each token row
+    only: str | None = None  # a text: only its tokens are looked up
+    only_ids: str | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self.position, self._given)
+        kind = joined_kind(self.position)
+        kind_name, unknown = self.position, [name for name in self.show or () if name not in MATRICES]
+        if unknown:
+            known = ", ".join(MATRICES)
+            raise InputError(
+                naming("{show} {given!r} is not known; choose from {known}", given=unknown[0], known=known)
+            )
+        if self.show is not None and not {*self.show} <= {*self.matrices}:
+            raise InputError(
+                naming("{show} position has nothing to show: {position} is {kind_name}", kind_name=kind_name)
+            )
+        if self.trace is not None and not kind.adds:
+            raise InputError(
+                naming("{trace} writes out a sum; {position} {kind_name} adds nothing", kind_name=kind_name)
+            )
+        if self.columns is not None and kind.width != "D" and self.show == ("position",):
+            raise InputError(naming("{columns} chooses columns of token and input; those of position are shown whole"))
+        if self.only is not None and self.only_ids is not None:
+            raise InputError(naming("{only} and {only_ids} stand for the same tokens; give one of them"))
+
+    @property
+    def _given(self) -> dict[str, object]:
+        return {"pairing": self.pairing, "theta": self.theta}
+
+    @property
+    def matrices(self) -> tuple[str, ...]:
+        """The matrices of the result."""
+        has_matrix = joined_kind(self.position).has_matrix
+        return tuple(name for name in MATRICES if name != "position" or has_matrix)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The matrices on a page."""
+        if self.show is None:
+            return ("token",) if self.draw else self.matrices
+        return tuple(name for name in MATRICES if name in self.show)
+
+    def positions(self, dim: int) -> JoinedPositions:
+        """Return the positions of token rows (n, D); their layer is not open. Raises LayerError for a wrong D."""
+        return joined_kind(self.position).of(dim, self._given)
+
+
+@dataclass(frozen=True)
+class PositionOptions:
+    """The options of `positions`; raises InputError for an option that the kind does not have."""
+
+    kind: Kind = DEFAULT_KIND
+    clip: int | None = None
+    pairing: Pairing | None = None
+    theta: float | None = None
+    ids: str | None = None  # the token whose row the positions are applied to
+    similarity: bool = False
+    rows: str | None = None  # positions, as in `0:5,100`
+    columns: str | None = None  # of D, of the pairs of D, or of similarity the other positions
+
+    def __post_init__(self) -> None:
+        check_options(self.kind, self._given)
+        self.token_id()
+
+    @property
+    def _given(self) -> dict[str, object]:
+        return {"clip": self.clip, "pairing": self.pairing, "theta": self.theta, "ids": self.ids}
+
+    def positions(self, dim: int) -> ShownPositions:
+        """Return the positions for rows of D numbers; their layer is not open. Raises LayerError for a wrong D."""
+        return shown_kind(self.kind).of(dim, self._given)
+
+    def token_id(self) -> int:
+        """Return the ID of the token whose row the positions are applied to."""
+        from embcli.text import parse_ids
+
+        ids = parse_ids("0" if self.ids is None else self.ids)
+        if len(ids) != 1:
+            given = {"given": str(self.ids)[:40], "count": len(ids)}
+            raise InputError(naming("{ids} must be one token ID, not {count}: {given!r}", **given))
+        return int(ids[0])

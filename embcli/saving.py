@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from embcli.atomic import destination, refuse_others, replacing_folder
 from embcli.errors import OutputError, lacks
 from embcli.formats import ALIASES, FORMATS, KINDS, SUFFIXES, VIEWS, able
 from embcli.passes import unwatched
@@ -37,7 +38,6 @@ def save(result: Result, path: str | Path, format: FormatName | None = None) -> 
 def write(result: Result, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
     """Write a result in a format to a path that has been checked; `watch` is told of the rows written."""
     from embcli import writers
-    from embcli.atomic import destination, refuse_others, replacing_folder
 
     if format in VIEWS:
         content = result.page(format, result.paper(format))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from embcli.layer import Layer
+from embcli.layer import Layer, Origin
 from embcli.notes import Notes
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
@@ -94,9 +94,12 @@ class StubSource:
 
     layers: dict[str, Stub]
     encoding: Encoding | None = None
-    run: dict[str, Any] = field(default_factory=dict)
+    origin: Origin = field(default_factory=Origin)
     notes: Notes = field(default_factory=Notes)
     asked: dict[str, Any] = field(default_factory=dict)
+
+    def resized(self, context_length: int) -> StubSource:
+        return self
 
     def shape(self, name: str) -> tuple[int, int] | None:
         return self.layers[name].shape if name in self.layers else None

@@ -92,7 +92,7 @@ BAD = [
     ("weights --columns 1:2:3", "'1:2:3' does not choose columns"),
     ("lookup a --columns 3 --dim 3", "column 3 is out of range: there are 3, from 0 to 2"),
     *(
-        (f"lookup --ids 1,2 --vocab 6 --dim 3 --trace {value}", f"--trace {value} names no token", "there are 2 tokens")
+        (f"lookup --ids 1,2 --vocab 6 --dim 3 --trace {value}", f"--trace {value} is not a token", "there are 2 tokens")
         for value in (2, -1, 10**30)
     ),
     # names

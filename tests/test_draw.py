@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from embcli.names import BATCHED, PAGES
-from embcli.verbs.lookup import Wanted, look_up
+from embcli.verbs.lookup import LookupOptions, look_up
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
 from tests.oracles import live, live_comparison, of_ids, stub
@@ -100,7 +100,7 @@ def test_a_picture_of_a_lookup_has_the_picked_rows_and_says_where_each_goes(widt
 
 def test_rows_that_are_not_picked_are_asked_for_as_well() -> None:
     source = stub(np.eye(20), np.eye(20))
-    look_up(of_ids([7, 3]), source, Wanted(draw=True))
+    look_up(of_ids([7, 3]), source, LookupOptions(draw=True))
     assert source.asked["token"].tolist() == [7, 3, 0, 19]
     arguments = ("lookup", "--ids", "7,3", "--vocab", "20", "--dim", "2", "--draw")
     assert run.ok(*arguments, "--no-cache").text == run.ok(*arguments).text

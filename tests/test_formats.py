@@ -27,7 +27,7 @@ from embcli.text import Given
 from embcli.tokens import tokenize
 from embcli.verbs.cache import contents
 from embcli.verbs.info import info
-from embcli.verbs.lookup import Wanted, look_up
+from embcli.verbs.lookup import LookupOptions, look_up
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.weights import matrix
 from embcli.weights.cache import Cache
@@ -164,7 +164,7 @@ def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
     columns = [255, 0, 1]
     wanted = expected("Every effort")[1]["input"][:, columns]
     tokens = tokenize(Given(texts=("Every effort",)), encodings.get("gpt2"))
-    records = look_up(tokens, SeededSource(GPT2), Wanted(columns="255,0:2")).records()
+    records = look_up(tokens, SeededSource(GPT2), LookupOptions(columns="255,0:2")).records()
     document = from_json(written(records, "json"))
     assert document["columns"] == columns
     assert_same_bits(float32(document["matrices"]["input"]), wanted)
@@ -424,7 +424,7 @@ def whole_output(form: str) -> str:
         f"            row  │        0        1        2\n{'─' * 45}\n"
         + "".join(lines)
         + "token: row ID of the token weight matrix, (V, D) = (6, 3)\n"
-        "position: row pos of the position weight matrix, (C, D) = (1,024, 3)\n"
+        "position: row p of the position weight matrix, (C, D) = (1,024, 3)\n"
     )
 
 

@@ -21,7 +21,7 @@ from embcli.page import Block, Column, Paper, heat
 from embcli.page.heat import Fit, Scale, Squares, means
 from embcli.page.markup import Latex, Markdown
 from embcli.page.terminal import Terminal
-from embcli.positions import Sinusoidal
+from embcli.positions.sinusoidal import Sinusoidal
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
 from tests.oracles import live

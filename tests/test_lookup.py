@@ -16,10 +16,10 @@ from embcli.errors import InputError, LayerError
 from embcli.names import MATRICES
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
-from embcli.positions import Learned
+from embcli.positions.learned import Learned
 from embcli.text import Given
 from embcli.tokens import tokenize
-from embcli.verbs.lookup import Lookup, Wanted, look_up
+from embcli.verbs.lookup import Lookup, LookupOptions, look_up
 from embcli.verbs.weights import matrix
 from embcli.views.lookup import view
 from embcli.weights.seeded import Seeded
@@ -61,7 +61,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
     expected = {"token": token[ids][:, chosen], "position": position[places][:, chosen]}
     expected["input"] = (torch.tensor(token[ids]) + torch.tensor(position[places])).numpy()[:, chosen]
 
-    result = look_up(of_ids(*sequences), SeededSource(spec), Wanted(columns=",".join(map(str, columns)) or None))
+    result = look_up(of_ids(*sequences), SeededSource(spec), LookupOptions(columns=",".join(map(str, columns)) or None))
     found = everything(result)
     for name in MATRICES:
         assert_same_bits(found[name], expected[name])
@@ -89,7 +89,7 @@ def test_text_picks_the_rows_of_its_ids() -> None:
 
 
 def test_the_books_sum() -> None:
-    result = look_up(of_ids([0]), stub([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]), Wanted(trace=0))
+    result = look_up(of_ids([0]), stub([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]), LookupOptions(trace=0))
     assert everything(result)["input"] == pytest.approx(np.array([[0.6, 0.1, 0.0]]), abs=1e-7)
     assert TRACED.findall(page_of(result, precision=1)) == [
         ("0", "0.5", "0.1", "0.6"),
@@ -102,7 +102,7 @@ def test_the_books_sum() -> None:
 def test_traced_lines_add_up(dim: int) -> None:
     spec = Seeded(50, dim)
     token, position = layers_of(spec)
-    shown = page_of(look_up(of_ids([7, 7], [9, 49]), SeededSource(spec), Wanted(trace=3)))
+    shown = page_of(look_up(of_ids([7, 7], [9, 49]), SeededSource(spec), LookupOptions(trace=3)))
     assert "Trace of token 3: token row 49 + position row 1 = input row 3" in shown
     lines = TRACED.findall(shown)
     columns = [int(column) for column, *_ in lines]
@@ -133,13 +133,16 @@ def test_windows_begin_at_position_zero_again(ids: list[list[int]], length: int)
 def test_longer_than_the_context_is_refused_but_several_as_long_are_not() -> None:
     source = SeededSource(Seeded(9, 2, 3))
     assert len(look_up(of_ids([1, 2, 3], [4, 5, 6]), source).tokens) == 6
-    with pytest.raises(InputError, match=r"^4 tokens are more than the context length of 3: pass --context-length 4 "):
+    with pytest.raises(
+        InputError,
+        match="^4 tokens are more than the context length of 3: pass context_length 4 for one",
+    ):
         look_up(of_ids([1, 2], [1, 2, 3, 4]), source)
 
 
 @pytest.mark.parametrize(("ids", "wrong", "place", "needed"), [([8, 9, 1], 9, 1, 10), ([0, 1, 11, 9, 12], 11, 2, 13)])
 def test_ids_without_a_row_are_refused(ids: list[int], wrong: int, place: int, needed: int) -> None:
-    match = rf"^ID {wrong} at position {place} has no row: .* V = 9 rows, for IDs from 0 to 8; pass --vocab {needed} "
+    match = rf"^ID {wrong} at position {place} has no row: .* V = 9 rows, for IDs from 0 to 8; pass vocab {needed} "
     with pytest.raises(InputError, match=match):
         look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)))
 
@@ -148,7 +151,7 @@ def test_a_refused_lookup_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(SeededSource, "open", lambda *_: pytest.fail("drawn before the input was looked at"))
     for ids, columns in (([9], None), ([1] * 4, None), ([1], "2"), ([1], "x")):
         with pytest.raises(InputError):
-            look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)), Wanted(columns=columns))
+            look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)), LookupOptions(columns=columns))
 
 
 # --- what a source is asked for ---------------------------------------------------------------------------------------
@@ -165,7 +168,6 @@ def test_the_sum_is_that_of_anybody_s_layers() -> None:
     token, position = np.arange(12).reshape(4, 3), 100 * np.arange(6).reshape(2, 3)
     found = everything(look_up(of_ids([3, 0]), stub(token, position)))
     assert found["input"].tolist() == (token[[3, 0]] + position).tolist()
-    assert Learned(Stub(position)).columns == 3
 
 
 def test_rows_are_only_worked_out_for_the_matrices_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,21 +181,34 @@ def test_a_source_without_a_layer_says_so() -> None:
         look_up(of_ids([0]), StubSource({"position": Stub(np.eye(2))}))
 
 
-def test_without_learned_positions_the_input_rows_are_the_token_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    found = everything(look_up(of_ids([1, 0]), StubSource({"token": Stub(np.eye(2))})))
-    assert found["input"].tolist() == [[0, 1], [1, 0]]
-    assert "no learned positions: the input rows are the token rows" in capsys.readouterr().err
+def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
+    result = look_up(of_ids([1, 0]), StubSource({"token": Stub(np.eye(2))}))
+    assert result.input.tolist() == [[0, 1], [1, 0]]
+    assert [*result.notes] == [
+        "this model has no learned positions: the input rows are the token rows; position rotary rotates them"
+    ]
+
+
+def test_matrices_are_arrays_by_their_names() -> None:
+    token, position = np.arange(12).reshape(4, 3), 100 * np.arange(6).reshape(2, 3)
+    result = look_up(of_ids([3, 0]), stub(token, position), LookupOptions(columns="2,0"))
+    for name, values in everything(result).items():
+        assert_same_bits(getattr(result, name), values)
+    assert_same_bits(np.asarray(result), result.input)
+    assert np.asarray(result, np.float64).dtype == np.float64
+    with pytest.raises(AttributeError, match="no matrix 'position'; it has token, input"):
+        _ = look_up(of_ids([3, 0]), stub(token, position), LookupOptions(position="none")).position
 
 
 @pytest.mark.parametrize("trace", [-1, 2, 10**30])
 def test_a_token_that_is_not_there_cannot_be_traced(trace: int) -> None:
-    with pytest.raises(InputError, match=rf"--trace {trace} names no token: there are 2 tokens, counted from 0"):
-        look_up(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), Wanted(trace=trace))
+    with pytest.raises(InputError, match=rf"^trace {trace} is not a token: there are 2 tokens, counted from 0"):
+        look_up(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), LookupOptions(trace=trace))
 
 
 @pytest.mark.parametrize("precision", [1, 2, 7])
 def test_a_trace_says_how_many_decimals_it_shows(inside: Embcli, precision: int) -> None:
     arguments = ("--ids", "1", "--vocab", "6", "--dim", "3", "--trace", "0", "--precision", str(precision))
     printed = inside.ok("lookup", *arguments).text
-    assert f"The sum is one of float32 values; it is shown to {precision} decimals.\n" in printed
+    assert f"The sum is computed in float32; it is shown to {precision} decimals.\n" in printed
     assert all(len(number.split(".")[1]) == precision for row in TRACED.findall(printed) for number in row[1:])

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load
 
 from embcli.errors import InputError
-from embcli.verbs.lookup import Wanted, look_up, occurrences
+from embcli.verbs.lookup import LookupOptions, look_up
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
@@ -96,7 +96,7 @@ def test_columns_are_those_of_the_token_layer_and_angles_are_whole() -> None:
 def test_only_what_is_needed_is_opened_and_told(kind: str) -> None:
     names = ["token", "position"] if kind == "learned" else ["token"]
     source = StubSource({name: Stub(np.eye(4)) for name in names})
-    look_up(of_ids([1, 2]), source, Wanted(position=kind))
+    look_up(of_ids([1, 2]), source, LookupOptions(position=kind))
     assert [*source.asked] == names
     assert [*looked_up("--position", kind)["run"]["shapes"]] == names
     stored = load(run.ok("lookup", CAT, "--dim", "6", "--position", kind, "-f", "safetensors").out)
@@ -117,23 +117,29 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--position", "none", "--show", "position"), "--position none has no position matrix"),
-        (("--position", "none", "--show", "token,position", "-f", "json"), "--position none has no position matrix"),
-        (("--position", "rotary", "--dim", "5"), "--dim 5 is odd"),
-        (("--position", "rotary", "--theta", "0.5"), "--theta 0.5 is out of range"),
-        (("--pairing", "halves"), "--pairing halves has no place with --position learned"),
-        (("--position", "sinusoidal", "--theta", "9"), "--theta 9.0 has no place with --position sinusoidal"),
-        (("--position", "rotary", "--trace", "0"), "--trace spells out a sum, and --position rotary adds nothing"),
-        (("--position", "none", "--trace", "0"), "--trace spells out a sum, and --position none adds nothing"),
+        (("--position", "none", "--show", "position"), "--show position has nothing to show"),
+        (
+            ("--position", "none", "--show", "token,position", "-f", "json"),
+            "--show position has nothing to show",
+        ),
+        (("--position", "rotary", "--dim", "5"), "--dim must be even, not 5"),
+        (("--position", "rotary", "--theta", "0.5"), "--theta must be a finite number from 1, not 0.5"),
+        (("--pairing", "halves"), "--pairing is an option of rotary positions, not of learned ones"),
+        (
+            ("--position", "sinusoidal", "--theta", "9"),
+            "--theta is an option of rotary positions",
+        ),
+        (("--position", "rotary", "--trace", "0"), "--trace writes out a sum; --position rotary adds nothing"),
+        (("--position", "none", "--trace", "0"), "--trace writes out a sum; --position none adds nothing"),
         (
             ("--position", "rotary", "--show", "position", "--columns", "1"),
-            "the angles that rotary has are shown whole",
+            "--columns chooses columns of token and input; those of position are shown whole",
         ),
         (("--only", "the"), None),
         (("--only", " bird"), "--only ' bird': ID 6512 (' bird') does not occur"),
         (("--only", " the bird"), "ID 6512 (' bird') does not occur"),
         (("--only-ids", "262,7"), "--only-ids 262,7: ID 7 ('(') does not occur"),
-        (("--only", ""), "--only '' names no token"),
+        (("--only", ""), "--only '' has no tokens"),
         (("--only", "the", "--only-ids", "262"), "--only and --only-ids stand for the same tokens"),
     ],
 )
@@ -145,11 +151,10 @@ def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], said: 
 
 
 def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
-    with pytest.raises(InputError, match="use --only-ids"):
-        occurrences(of_ids([1, 2]), "the", None)
-    found = occurrences(of_ids([1, 2, 1], [2]), None, "2")
-    assert found is not None
-    assert found.tolist() == [1, 3]
+    with pytest.raises(InputError, match="use only_ids"):
+        look_up(of_ids([1, 2]), SeededSource(Seeded(4, 2)), LookupOptions(only="the"))
+    result = look_up(of_ids([1, 2, 1], [2]), SeededSource(Seeded(4, 2)), LookupOptions(only_ids="2"))
+    assert result.index(np.arange(2)).tolist() == [1, 3]
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -167,24 +172,24 @@ token       262  ␣the   │  {t}
 token: row ID of the token weight matrix, (V, D) = (50,257, 2)
 {position}
 """
-LEARNED = "position: row pos of the position weight matrix, (C, D) = (1,024, 2)"
-SINES = "position: columns 2i, 2i + 1 are sine, cosine of pos / 10000^(2i/D)"
+LEARNED = "position: row p of the position weight matrix, (C, D) = (1,024, 2)"
+SINES = "position: columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
 ROTARY = """\
-Input embeddings = token embeddings, turned by position, 2 of 6 tokens
+Input embeddings = token embeddings, rotated by position, 2 of 6 tokens
        row  token  │        0        1
 ──────────────────────────────────────
 token  262  ␣the   │  {t}
        262  ␣the   │  {t}
 input    0  ␣the   │  {i0}
          4  ␣the   │  {i4}
-The angles in radians, D/2 = 1; a column a pair
+The angles in radians, D/2 = 1; one column per pair
 pos  │       0
 ──────────────
   0  │  0.0000
   4  │  4.0000
 token: row ID of the token weight matrix, (V, D) = (50,257, 2)
-position: pair i turns by pos · 10,000^(-2i/D); pairs are interleaved
-input: the token row, turned. Models turn queries and keys, not this row.
+position: pair i is rotated by p · 10,000^(-2i/D); pairs are interleaved
+input: the rotated token row. Models rotate queries and keys, not this row.
 """
 NONE = """\
 Input embeddings = token embeddings, 2 of 6 tokens
@@ -195,7 +200,7 @@ token    262  ␣the   │  {t}
 = input    0  ␣the   │  {t}
            4  ␣the   │  {t}
 token: row ID of the token weight matrix, (V, D) = (50,257, 2)
-input: the token row as it is, wherever the token stands
+input: the token row, the same at every position
 """
 
 
@@ -225,8 +230,8 @@ def test_token_rows_alone_say_where_the_tokens_stand() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_of_each_kind_fits_and_holds_its_numbers(kind: str, width: int) -> None:
-    result = look_up(of_ids(IDS), SeededSource(Seeded(V, 256)), Wanted(position=kind))
-    found = result.rows(np.arange(5), result.wanted.matrices)
+    result = look_up(of_ids(IDS), SeededSource(Seeded(V, 256)), LookupOptions(position=kind))
+    found = result.rows(np.arange(5), result.options.matrices)
     printed = run.ok("lookup", CAT, "--position", kind, COLUMNS=str(width)).text
     tables = grids(printed, width)
     bands = [name for name in found if kind != "rotary" or name != "position"]
@@ -243,7 +248,8 @@ def test_a_page_of_each_kind_fits_and_holds_its_numbers(kind: str, width: int) -
     [((CAT, DOG), True), ((CAT, CAT), False), ((CAT, f"{DOG}."), False), ((CAT, DOG, DOG), False), ((CAT,), False)],
 )
 def test_two_orders_of_one_bag_of_tokens_are_called_so(lines: tuple[str, ...], same: bool) -> None:
-    said = "\nBoth sequences are the same bag of tokens in another order:\nequal token rows, other input embeddings.\n"
+    said = "\nBoth sequences are the same bag of tokens in different orders:\n"
+    said += "equal token rows, different input embeddings.\n"
     printed = run.ok("lookup", "--lines", "--dim", "2", stdin="\n".join(lines)).text
     assert (said in printed) == same
     assert ("same bag" in printed) == same
@@ -251,4 +257,4 @@ def test_two_orders_of_one_bag_of_tokens_are_called_so(lines: tuple[str, ...], s
 
 def test_without_positions_the_order_is_lost() -> None:
     printed = run.ok("lookup", "--lines", "--dim", "2", "--position", "none", stdin=f"{CAT}\n{DOG}").text
-    assert "equal input embeddings, in which the order is lost." in printed
+    assert "equal input embeddings: the order is lost." in printed

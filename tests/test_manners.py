@@ -108,7 +108,7 @@ def test_empty_input_is_noted_on_standard_error_for_each_verb_that_reads(inside:
         assert (ran.status, ran.err) == (0, note), ran
 
 
-@pytest.mark.parametrize(("show", "last"), [("token", "token: row ID"), ("position", "position: row pos")])
+@pytest.mark.parametrize(("show", "last"), [("token", "token: row ID"), ("position", "position: row p")])
 def test_one_matrix_of_a_lookup_has_no_line_on_the_sum(inside: Inside, show: str, last: str) -> None:
     text = inside.ok("lookup", "--ids", "2,3", *TOY, "--show", show).text
     assert " = " not in text.partition("\n")[2].replace("(V, D) = ", "").replace("(C, D) = ", "")

@@ -5,15 +5,21 @@ from __future__ import annotations
 import cmath
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli.errors import LayerError
+from embcli.errors import InputError, LayerError
 from embcli.layer import Layer
-from embcli.positions import Learned, NoPositions, Relative, Rotary, Sinusoidal
+from embcli.positions import JOINED_KINDS, KINDS, check_options, joined_kind, shown_kind
+from embcli.positions.learned import Learned
+from embcli.positions.none import NoPositions
+from embcli.positions.relative import Relative
+from embcli.positions.rotary import Rotary
+from embcli.positions.sinusoidal import Sinusoidal
 
 untimed = settings(deadline=None)
 dims = st.integers(1, 40)
@@ -76,7 +82,7 @@ def test_rotary_positions_multiply_pairs_as_complex_numbers(dim: int, positions:
         "halves": [(column, column + dim // 2) for column in range(dim // 2)],
     }
     for pairing, pairs in ways.items():
-        kind = Rotary(dim, pairing, theta)
+        kind = Rotary(dim, pairing=pairing, theta=theta)
         assert kind.pairs.tolist() == [list(pair) for pair in pairs]
         expected = [turned(row, at, theta, pairs) for row, at in zip(rows.tolist(), positions, strict=True)]
         found = kind.joined(rows, np.array(positions))
@@ -92,7 +98,7 @@ def test_rotary_dot_products_are_equal_under_a_shift_of_both_positions(
     dim: int, pairing: str, i: int, j: int, shift: int, seed: int
 ) -> None:
     query, key = normal(2, dim, seed)[:, None]
-    kind = Rotary(dim, pairing)
+    kind = Rotary(dim, pairing=pairing)
 
     def dot(left: int, right: int) -> float:
         (one,), (other,) = kind.exact(query, np.array([left])), kind.exact(key, np.array([right]))
@@ -103,7 +109,7 @@ def test_rotary_dot_products_are_equal_under_a_shift_of_both_positions(
 
 def test_rotary_positions_leave_position_0_and_lengths_as_they_are() -> None:
     rows = normal(3, 8)
-    found = Rotary(8, "halves").joined(rows, np.array([0, 5, 900]))
+    found = Rotary(8, pairing="halves").joined(rows, np.array([0, 5, 900]))
     assert found[0].tobytes() == rows[0].tobytes()
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), np.linalg.norm(rows, axis=1), rtol=1e-6)
 
@@ -114,7 +120,9 @@ def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
 
 @pytest.mark.parametrize(("dim", "theta"), [(3, 1e4), (1, 1e4), (4, 0.5), (4, math.inf), (4, math.nan), (4, -1.0)])
 def test_what_rotary_cannot_turn_is_refused(dim: int, theta: float) -> None:
-    with pytest.raises(LayerError, match=str(dim) if dim % 2 else "--theta"):
+    with pytest.raises(
+        LayerError, match=f"dim must be even, not {dim}" if dim % 2 else "theta must be a finite number from 1"
+    ):
         Rotary(dim, theta=theta)
 
 
@@ -122,7 +130,7 @@ def test_what_rotary_cannot_turn_is_refused(dim: int, theta: float) -> None:
 @given(st.integers(0, 6), dims, st.integers(1, 12))
 def test_relative_positions_pick_the_row_of_the_clipped_distance(clip: int, dim: int, length: int) -> None:
     values = normal(2 * clip + 1, dim)
-    kind = Relative(Plain(values))
+    kind = Relative(dim, Plain(values), clip=clip)
     every = np.arange(length)
     distances, rows = kind.distances(every, every), kind.rows(every, every)
     assert rows.shape == (length, length, dim)
@@ -135,9 +143,27 @@ def test_relative_positions_pick_the_row_of_the_clipped_distance(clip: int, dim:
 
 def test_learned_positions_are_added_and_none_change_nothing() -> None:
     tokens, values, at = normal(2, 4), normal(9, 4, seed=1), np.array([7, 0])
-    learned = Learned(Plain(values))
+    learned = Learned(4, Plain(values))
     assert learned.rows(at).tobytes() == values[[7, 0]].tobytes()
     assert learned.joined(tokens, at).tobytes() == (tokens + values[[7, 0]]).tobytes()
-    assert NoPositions().joined(tokens, at).tobytes() == tokens.tobytes()
-    assert (learned.columns, Sinusoidal(4).columns, Rotary(4).columns, NoPositions().columns) == (4, 4, 2, None)
-    assert NoPositions().rows(at).shape == (2, 0)
+    assert NoPositions(4).joined(tokens, at).tobytes() == tokens.tobytes()
+    assert (learned.columns, Sinusoidal(4).columns, Rotary(4).columns) == (4, 4, 2)
+
+
+def test_a_layer_that_is_not_open_is_an_error() -> None:
+    with pytest.raises(LayerError, match="there is no position layer"):
+        Learned(4).rows(np.array([0]))
+
+
+@pytest.mark.parametrize("name", [*KINDS, *JOINED_KINDS])
+def test_each_kind_takes_its_own_options_and_refuses_those_of_others(name: Any) -> None:
+    kind = shown_kind(name) if name in KINDS else joined_kind(name)
+    values = {"clip": 3, "pairing": "halves", "theta": 5.0, "ids": "1"}
+    for option, value in values.items():
+        if option in kind.options:
+            check_options(name, {option: value})
+            assert option == "ids" or kind.of(4, values).document()[option] == value
+        else:
+            with pytest.raises(InputError, match=f"^{option} is an option of .* positions, not of {name}"):
+                check_options(name, {option: value})
+    check_options(name, dict.fromkeys(values))

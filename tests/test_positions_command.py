@@ -10,11 +10,13 @@ import pytest
 import torch
 
 from embcli.errors import EmbcliError
-from embcli.layer import Layer
+from embcli.layer import Layer, Origin
+from embcli.notes import Notes
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
-from embcli.positions import Rotary, Sinusoidal
-from embcli.verbs.positions import PositionTable, Wanted, positions
+from embcli.positions.rotary import Rotary
+from embcli.positions.sinusoidal import Sinusoidal
+from embcli.verbs.positions import PositionOptions, PositionTable, positions
 from embcli.views.positions import view
 from tests.inside import Inside
 from tests.test_positions import Plain
@@ -29,7 +31,8 @@ class Drawn:
     rows: int
     dim: int = D
     encoding: None = None
-    run: dict[str, Any] = field(default_factory=lambda: {"seed": SEED})
+    origin: Origin = field(default_factory=lambda: Origin(seed=SEED))
+    notes: Notes = field(default_factory=Notes)
 
     def __post_init__(self) -> None:
         torch.manual_seed(SEED)
@@ -44,9 +47,9 @@ class Drawn:
 
 
 def table(kind: str, rows: str | None = None, columns: str | None = None, **more: Any) -> tuple[PositionTable, Drawn]:
-    wanted = Wanted(kind, more.pop("length", T), more.pop("dim", D), **more)
-    source = Drawn(wanted.rows, wanted.dim)
-    return positions(wanted, source, rows, columns), source
+    options = PositionOptions(kind, more.pop("length", T), more.pop("dim", D), rows=rows, columns=columns, **more)
+    source = Drawn(options.layer_rows, options.dim)
+    return positions(source, options), source
 
 
 def everything(result: PositionTable) -> dict[str, np.ndarray]:
@@ -56,6 +59,7 @@ def everything(result: PositionTable) -> dict[str, np.ndarray]:
     assert np.concatenate([piece.fields["position"] for piece in pieces]).tolist() == result.chosen.tolist()
     found = {name: np.concatenate([piece.matrices[name] for piece in pieces]) for name in names}
     for name, values in found.items():
+        assert np.array_equal(getattr(result, name), values)
         assert (values.shape, values.dtype) == (records.matrices[name].shape, records.matrices[name].dtype)
     return found
 
@@ -68,7 +72,9 @@ def test_learned_positions_are_the_rows_of_the_layer_drawn_behind_the_token_laye
 def test_sinusoidal_positions_need_no_layer_and_no_seed() -> None:
     result, _ = table("sinusoidal", dim=7)
     assert everything(result)["position"].tobytes() == Sinusoidal(7).rows(np.arange(T)).tobytes()
-    assert "seed" not in result.run
+    assert "seed" not in result.records().run
+    with pytest.raises(AttributeError, match="it has position"):
+        _ = result.similarity
 
 
 @pytest.mark.parametrize("clip", [None, 0, 2, 100])
@@ -91,7 +97,7 @@ def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(
     pairing: Any, ids: str | None, token_id: int
 ) -> None:
     result, source = table("rotary", pairing=pairing, theta=50.0, ids=ids)
-    kind, row = Rotary(D, pairing, 50.0), source.values["token"][[token_id]]
+    kind, row = Rotary(D, pairing=pairing, theta=50.0), source.values["token"][[token_id]]
     found = everything(result)
     assert found["position"].tobytes() == kind.rows(np.arange(T)).tobytes()
     assert found["position"].shape == (T, D // 2)
@@ -139,16 +145,16 @@ def test_relative_similarity_is_the_dot_product_of_a_row_with_each_relative_row(
 @pytest.mark.parametrize(
     ("kind", "more", "message"),
     [
-        ("learned", {"clip": 3}, "--clip"),
-        ("relative", {"theta": 3.0}, "--theta"),
-        ("sinusoidal", {"pairing": "halves"}, "--pairing"),
-        ("sinusoidal", {"ids": "3"}, "--ids"),
-        ("relative", {"clip": -1}, "--clip -1"),
-        ("rotary", {"dim": 5}, "--dim 5 is odd"),
-        ("rotary", {"ids": "1,2"}, "names 2 tokens"),
-        ("rotary", {"ids": ""}, "names 0 tokens"),
+        ("learned", {"clip": 3}, "^clip is an option of relative positions, not of learned ones$"),
+        ("relative", {"theta": 3.0}, "^theta is an option of rotary positions, not of relative ones$"),
+        ("sinusoidal", {"pairing": "halves"}, "^pairing is an option of rotary positions, not of sinusoidal ones$"),
+        ("sinusoidal", {"ids": "3"}, "^ids is an option of relative and rotary positions, not of sinusoidal ones$"),
+        ("relative", {"clip": -1}, "clip must be at least 0, not -1"),
+        ("rotary", {"dim": 5}, "dim must be even, not 5"),
+        ("rotary", {"ids": "1,2"}, "^ids must be one token ID, not 2: '1,2'$"),
+        ("rotary", {"ids": ""}, "^ids must be one token ID, not 0: ''$"),
         ("rotary", {"ids": "50"}, "ID 50 at position 0 has no row"),
-        ("learned", {"length": 0}, "--context-length 0"),
+        ("learned", {"length": 0}, "^context_length must be at least 1, not 0$"),
         ("learned", {"rows": "40"}, "position 40 is out of range"),
         ("rotary", {"columns": "3"}, "column 3 is out of range"),
         ("sinusoidal", {"length": 10**12}, "of memory"),
@@ -175,8 +181,9 @@ def test_a_page_fits_a_screen_and_holds_the_numbers_of_its_corners(kind: str, si
     lines = page.content().decode().splitlines()
     assert len(lines) <= 22
     assert max(map(len, lines)) <= 80
-    name = next(iter(result.matrices)) if kind != "relative" or similarity else "distance"
-    first, last = result.matrices[name].rows(np.array([0, 1023]))
+    matrices = {each.name: each for each in result.matrices}
+    name = next(iter(matrices)) if kind != "relative" or similarity else "distance"
+    first, last = matrices[name].rows(np.array([0, 1023]))
     written = str if name == "distance" else "{:.4f}".format
     at = [next(line.split() for line in lines if line.split()[:1] == [label]) for label in ("0", "1023")]
     assert (at[0][2], at[1][-1]) == (written(first[0]), written(last[-1]))

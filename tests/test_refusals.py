@@ -18,7 +18,7 @@ BY_IDS = ("lookup", "--ids", "1,2", "--vocab", "100", "--dim", "3")
 WEIGHTS = ("weights", "--vocab", "100", "--dim", "3")
 COMPARE = ("compare", "--vocab", "100")
 REFUSED = [
-    ((*BY_IDS, "--trace", "9"), "--trace 9 names no token: there are 2 tokens"),
+    ((*BY_IDS, "--trace", "9"), "--trace 9 is not a token: there are 2 tokens"),
     ((*BY_IDS, "--trace", "0", "-f", "json"), "--trace has no place in json"),
     ((*BY_IDS, "-f", "ids"), "this result has no form as ids"),
     ((*BY_IDS, "--show", "token,input", "-f", "csv"), "this format holds one matrix, not token, input"),

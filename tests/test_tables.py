@@ -285,14 +285,14 @@ token         5  │  {:7.4f}  {:7.4f}  {:7.4f}
 = input       0  │  {:7.4f}  {:7.4f}  {:7.4f}
               1  │  {:7.4f}  {:7.4f}  {:7.4f}
 token: row ID of the token weight matrix, (V, D) = (6, 3)
-position: row pos of the position weight matrix, (C, D) = (1,024, 3)
+position: row p of the position weight matrix, (C, D) = (1,024, 3)
 
 Trace of token 1: token row 3 + position row 1 = input row 1
 column     token   position      input
      0  {:8.4f} + {:8.4f} = {:8.4f}
      1  {:8.4f} + {:8.4f} = {:8.4f}
      2  {:8.4f} + {:8.4f} = {:8.4f}
-The sum is one of float32 values; it is shown to 4 decimals.
+The sum is computed in float32; it is shown to 4 decimals.
 """
 
 

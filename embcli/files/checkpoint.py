@@ -147,6 +147,7 @@ class Checkpoint:
         self.encoding = encoding
         self.notes = Notes()
         self.transposed = transposed
+        self.notes = Notes()
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, where it is a guess
         self._named = {"token": token, "position": position}
         self._found: dict[str, Tensor | None] = {}

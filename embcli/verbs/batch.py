@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 import embcli
+from embcli.checks import check_ids
 from embcli.layer import shape_of
 from embcli.options import Batching
 from embcli.records import Array, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import select
-from embcli.verbs.lookup import check_ids
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli import memory
+from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import run_of, shape_of
 from embcli.names import PAGES, Format, Metric
@@ -20,7 +21,6 @@ from embcli.search.space import Space
 from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, token_text, tokens_of
-from embcli.verbs.lookup import check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -2,131 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from embcli.page import Block, Column, Excerpt
-from embcli.positions import Relative, Rotary
 from embcli.views.parts import left_out, put_guesses
 
 if TYPE_CHECKING:
+    from embcli.layer import Origin
     from embcli.page import Page
+    from embcli.positions.kind import Matrix
     from embcli.verbs.positions import PositionTable
 
-_MOST_ROWS = 200  # of those that were chosen
-_FEW_ROWS, _FEWEST_ROWS = 10, 4  # of all positions: where there is one table, and where there are two
-
-_STORED = (  # of what a real model holds
-    "Row pos of the model's own layer, added to the token row, as training left it.",
-    "As training left the rows: those that it made alike have large products.",
-)
-_WORDS = {  # of what positions become, and of their dot products
-    "learned": (
-        "Row pos of a layer of its own, added to the token row; training moves it.",
-        "Random rows: their dot products tell nothing before training moves them.",
-    ),
-    "sinusoidal": (
-        "Columns 2i and 2i + 1: sine and cosine of pos / 10000^(2i/D); added.",
-        "Of an even D they depend on the distance alone: equal along each diagonal.",
-    ),
-    "relative": (
-        "From token i to token j: j - i, clipped to ±k, with a row for each distance.",
-        "With this row: the same at equal distances, and alike at all from k on.",
-    ),
-    "rotary": (
-        "Pair i of the columns is turned by the angle pos · theta^(-2i/D).",
-        "They depend on the distance alone: equal along each diagonal.",
-    ),
-}
+_MOST_ROWS = 200  # of the rows that the user chose
+_ONE_TABLE, _TWO_TABLES = 10, 4  # rows of all positions in a table, if a page has one table, or two
+_AROUND_ONE, _AROUND_TWO = 10, 17  # lines around the strips of one table, or of two
 
 
 def view(result: PositionTable, page: Page) -> None:
-    """Put positions on a page: their rows, angles or distances, or their dot products."""
-    page.title(_title(result))
-    page.line((_STORED if "from" in result.run else _WORDS[result.wanted.kind])[result.wanted.similarity])
-    if result.wanted.similarity:
-        if result.wanted.meets_a_row:
-            page.line(f"The row is that of token ID {result.wanted.token_id()}.")
+    """Put the matrices of a kind of positions, or its dot products, on a page."""
+    options = result.options
+    origin = None if result.origin is None or result.origin.is_seeded else result.origin  # a checkpoint
+    words = result.kind.shown_words(result.length, stored=origin is not None)
+    if options.similarity:
+        t = f"{result.length:,}"
+        page.title(f"Dot products of {options.kind} positions, (T, T) = ({t}, {t}), D = {result.kind.dim:,}")
+        page.line(words.products)
+        if result.kind.needs_row(similarity=True):
+            page.line(f"The row is that of token ID {options.token_id()}.")
         if page.paper.heat:
             page.picture("pos", result.chosen, result.columns, result.means)
             return
-        _put(result, page, "similarity", _FEW_ROWS, result.columns)
-    elif isinstance(result.kind, Relative):
-        _put_relative(result, result.kind, page)
-    elif isinstance(result.kind, Rotary):
-        _put_rotary(result, result.kind, page)
     else:
-        _put(result, page, "position", _FEW_ROWS, result.columns)
-    if "from" in result.run:
-        page.line(_origin(result.run))
-    put_guesses(page, result.run)
+        page.title(words.title)
+        page.line(words.formula)
+    shown = [matrix for matrix in result.matrices if matrix.heading is not None]
+    for place, matrix in enumerate(shown):
+        if place:
+            page.line()
+        if matrix.heading:
+            page.line(matrix.heading)
+        _put(result, matrix, page, alone=len(shown) == 1)
+    if words.note and not options.similarity:
+        page.line(words.note)
+    if origin is not None:
+        page.line(_origin_in_words(origin))
+        put_guesses(page, {"guesses": origin.guesses})
 
 
-def _origin(run: dict[str, Any]) -> str:
+def _put(result: PositionTable, matrix: Matrix, page: Page, alone: bool) -> None:
+    """Put one matrix on the page, and the names of the rows and columns that are left out."""
+    most = _ONE_TABLE if alone else _TWO_TABLES
+    numbers = result.chosen if matrix.numbers is None else matrix.numbers
+    rows = Excerpt.most(most, len(numbers))
+    if matrix.numbers is None and result.options.rows is not None:
+        rows = Excerpt.most(_MOST_ROWS, len(numbers))
+    elif matrix.numbers is None and page.paper.heat:  # positions in a row: waves become visible
+        strips = page.paper.lines - _AROUND_ONE if alone else (page.paper.lines - _AROUND_TWO) // 2
+        rows = Excerpt(min(max(strips, 3), len(numbers)), 0, len(numbers))
+    labels = [Column(matrix.label, [str(number) for number in numbers[rows.places]])]
+    block = Block("", matrix.rows(numbers[rows.places]))
+    columns = page.grid(labels, [block], matrix.columns, rows.gaps, every=result.options.columns is not None)
+    missing = left_out(rows.missing(numbers, "row"), columns.missing(matrix.columns, "column"))
+    if missing:
+        page.line(missing)
+
+
+def _origin_in_words(origin: Origin) -> str:
     """Return in words which rows of a file these are."""
-    first = run.get("first_position", 0)
-    rows = f"; position 0 is its row {first}" if first else ""
-    return f"{run['tensors']['position']} ({run['dtypes']['position']}){rows}"
-
-
-def _title(result: PositionTable) -> str:
-    wanted = result.wanted
-    t, d, kind = f"{wanted.length:,}", f"{wanted.dim:,}", wanted.kind
-    if wanted.similarity:
-        return f"Dot products of {kind} positions, (T, T) = ({t}, {t}), D = {d}"
-    if isinstance(result.kind, Relative):
-        return f"Relative positions, (T, T, D) = ({t}, {t}, {d}), k = {result.kind.clip:,}"
-    if isinstance(result.kind, Rotary):
-        turned = f"{result.kind.pairing}, theta = {result.kind.theta:,g}"
-        return f"Rotary positions, (T, D/2) = ({t}, {result.kind.columns:,}) angles; {turned}"
-    return f"{kind.capitalize()} positions, (T, D) = ({t}, {d})"
-
-
-def _put(result: PositionTable, page: Page, name: str, few: int, numbers: np.ndarray) -> None:
-    """Put one matrix on the page, a row a position, and say what is left out."""
-    total = len(result.chosen)
-    rows = Excerpt.most(_MOST_ROWS if result.picked[0] else few, total)
-    if page.paper.heat and not result.picked[0]:  # positions that follow each other: waves are seen in them
-        rows = Excerpt(min(_most_strips(page, few), total), 0, total)
-    places = result.chosen[rows.places]
-    block = Block("", result.matrices[name].rows(places))
-    columns = page.grid(
-        [Column("pos", [str(place) for place in places])], [block], numbers, rows.gaps, every=result.picked[1]
-    )
-    _put_left_out(page, rows.missing(result.chosen, "row"), columns.missing(numbers, "column"))
-
-
-def _most_strips(page: Page, few: int) -> int:
-    """Return how many strips there is room for with all that is around them, in one table or in two."""
-    return max(page.paper.lines - 10 if few == _FEW_ROWS else (page.paper.lines - 17) // 2, 3)
-
-
-def _put_relative(result: PositionTable, kind: Relative, page: Page) -> None:
-    page.line(f"The distances, clipped, (T, T) = ({result.wanted.length:,}, {result.wanted.length:,})")
-    _put(result, page, "distance", _FEWEST_ROWS, np.arange(result.wanted.length))
-    page.line()
-    size, dim = kind.layer.shape
-    page.line(f"The rows that they pick, (2k + 1, D) = ({size:,}, {dim:,})")
-    rows = Excerpt.most(_FEWEST_ROWS, size)
-    distances = np.arange(-kind.clip, kind.clip + 1)
-    labels = [Column("distance", [str(each) for each in distances[rows.places]])]
-    block = Block("", kind.every()[rows.places][:, result.columns])
-    columns = page.grid(labels, [block], result.columns, rows.gaps, every=result.picked[1])
-    _put_left_out(page, rows.missing(distances, "row"), columns.missing(result.columns, "column"))
-
-
-def _put_rotary(result: PositionTable, kind: Rotary, page: Page) -> None:
-    page.line("The angles in radians; a column a pair")
-    _put(result, page, "position", _FEWEST_ROWS, result.columns)
-    page.line()
-    first, second = kind.pairs[result.columns[0]]
-    page.line(f"The row of token ID {result.wanted.token_id()}, turned: columns {first} and {second} are a pair")
-    _put(result, page, "input", _FEWEST_ROWS, kind.columns_of(result.columns))
-    page.line("Models turn queries and keys so, in each layer, not the embedding.")
-
-
-def _put_left_out(page: Page, *missing: str) -> None:
-    words = left_out(*missing)
-    if words:
-        page.line(words)
+    first = f"; position 0 is its row {origin.first_position}" if origin.first_position else ""
+    return f"{origin.tensors['position']} ({origin.dtypes['position']}){first}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embcli.checks import check_ids
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_SEED
 from embcli.options import ComparisonOptions
 from embcli.passes import unwatched
 from embcli.verbs.compare.result import Comparison
-from embcli.verbs.lookup import check_ids
 from embcli.weights.build import loading_torch
 from embcli.weights.seeded import check_seed, refuse_too_large
 

@@ -1,0 +1,65 @@
+"""Kinds of positions, a file each; this one names them, and loads a kind, and numpy with it, when it is used.
+
+To add a kind, write its file, and add its name and its class here: to those that the verb `positions` shows, to those
+that a lookup can join to token rows, or to both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from embcli.errors import InputError
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from embcli.positions.kind import JoinedPositions, Positions, ShownPositions
+
+Kind = Literal["learned", "sinusoidal", "relative", "rotary"]  # that the verb `positions` shows
+JoinedKind = Literal["learned", "sinusoidal", "rotary", "none"]  # that a lookup can join to token rows
+KINDS: tuple[Kind, ...] = get_args(Kind)
+JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
+DEFAULT_KIND: Final = "learned"
+NO_POSITIONS: Final = "none"
+
+
+def shown_kind(name: Kind) -> type[ShownPositions]:
+    """Return the class of a kind that the verb `positions` shows."""
+    from embcli.positions import learned, relative, rotary, sinusoidal
+
+    match name:
+        case "learned":
+            return learned.Learned
+        case "sinusoidal":
+            return sinusoidal.Sinusoidal
+        case "relative":
+            return relative.Relative
+        case "rotary":
+            return rotary.Rotary
+
+
+def joined_kind(name: JoinedKind) -> type[JoinedPositions]:
+    """Return the class of a kind that a lookup can join to token rows."""
+    from embcli.positions import learned, none, rotary, sinusoidal
+
+    match name:
+        case "learned":
+            return learned.Learned
+        case "sinusoidal":
+            return sinusoidal.Sinusoidal
+        case "rotary":
+            return rotary.Rotary
+        case "none":
+            return none.NoPositions
+
+
+def check_options(name: Kind | JoinedKind, given: Mapping[str, object]) -> None:
+    """Raise InputError for an option that only other kinds have; None stands for an option that is not given."""
+    kinds: dict[str, type[Positions]] = {each: shown_kind(each) for each in KINDS}
+    kinds.update({each: joined_kind(each) for each in JOINED_KINDS})
+    for option, value in given.items():
+        if value is not None and option not in kinds[name].options:
+            owners = " and ".join(each for each, kind in kinds.items() if option in kind.options)
+            others = name if name == NO_POSITIONS else f"{name} ones"
+            raise InputError(naming(f"{{{option}}} is an option of {owners} positions, not of {others}"))

@@ -1,0 +1,51 @@
+"""Learned positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from embcli.positions.kind import AddedPositions, ShownWords
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from embcli.positions.kind import JoinedWords
+
+
+@dataclass(frozen=True, eq=False)
+class Learned(AddedPositions):
+    """Absolute positions as in GPT-2: each position has a row of a separate layer, (C, D), which is added."""
+
+    has_layer = True
+    is_stored = True
+    missing = naming(
+        "this model has no learned positions: the input rows are the token rows; {position} rotary rotates them"
+    )
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """Return the rows of these positions, (n, D) float32."""
+        return self.layer.rows(positions)
+
+    def shown_words(self, length: int, stored: bool) -> ShownWords:
+        """Return the words for T positions."""
+        title = f"Learned positions, (T, D) = ({length:,}, {self.dim:,})"
+        if stored:
+            return ShownWords(
+                title,
+                "The model's own position layer, as trained: row p is added to the token row.",
+                "As trained: positions with similar rows have large dot products.",
+            )
+        return ShownWords(
+            title,
+            "A separate layer: row p is added to the token row; training adjusts it.",
+            "Random rows: their dot products mean nothing before training.",
+        )
+
+    def joined_words(self, first_position: int) -> JoinedWords:
+        """Return the words of a lookup."""
+        size, dim = self.layer.shape
+        row = f"p + {first_position}" if first_position else "p"
+        where = f"position: row {row} of the position weight matrix, (C, D) = ({size:,}, {dim:,})"
+        return replace(super().joined_words(first_position), position=where)

@@ -1,0 +1,117 @@
+"""Rotary positions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.errors import LayerError
+from embcli.names import DEFAULT_THETA, Pairing
+from embcli.positions.kind import JoinedPositions, JoinedWords, Matrix, ShownPositions, ShownWords, angles, dot_products
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, eq=False)
+class Rotary(ShownPositions, JoinedPositions):
+    """Rotary positions of Su et al. 2021: pairs of columns are rotated by an angle that grows with the position.
+
+    Pair i is rotated by position · theta^(-2i/D). Models pair columns in two ways: `interleaved`, 2i with 2i + 1, as
+    the paper and GPT-J do, and `halves`, i with i + D/2, as GPT-NeoX and Llama's usual files do. Raises LayerError for
+    an odd D, and for a theta that is not a finite number from 1.
+    """
+
+    options = ("pairing", "theta", "ids")
+    width = "D/2"
+
+    pairing: Pairing = "interleaved"
+    theta: float = DEFAULT_THETA
+
+    def __post_init__(self) -> None:
+        if self.dim % 2:
+            raise LayerError(naming("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=self.dim))
+        if not 1 <= self.theta < math.inf:
+            raise LayerError(naming("{theta} must be a finite number from 1, not {given:g}", given=self.theta))
+
+    @property
+    def columns(self) -> int:
+        """D/2 angles, one for each pair of columns."""
+        return self.dim // 2
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """The two columns of each pair, (D/2, 2) int64."""
+        every = np.arange(self.dim)
+        return every.reshape(-1, 2) if self.pairing == "interleaved" else every.reshape(2, -1).T
+
+    def columns_of(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the columns of these pairs, in the order of a row, (2n,) int64."""
+        columns: np.ndarray = self.pairs[pairs] if self.pairing == "interleaved" else self.pairs[pairs].T
+        return columns.reshape(-1)
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """Return the angles of these positions, in radians, (n, D/2) float32."""
+        return angles(positions, self.dim, self.theta).astype(np.float32)
+
+    def exact(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Return token rows (n, D), or one for all (1, D), rotated at these positions, (n, D) float64.
+
+        >>> Rotary(2).exact(np.array([[1.0, 0.0]]), np.array([0, 1])).round(4).tolist()
+        [[1.0, 0.0], [0.5403, 0.8415]]
+        """
+        radians = angles(positions, self.dim, self.theta)
+        cosines, sines = np.cos(radians), np.sin(radians)
+        first, second = self.pairs.T
+        rotated = np.empty((len(positions), self.dim))
+        with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite
+            rotated[:, first] = token_rows[:, first] * cosines - token_rows[:, second] * sines
+            rotated[:, second] = token_rows[:, first] * sines + token_rows[:, second] * cosines
+        return rotated
+
+    def joined(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Return the rotated token rows, (n, D) float32."""
+        return self.exact(token_rows, positions).astype(np.float32)
+
+    def matrices(self, length: int, columns: np.ndarray, token_id: int, row: np.ndarray) -> list[Matrix]:
+        """Return the angles of the chosen pairs, and their columns of the rotated token row."""
+        rotated = self.columns_of(columns)
+        first, second = self.pairs[columns[0]]
+        what = f"The row of token ID {token_id}, rotated: columns {first} and {second} are a pair"
+        angle_heading = "The angles in radians; one column per pair"
+        return [
+            Matrix("position", lambda at: self.rows(at)[:, columns], columns, heading=angle_heading),
+            Matrix("input", lambda at: self.joined(row, at)[:, rotated], rotated, heading=what),
+        ]
+
+    def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return what computes the dot products of the token row, rotated at one position, with it at another."""
+        others = self.exact(row, to).T
+        return lambda at: dot_products(self.exact(row, at), others)
+
+    def shown_words(self, length: int, stored: bool) -> ShownWords:
+        """Return the words for T positions."""
+        options = f"{self.pairing}, theta = {self.theta:,g}"
+        return ShownWords(
+            f"Rotary positions, (T, D/2) = ({length:,}, {self.columns:,}) angles; {options}",
+            "Pair i of the columns is rotated by the angle p · theta^(-2i/D).",
+            "They depend only on the distance: equal along each diagonal.",
+            "Models rotate queries and keys like this in every layer, not the embedding.",
+        )
+
+    def joined_words(self, first_position: int) -> JoinedWords:
+        """Return the words of a lookup."""
+        return JoinedWords(
+            title=", rotated by position",
+            sum=" turned",
+            position=f"position: pair i is rotated by p · {self.theta:,g}^(-2i/D); pairs are {self.pairing}",
+            input="input: the rotated token row. Models rotate queries and keys, not this row.",
+            bag="equal token rows, different input embeddings.",
+            matrix="angles",
+            column="pair",
+            heading=f"The angles in radians, D/2 = {self.columns:,}; one column per pair",
+        )

@@ -1,0 +1,51 @@
+"""Sinusoidal positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.names import DEFAULT_THETA
+from embcli.positions.kind import AddedPositions, ShownWords, angles
+
+if TYPE_CHECKING:
+    from embcli.positions.kind import JoinedWords
+
+
+@dataclass(frozen=True, eq=False)
+class Sinusoidal(AddedPositions):
+    """Absolute positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves, which are added.
+
+    Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends with a sine.
+    """
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """Return the rows of these positions, (n, D) float32."""
+        return self.exact(positions).astype(np.float32)
+
+    def exact(self, positions: np.ndarray) -> np.ndarray:
+        """Return the rows of these positions, (n, D) float64.
+
+        >>> Sinusoidal(3).exact(np.array([0, 1])).round(4).tolist()
+        [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
+        """
+        radians = angles(positions, self.dim, DEFAULT_THETA)
+        waves = np.empty((len(positions), self.dim))
+        waves[:, 0::2] = np.sin(radians)
+        waves[:, 1::2] = np.cos(radians[:, : self.dim // 2])
+        return waves
+
+    def shown_words(self, length: int, stored: bool) -> ShownWords:
+        """Return the words for T positions."""
+        return ShownWords(
+            f"Sinusoidal positions, (T, D) = ({length:,}, {self.dim:,})",
+            "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
+            "For an even D they depend only on the distance: equal along each diagonal.",
+        )
+
+    def joined_words(self, first_position: int) -> JoinedWords:
+        """Return the words of a lookup."""
+        where = "position: columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
+        return replace(super().joined_words(first_position), position=where)
