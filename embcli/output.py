@@ -47,7 +47,6 @@ LARGEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits t
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _PIPE_WIDTH, _PICTURE_WIDTH = 120, 100
 _WIDTHS = 40, 1000  # that a page can be made
-_LEAST_HEIGHT = 480  # of a drawing
 _WIDTH_UNKNOWN, _LINES_UNKNOWN = 80, 24  # of a terminal that does not say
 
 
@@ -108,10 +107,7 @@ class Output:
 
     def draw(self, result: AnyDrawing, view: Callable[[AnyDrawing, Canvas], None]) -> None:
         """Write a result as `view` draws it on a canvas."""
-        from embcli.page.canvas import CELL, MARGIN, PALETTES
-
-        width = 2 * MARGIN + int((self.width or _PICTURE_WIDTH) * CELL)
-        canvas = _canvas(self.format)(width, max(width * 3 // 4, _LEAST_HEIGHT), PALETTES[self.theme or "light"])
+        canvas = self._page().canvas()
         view(result, canvas)
         with self.open("page") as file:
             file.write(canvas.content())
@@ -121,7 +117,7 @@ class Output:
         return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
     def _page(self) -> Page:
-        from embcli.page import Paper
+        from embcli.page import Paper, page_kind
 
         terminal = self.format == "table" and self._on_a_terminal
         width, lines = (_PICTURE_WIDTH, 0) if self.format in PICTURES else _size(terminal)
@@ -134,8 +130,9 @@ class Output:
             heat=self.heat,
             scale=self.scale,
             theme=self.theme or "light",
+            encoding=(sys.stdout.encoding if terminal else None) or "utf-8",
         )
-        return _kind(self.format)(paper)
+        return page_kind(_KINDS[self.format])(paper)
 
     def room(self, matrices: int) -> int | None:
         """Return how many numbers a matrix may have, where so many are written; None for any number."""
@@ -172,38 +169,14 @@ class Output:
             raise _unwritable(self.path, error.strerror or str(error)) from None
 
 
-def _kind(format: Format) -> type[Page]:
-    """Return the kind of page that a format is."""
-    if format == "table":
-        from embcli.page.terminal import Terminal
-
-        return Terminal
-    if format == "svg":
-        from embcli.page.svg import Svg
-
-        return Svg
-    if format == "html":
-        from embcli.page.html import Html
-
-        return Html
-    if format == "png":
-        from embcli.page.picture import Picture
-
-        return Picture
-    from embcli.page import markup
-
-    return {"markdown": markup.Markdown, "latex": markup.Latex}[format]
-
-
-def _canvas(format: Format) -> type[Canvas]:
-    """Return what a drawing in a format is made on."""
-    if format == "svg":
-        from embcli.page.svg import SvgCanvas
-
-        return SvgCanvas
-    from embcli.page.picture import PngCanvas
-
-    return PngCanvas
+_KINDS: dict[Format, str] = {
+    "table": "terminal:Terminal",
+    "svg": "svg:Svg",
+    "html": "html:Html",
+    "png": "png:Png",
+    "markdown": "markdown:Markdown",
+    "latex": "latex:Latex",
+}
 
 
 def to(
