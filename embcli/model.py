@@ -320,7 +320,8 @@ class Model:
 
         Both layers are torch's own and share the token matrix; `result.verdict.identical` says whether the outputs
         have the same bits. `gradient` compares a backward pass, `learning_rate` a step of training, and `bench` the
-        cost for growing V, up to `largest` (all rows). `seed` is that of the linear layer's own first weights. Raises InputError for tokens without a row, LayerError where memory is insufficient.
+        cost for growing V, up to `largest` (all rows). `seed` is for the linear layer's own first weights. Raises
+        InputError for tokens without a row, and LayerError if memory is insufficient.
 
         >>> seeded(vocab=6, dim=3).compare([2, 3]).verdict.identical
         True

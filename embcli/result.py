@@ -183,6 +183,6 @@ def pipe_width() -> int:
 
 def new_page(format: FormatName, paper: Paper) -> Page:
     """Return an empty page of the kind that a format is."""
-    from embcli.output import _kind
+    from embcli.page import page_kind
 
-    return _kind(format)(paper)
+    return page_kind(FORMATS[format].page)(paper)

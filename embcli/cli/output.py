@@ -96,6 +96,7 @@ class Output:
             paper,
             width=self.style.width or width,
             screen=lines if terminal else None,
+            encoding=(sys.stdout.encoding if terminal else None) or "utf-8",
             color=_colored(self.color, terminal),
         )
 

@@ -1,20 +1,21 @@
-"""What a page can hold, whatever it is put on: titles, lines, tables, grids of numbers, strips and pictures of colours.
+"""What a page holds, whatever draws it: titles, lines, tables, grids of numbers, strips and pictures of colours.
 
-Views speak only this. A kind of page says how a title, a line, a table and a colour bar look on it: that of a
-`terminal`; those of `markup`; and those `drawn` for a file (`svg`, `html`, and `picture`, which is PNG), which show
-what a terminal would. What is the same on all of them stands here: in `layout` which columns fit and how numbers are
-written, in `heat` which colours stand for them; and that no text gets on a page that is not safe to print.
+Views know only this. A page collects lines and tables, whose text it makes safe to print; `layout` decides which
+columns fit and how numbers are written, `heat` which colours stand for numbers. Each kind of page draws the lines and
+tables in its own way: `lines` lays them out in cells for `terminal`, `svg`, `html` and `png`; `markup` makes blocks of
+them for `markdown` and `latex`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import heat, layout
+from embcli.page import heat
 from embcli.page.heat import Fit, Scale, Squares, Strip
 from embcli.page.layout import (
     BYTE_IN_HEX,
@@ -26,9 +27,14 @@ from embcli.page.layout import (
     Column,
     Columns,
     Excerpt,
-    Numbers,
+    Grid,
+    NumberFormat,
     Tone,
     Word,
+    as_word,
+    beside,
+    fitted,
+    width,
 )
 from embcli.safe import in_line
 
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from embcli.names import Theme
+    from embcli.page.canvas import Canvas
 
 __all__ = [
     "BYTE_IN_HEX",
@@ -46,61 +53,80 @@ __all__ = [
     "Column",
     "Columns",
     "Excerpt",
-    "Numbers",
+    "NumberFormat",
     "Page",
     "Paper",
     "Tone",
     "Word",
+    "page_kind",
 ]
 
 NARROWEST = 40
-_PIPE_LINES = 40  # that a picture has room in, where there is no screen
+_LINES_WITHOUT_SCREEN = 40  # of a picture in a pipe or a file
 _FRAME = 9  # lines of a screen around a picture
-_LIMIT_DIGITS = 4  # of the end of a scale, at least
+_LIMIT_DIGITS = 4  # of the ends of a scale, at least
 
 
 @dataclass(frozen=True, eq=False)
 class Paper:
-    """What a page is put on: so many cells wide; on a screen so many lines high (a pipe has no screen)."""
+    """What a page is put on, and how its numbers look."""
 
-    width: int
-    screen: int | None = None  # lines
+    width: int  # cells
+    screen: int | None = None  # lines of a terminal; None for a pipe or a file
     color: bool = False
     precision: int = 4  # decimals
-    heat: bool = False  # whether matrices are strips of colours in place of numbers
+    heat: bool = False  # whether matrices are strips of colours instead of numbers
     scale: float | None = None  # the largest number of a strip; None for that of its matrix
     theme: Theme = "light"  # of a picture
+    encoding: str = "utf-8"  # of a terminal
 
     @property
     def lines(self) -> int:
-        """How many lines a picture has room in, with all that is around it."""
-        return self.screen or _PIPE_LINES
+        """How many lines a picture can take, with everything around it."""
+        return self.screen or _LINES_WITHOUT_SCREEN
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A line of a page: words, or a colour bar between two numbers."""
+
+    cells: Sequence[Word | Strip]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of a page; `gaps` are the rows before which others are omitted."""
+
+    columns: Columns
+    gaps: Sequence[int]
+    ruled: bool
 
 
 class Page(ABC):
-    """A page that a view writes from top to bottom; its content is there when all of it is written."""
+    """A page that a view writes from top to bottom."""
+
+    colors = 0  # the number of colours on the scale of strips; 0 if strips are made of characters
 
     def __init__(self, paper: Paper) -> None:
         self.paper = paper
         self.width = max(paper.width, NARROWEST)
-        self._parts: list[str] = []
+        self.items: list[Line | Table] = []
 
     def title(self, text: str) -> None:
         """Put a heading on the page."""
-        self._parts.append(self._title(self._safe(text)))
+        self.line(Word(text, "strong"))
 
     def line(self, *words: str | Word) -> None:
-        """Put a line on the page, made of words with a tone each; without words it is blank."""
-        self._parts.append(self._line([self._safe_word(word) for word in words]))
+        """Put a line on the page; without words it is blank."""
+        self.items.append(Line([self._safe_word(word) for word in words]))
 
     def table(self, columns: Columns, gaps: Sequence[int] = (), ruled: bool = True) -> None:
-        """Put a table on the page. Columns that may be shortened are, where it is too wide.
+        """Put a table on the page; its columns are shortened, where allowed, if it is too wide.
 
-        `gaps` are the rows in front of which others are left out, which a row of dots tells. Without a rule a table
-        stands close, as terms of a sum do.
+        A row of dots stands before each row in `gaps`. Without a rule, columns are one cell apart.
         """
-        safe = [self._safe_column(each) for each in columns]
-        self._parts.append(self._table(layout.fitted(safe, self.width), gaps, ruled))
+        safe = [self._safe_column(column) for column in columns]
+        self.items.append(Table(fitted(safe, self.width), gaps, ruled))
 
     def grid(
         self,
@@ -114,37 +140,22 @@ class Page(ABC):
     ) -> Excerpt:
         """Put matrices side by side in one table, with labels before and after; return which of their columns it shows.
 
-        All blocks show the same columns, whose numbers are `numbers`, (columns,) int64. No number is cut: columns in
-        the middle are left out where the page is too narrow; where every column is wanted they go on in further tables.
-        `tones` are those of the rows, where they are not coloured by their numbers. On a page of heat all of it is
-        `strips`.
+        All blocks show the same columns, whose numbers are `numbers`, (columns,) int64. Columns in the middle are
+        omitted if the page is too narrow; with `every` they continue in further tables. `tones` are those of the rows,
+        if they are not coloured by their numbers. With heat the matrices become `strips`.
         """
         if self.paper.heat:
             return self.strips(labels, blocks, numbers, gaps, after)
-        written = self.numbers(blocks)
-        around = [*labels, *after]
-        if not every or layout.fits(self.width, written, around, len(blocks), numbers):
-            return self._put_grid(written, labels, blocks, numbers, gaps, after, tones)
-        for place, places in enumerate(layout.parts(self.width, written, around, len(blocks), numbers)):
+        grid = Grid(labels, blocks, numbers, self.numbers(blocks), after, tones)
+        if not every or grid.fits(self.width):
+            columns, shown = grid.columns(self.width)
+            self.table(columns, gaps)
+            return shown
+        for place, part in enumerate(grid.parts(self.width)):
             if place:
                 self.line()
-            part = [replace(block, values=block.values[:, places]) for block in blocks]
-            self._put_grid(written, labels, part, numbers[places], gaps, after, tones)
+            self.table(part.columns(self.width)[0], gaps)
         return Excerpt(len(numbers), 0, len(numbers))
-
-    def _put_grid(
-        self,
-        written: Numbers,
-        labels: Sequence[Column],
-        blocks: Sequence[Block],
-        numbers: np.ndarray,
-        gaps: Sequence[int],
-        after: Sequence[Column],
-        tones: Sequence[Tone],
-    ) -> Excerpt:
-        columns, shown = layout.grid(self.width, written, labels, blocks, numbers, after, tones)
-        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
-        return shown
 
     def strips(
         self,
@@ -156,149 +167,132 @@ class Page(ABC):
         signed: bool = True,
         below: Sequence[str] = (),
     ) -> Excerpt:
-        """Put matrices on the page as strips of colours, a row each, with labels before and after, and a colour bar.
+        """Put matrices on the page as strips of colours, one per row, with labels before and after, and a colour bar.
 
-        All their columns, which have these numbers, (columns,) int64, are there: in bins, where there is no room for
-        them otherwise. Numbers that are not `signed` are sizes, from 0 on. `below` are marks of the columns, one
-        character or none each, that stand below them where all columns have room.
+        Strips show all columns, whose numbers are `numbers`, (columns,) int64; in bins if there are too many. Numbers
+        that are not `signed` are sizes, from 0 up. `below` are marks under the columns, one character or none each.
         """
-        kept, room = layout.beside(self.width, labels, after, len(blocks), heat.LEAST)
-        fit = Fit.of(len(numbers), room, self._halves)
+        kept, cells = beside(self.width, labels, after, len(blocks))
+        fit = Fit.of(len(numbers), cells, self.colors > 0)
         shown = [heat.means(block.values, fit.per) for block in blocks]
         scale = Scale.of(shown, self.paper.scale, signed)
-        columns: Columns = [*kept]
+        marks = [fit.marks(below)] if below else []
+        blank = [""] * len(marks)
+        columns: Columns = [replace(label, cells=[*label.cells, *blank]) for label in kept]
         for block, values in zip(blocks, shown, strict=True):
-            cells: list[Cell] = [*fit.strips(values, scale)]
-            if below:
-                cells.append(fit.marks(below))
-            columns += [Bar(block.title), Column(_axis(numbers, fit.width), cells, "left")]
-        columns += after
-        if below:
-            length = max(len(each.cells) for each in columns if isinstance(each, Column))
-            columns = [each.filled(length) if isinstance(each, Column) else each for each in columns]
-        self._parts.append(self._table([self._safe_column(each) for each in columns], gaps, True))
+            strips: list[Cell] = [*fit.strips(values, scale), *marks]
+            columns += [Bar(block.title), Column(_axis(numbers, fit.width), strips, "left")]
+        columns += [replace(column, cells=[*column.cells, *blank]) for column in after]
+        self.table(columns, gaps)
         last = f" (last: {len(numbers) % fit.per})" if len(numbers) % fit.per else ""
         self._put_scale(scale, shown, f"the mean of {fit.per} columns{last}" if fit.per > 1 else "")
         return Excerpt(len(numbers), 0, len(numbers))
 
     def picture(self, label: str, rows: np.ndarray, columns: np.ndarray, means: Callable[[int], np.ndarray]) -> None:
-        """Put a matrix on the page as a picture, in which each number is as high as it is wide, with a colour bar.
+        """Put a matrix on the page as a picture of square numbers, with a colour bar.
 
-        `rows` and `columns` are their numbers, int64; `means` returns the means of squares of so many rows and as many
-        columns, for where there is no room for all numbers.
+        `rows` and `columns` are their numbers, int64; `means(n)` returns the means of squares of n rows and n columns.
         """
         lines = max(self.paper.lines - _FRAME, 1)
-        _, room = layout.beside(self.width, [Column(label, [str(rows.max(initial=0))])], (), 1, heat.LEAST)
-        squares = Squares.of((len(rows), len(columns)), lines, room, self._halves)
+        _, cells = beside(self.width, [Column(label, [str(rows.max(initial=0))])], ())
+        squares = Squares.of((len(rows), len(columns)), lines, cells, self.colors > 0)
         values = means(squares.per)
         scale = Scale.of([values], self.paper.scale)
         strips = squares.strips(values, scale)
         begin = ["" if row is None else str(rows[row]) for row in squares.rows(len(strips))]
-        picture = Column(_axis(columns, max((strip.width for strip in strips), default=0)), strips, "left")
-        self._parts.append(self._table([Column(label, begin), Bar(), picture], (), True))
+        axis = _axis(columns, max((strip.width for strip in strips), default=0))
+        self.table([Column(label, begin), Bar(), Column(axis, strips, "left")])
         per = squares.per
         fewer = " (fewer at the ends)" if len(rows) % per or len(columns) % per else ""
         self._put_scale(scale, [values], f"the mean of {per} x {per} numbers{fewer}" if per > 1 else "")
 
     def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
-        """Put a colour bar on the page, and what there is to say of the colours above it."""
+        """Put a colour bar on the page, with remarks about the colours above it, which are each a mean of numbers."""
         limit = f"{scale.limit:.{max(self.paper.precision, _LIMIT_DIGITS)}g}"
         low = f"-{limit}" if scale.signed and scale.limit else "0"
-        room = self.width - len(f"{low}  {limit}")
-        bar = Strip(scale.bar(room * self._per_cell)[None], scale, 1, "row" if self._halves else "no")
-        words = self._said(scale, shown, mean, f"{'±' if scale.signed else ''}{limit}")
-        beside = bool(words) and bar.width + len(f"  {words}") <= room
-        self.line()
-        self._parts.append(self._scale(low, bar, f"{limit}  {words}" if beside else limit))
-        if words and not beside:
-            self.line(words)
-
-    def _said(self, scale: Scale, shown: Sequence[np.ndarray], mean: str, limit: str) -> str:
-        """Return in words what colours stand for, how many numbers are beyond the scale, and which are none."""
-        words = [f"each {'colour' if self._halves else 'character'}: {mean}"] if mean else []
-        beyond = sum(map(scale.beyond, shown))
-        if beyond:
-            words.append(f"{beyond:,} beyond {limit}, shown as that")
+        available = self.width - len(f"{low}  {limit}")
+        numbers = scale.bar(available * self._per_cell)[None]
+        bar = Strip(numbers, scale, 1, "row" if self.colors else "no")
+        remarks = f"each {'colour' if self.colors else 'character'}: {mean}; " if mean else ""
+        if beyond := sum(map(scale.beyond, shown)):
+            remarks += f"{beyond:,} beyond {'±' if scale.signed else ''}{limit} (clipped); "
         for mark, name, which in ((heat.NAN_MARK, "NaN", np.isnan), (heat.INFINITE_MARK, "infinite", np.isinf)):
-            count = sum(int(which(each).sum()) for each in shown)
-            if count:
-                words.append(f"{mark}: {count:,} {name}")
-        return "; ".join(words)
+            if count := sum(int(which(values).sum()) for values in shown):
+                remarks += f"{mark}: {count:,} {name}; "
+        remarks = remarks.removesuffix("; ")
+        fits = bar.width + len(f"  {remarks}") <= available
+        self.line()
+        high = f" {limit}  {remarks}" if remarks and fits else f" {limit}"
+        self.items.append(Line([Word(f"{low} "), bar, Word(high)]))
+        if remarks and not fits:
+            self.line(remarks)
 
     def room(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
-        """Return how many numbers there is room for in a strip beside these columns."""
-        _, cells = layout.beside(self.width, labels, after, 1, heat.LEAST)
-        return cells * self._per_cell
+        """Return how many numbers a strip beside these columns can show one by one."""
+        return beside(self.width, labels, after)[1] * self._per_cell
 
     def holds(self, columns: Columns) -> bool:
-        """Return whether a table of these columns fits on the page, shortened as far as they may be."""
-        least = [column.shortest if isinstance(column, Column) else column for column in columns]
-        return layout.width(least) <= self.width
+        """Return whether a table of these columns, shortened as far as possible, fits on the page."""
+        shortest = [column.shortest if isinstance(column, Column) else column for column in columns]
+        return width(shortest) <= self.width
 
     def holds_grid(self, labels: Sequence[Column], blocks: Sequence[Block], numbers: np.ndarray) -> bool:
-        """Return whether a grid fits with all columns of its blocks, which have these numbers."""
+        """Return whether a grid fits with all columns of its blocks, whose numbers are `numbers`."""
         if self.paper.heat:
             least = max(-(-len(numbers) // self._per_cell), heat.LEAST)
-            return layout.beside(self.width, labels, (), len(blocks), least)[1] >= least
-        return layout.fits(self.width, self.numbers(blocks), labels, len(blocks), numbers)
+            return beside(self.width, labels, (), len(blocks), least)[1] >= least
+        return Grid(labels, blocks, numbers, self.numbers(blocks)).fits(self.width)
 
-    def numbers(self, blocks: Sequence[Block]) -> Numbers:
-        """Return how the numbers of some matrices are written on this page, all alike."""
-        return Numbers(blocks, self.paper.precision)
+    def numbers(self, blocks: Sequence[Block]) -> NumberFormat:
+        """Return how this page writes the numbers of some matrices, all alike."""
+        return NumberFormat(blocks, self.paper.precision)
 
     def part(self) -> Page:
         """Return an empty page like this one, for a part that may be added."""
         return type(self)(self.paper)
 
     def add(self, part: Page) -> None:
-        """Put all of another page on this one."""
-        self._parts += part._parts
-
-    def _safe(self, text: str) -> str:
-        """Return a text as it can stand on this page, in a line of it."""
-        return in_line(text)
-
-    def _safe_word(self, word: str | Word) -> Word:
-        return Word(self._safe(word)) if isinstance(word, str) else replace(word, text=self._safe(word.text))
-
-    def _safe_cell(self, cell: Cell) -> Word | Strip:
-        return cell if isinstance(cell, Strip) else self._safe_word(cell)
-
-    def _safe_column(self, column: Column | Bar) -> Column | Bar:
-        if isinstance(column, Bar):
-            return replace(column, title=self._safe(column.title))
-        return replace(column, header=self._safe(column.header), cells=[*map(self._safe_cell, column.cells)])
-
-    @property
-    def lines(self) -> int:
-        """How many lines are on the page."""
-        return sum(part.count("\n") for part in self._parts)
-
-    def content(self) -> bytes:
-        """Return the page as bytes."""
-        return "".join(self._parts).encode("utf-8", "backslashreplace")
-
-    @abstractmethod
-    def _title(self, text: str) -> str: ...
-
-    @abstractmethod
-    def _line(self, words: list[Word]) -> str: ...
-
-    @abstractmethod
-    def _table(self, columns: Columns, gaps: Sequence[int], ruled: bool) -> str: ...
-
-    @property
-    @abstractmethod
-    def _halves(self) -> bool:
-        """Whether cells have colours, two each."""
+        """Put everything from another page on this one."""
+        self.items += part.items
 
     @property
     def _per_cell(self) -> int:
-        """How many numbers have room in a cell of a strip."""
-        return 2 if self._halves else 1
+        """How many numbers share a cell of a strip."""
+        return 2 if self.colors else 1
+
+    def safe(self, text: str) -> str:
+        """Return a text as this page can show it within a line."""
+        return in_line(text)
+
+    def _safe_word(self, word: str | Word) -> Word:
+        word = as_word(word)
+        return replace(word, text=self.safe(word.text))
+
+    def _safe_column(self, column: Column | Bar) -> Column | Bar:
+        if isinstance(column, Bar):
+            return replace(column, title=self.safe(column.title))
+        cells = [cell if isinstance(cell, Strip) else self._safe_word(cell) for cell in column.cells]
+        return replace(column, header=self.safe(column.header), cells=cells)
+
+    @property
+    def lines(self) -> int:
+        """How many lines of a screen the page takes; 0 for a document, which has no height limit."""
+        return 0
+
+    def canvas(self) -> Canvas:
+        """Return an empty canvas as wide as the page, for a drawing; only pictures have one."""
+        raise NotImplementedError
 
     @abstractmethod
-    def _scale(self, low: str, bar: Strip, high: str) -> str: ...
+    def content(self) -> bytes:
+        """Return the page as bytes."""
+
+
+def page_kind(name: str) -> type[Page]:
+    """Return a kind of page by its module in this folder and its class, as in `svg:Svg`."""
+    module, _, kind = name.partition(":")
+    page: type[Page] = getattr(import_module(f"embcli.page.{module}"), kind)
+    return page
 
 
 def _axis(numbers: np.ndarray, width: int) -> str:

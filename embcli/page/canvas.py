@@ -1,6 +1,6 @@
 """What pictures are drawn on: rectangles, dots and lines of text, in two themes.
 
-Lengths are those of SVG's user units, y down; a cell of text takes 8.5 x 18 of them.
+Lengths are in SVG's user units, y down; a cell of text takes 8.5 x 18 units.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
     from embcli.names import Theme
 
-CELL, LINE = 8.5, 18  # of a cell; a sum of powers of two, so that the edges of neighbours are the same number
-SIZE, BASELINE = 14, 13.5  # of the font, whose cells are 0.6 of it or so, and from the top of a line
+CELL, LINE = 8.5, 18  # width and height of a cell: sums of powers of two, so that edges of neighbours are equal
+SIZE, BASELINE = 14, 13.5  # of the font, whose cells are about 0.6 as wide; below the top of a line
 MARGIN = 12
 
 
 @dataclass(frozen=True)
 class Palette:
-    """The colours of a theme; each that text has is at least 4.5:1 on its ground."""
+    """The colours of a theme; the contrast of text is at least 4.5:1."""
 
     ground: str
     ink: str
     dim: str
-    faint: str  # of what is no text
-    tones: dict[str, str]  # as the page of a terminal names them
+    faint: str  # not for text
+    tones: dict[str, str]  # the other colours of text
 
 
 PALETTES: dict[Theme, Palette] = {
@@ -68,24 +68,24 @@ PALETTES: dict[Theme, Palette] = {
 
 @dataclass(frozen=True)
 class Span:
-    """A span of a line of text that begins at x and is made to take `width`."""
+    """A part of a line of text that begins at x and is `width` wide."""
 
     x: float
     width: float
     text: str
-    color: str | None  # None for what can be selected, but is drawn by rectangles
+    color: str | None  # None for invisible text over rectangles, which can be selected
     bold: bool = False
-    halo: bool = False  # of the ground, on which it can be read above dots
+    halo: bool = False  # a border in the colour of the ground, to be read on dots
 
 
 class Canvas(ABC):
-    """A picture of this size that is drawn from back to front."""
+    """A picture of a fixed size, drawn from back to front."""
 
     def __init__(self, width: int, height: int, palette: Palette) -> None:
         self.width, self.height, self.palette = width, height, palette
 
     def safe(self, text: str) -> str:
-        """Return a text as it can stand in a line here."""
+        """Return a text as it can stand in a line."""
         return in_line(text)
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Canvas(ABC):
 
     @abstractmethod
     def line(self, y: float, spans: Sequence[Span]) -> None:
-        """Write a line of text whose top is at y; blanks stand between the spans that are apart."""
+        """Write a line of text whose top is at y."""
 
     @abstractmethod
     def content(self) -> bytes:

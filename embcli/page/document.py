@@ -1,4 +1,4 @@
-"""A JSON document as a person reads it on a terminal: indented, with colours, a row of numbers in one line."""
+"""A JSON document for a person at a terminal: indented, coloured, a row of numbers on one line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _INDENT = "  "
 
 
 def pretty(document: bytes, color: bool) -> str:
-    """Return a JSON document indented, safe to print, and in colour; what it says stays the same."""
+    """Return a JSON document indented, safe to print, and perhaps in colour; its content stays the same."""
     text = printable(f"{_written(json.loads(document), '')}\n")
     return _colored(text) if color else text
 
 
 def _written(value: Any, indent: str) -> str:
-    """Return a value; lists of numbers or words, and objects of them, stand in one line."""
+    """Return a value; lists and objects of plain values stand on one line."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if not any(isinstance(each, (dict, list)) for each in parts):
         return json.dumps(value, ensure_ascii=False)

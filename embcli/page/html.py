@@ -1,4 +1,4 @@
-"""Pages as XHTML, on their own: no script, nothing from elsewhere, and text that can be selected and copied."""
+"""Pages as self-contained XHTML, without scripts; text can be selected and copied. A fragment is for a notebook."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from embcli.page.canvas import LINE, MARGIN, SIZE
-from embcli.page.drawn import Drawn, boxes_of
+from embcli.page.canvas import LINE, MARGIN, PALETTES, SIZE, Palette
+from embcli.page.shapes import Drawn, boxes_of
 from embcli.page.svg import FONTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embcli.page.drawn import Run
+    from embcli.page.shapes import Run
 
-_PAGE = """\
+_DOCUMENT = """\
 <!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
 <head>
@@ -23,61 +23,105 @@ _PAGE = """\
 <title>embcli</title>
 <style>
 body {{ background: {ground}; color: {ink}; margin: {margin}px; }}
-pre {{ font: {size}px/{line}px {fonts}; margin: 0; }}
-i {{ display: inline-block; height: {line}px; vertical-align: top; font-style: normal; overflow: hidden; }}
-i.drawn {{ color: transparent; position: relative; }}
-i.drawn span {{ position: absolute; }}
-</style>
+{rules}</style>
 </head>
 <body>
 <pre>{lines}</pre>
 </body>
 </html>
 """
+_RULES = """\
+{scope}pre {{ font: {size}px/{line}px {fonts}; margin: 0; }}
+{scope}i {{ display: inline-block; height: {line}px; vertical-align: top; font-style: normal; overflow: hidden; }}
+{scope}i.drawn {{ color: transparent; position: relative; }}
+{scope}i.drawn span {{ position: absolute; }}
+"""
+# The notebook's own theme wins over the system's: JupyterLab and VS Code name theirs on the body.
+_FRAGMENT = """\
+<div class="embcli-page"><style>
+.embcli-page {{ {light} overflow-x: auto; }}
+@media (prefers-color-scheme: dark) {{ .embcli-page {{ {dark} }} }}
+[data-jp-theme-light="true"] .embcli-page, .vscode-light .embcli-page {{ {light} }}
+[data-jp-theme-light="false"] .embcli-page, .vscode-dark .embcli-page {{ {dark} }}
+{rules}div.embcli-page > pre {{ background: none; border: 0; color: {ink}; padding: 0; white-space: pre; }}
+</style><pre>{lines}</pre></div>
+"""
+_SCOPE = "div.embcli-page > pre "
+
+
+def _variables(palette: Palette) -> dict[str, str]:
+    """Return the colours of text by the names of their CSS custom properties."""
+    tones = {name.replace(" ", "-"): color for name, color in palette.tones.items()}
+    return {f"--embcli-{name}": color for name, color in {"ink": palette.ink, "dim": palette.dim, **tones}.items()}
+
+
+def _declared(palette: Palette) -> str:
+    return " ".join(f"{name}: {color};" for name, color in _variables(palette).items())
+
+
+def _by_name(palette: Palette) -> Palette:
+    """Return a palette whose colours refer to the custom properties."""
+    ink, dim, *tones = (f"var({name})" for name in _variables(palette))
+    return Palette("none", ink, dim, dim, dict(zip(palette.tones, tones, strict=True)))
 
 
 class Html(Drawn):
     """A page as an XHTML document.
 
-    ASCII stands as it is; other characters get boxes of their width, for they may come from another font.
+    ASCII stands as it is; other characters get boxes of their width, as they may come from another font.
     """
 
     def content(self) -> bytes:
         """Return the document in UTF-8."""
-        palette = self._palette
-        lines = "\n".join(map(self._written, self.runs()))
-        return _PAGE.format(
-            ground=palette.ground, ink=palette.ink, margin=MARGIN, size=SIZE, line=LINE, fonts=FONTS, lines=lines
-        ).encode()
+        colors = {"ground": self.palette.ground, "ink": self.palette.ink, "margin": MARGIN}
+        return _DOCUMENT.format(**colors, rules=_rules(""), lines=self._lines(self.palette)).encode()
 
-    def _written(self, line: list[Run]) -> str:
-        """Return a line; what is drawn side by side is one box, in which no seams can be seen."""
-        groups = [(drawn, [*runs]) for drawn, runs in groupby(line, key=lambda run: run.is_drawn)]
-        return "".join(self._strip(runs) if drawn else "".join(map(self._word, runs)) for drawn, runs in groups)
-
-    def _word(self, run: Run) -> str:
-        text = escape(run.text)
-        if run.is_blank:
-            return text
-        look = f";color:{run.ink}" if run.ink != self._palette.ink else ""
-        look += _bold(run)
-        if not text.isascii():
-            return f'<i style="width:{run.cells}ch{look}">{text}</i>'
-        return f'<span style="{look[1:]}">{text}</span>' if look else text
-
-    def _strip(self, runs: list[Run]) -> str:
-        start, cells = runs[0].at, sum(run.cells for run in runs)
-        bands: dict[tuple[float, float], list[tuple[float, float, str]]] = {}
-        for (left, top, right, bottom), color in boxes_of(runs):
-            bands.setdefault((top, bottom), []).append(((left - start) / cells, (right - start) / cells, color))
-        layers = [_layer(*band, sorted(boxes)) for band, boxes in bands.items()]
-        words = (
-            escape(run.text)
-            if run.is_shape
-            else f'<span style="left:{run.at - start}ch;color:{run.ink}{_bold(run)}">{escape(run.text)}</span>'
-            for run in runs
+    def fragment(self) -> str:
+        """Return the page as an element for a notebook, light or dark as the notebook is, that styles only itself."""
+        palette = _by_name(self.palette)
+        light, dark = _declared(PALETTES["light"]), _declared(PALETTES["dark"])
+        return _FRAGMENT.format(
+            light=light, dark=dark, ink=palette.ink, rules=_rules(_SCOPE), lines=self._lines(palette)
         )
-        return f'<i class="drawn" style="width:{cells}ch;background:{",".join(layers)}">{"".join(words)}</i>'
+
+    def _lines(self, palette: Palette) -> str:
+        return "\n".join(_line(line, palette.ink) for line in self.runs(palette))
+
+
+def _rules(scope: str) -> str:
+    rules = _RULES.format(scope=scope, size=SIZE, line=LINE, fonts=FONTS)
+    return rules.replace("pre pre ", "pre ")
+
+
+def _line(line: list[Run], ink: str) -> str:
+    """Return a line; shapes side by side are one box without seams."""
+    groups = [(is_drawn, [*runs]) for is_drawn, runs in groupby(line, key=lambda run: run.is_drawn)]
+    return "".join(_strip(runs) if is_drawn else "".join(_word(run, ink) for run in runs) for is_drawn, runs in groups)
+
+
+def _word(run: Run, ink: str) -> str:
+    text = escape(run.text)
+    if run.is_blank:
+        return text
+    look = (f";color:{run.ink}" if run.ink != ink else "") + _bold(run)
+    if not text.isascii():
+        return f'<i style="width:{run.cells}ch{look}">{text}</i>'
+    return f'<span style="{look[1:]}">{text}</span>' if look else text
+
+
+def _strip(runs: list[Run]) -> str:
+    start, cells = runs[0].at, sum(run.cells for run in runs)
+    bands: dict[tuple[float, float], list[tuple[float, float, str]]] = {}
+    for (left, top, right, bottom), color in boxes_of(runs):
+        bands.setdefault((top, bottom), []).append(((left - start) / cells, (right - start) / cells, color))
+    layers = [_layer(*band, sorted(boxes)) for band, boxes in bands.items()]
+    words = (
+        escape(run.text)
+        if run.is_shape
+        else f'<span style="left:{run.at - start}ch;color:{run.ink}{_bold(run)}">{escape(run.text)}</span>'
+        for run in runs
+    )
+    return f'<i class="drawn" style="width:{cells}ch;background:{",".join(layers)}">{"".join(words)}</i>'
 
 
 def _bold(run: Run) -> str:
@@ -95,5 +139,5 @@ def _layer(top: float, bottom: float, boxes: Iterable[tuple[float, float, str]])
     if at < 1:
         stops.append(f"transparent {at:.4%}")
     height = bottom - top
-    place = top / (1 - height) if height < 1 else 0  # as CSS has it: a share of the room that is left
+    place = top / (1 - height) if height < 1 else 0  # CSS wants a share of the height that is left
     return f"linear-gradient(90deg,{','.join(stops)}) 0 {place:.2%}/100% {height:.2%} no-repeat"

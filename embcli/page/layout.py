@@ -1,6 +1,6 @@
-"""Tables worked out before they are put on a page: which columns fit, how wide they are, how numbers stand in them.
+"""Tables before they are drawn: which columns fit, how wide they are, how their numbers are written.
 
-A number is never cut: columns in the middle are left out instead, and the view says which.
+A number is never cut: columns in the middle are omitted instead, and the view names them.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from embcli.page.heat import Strip
+from embcli.page.heat import LEAST, Strip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 GAP = 2  # cells between columns
-LEAST_TOKEN = 6  # cells that a token is shortened to at most
-_TOKEN_CELLS = 24, LEAST_TOKEN  # that a token beside numbers may take
-_FEW_COLUMNS = 2  # of numbers, for which tokens are shortened
-_FIXED_LIMIT = 1e6  # from here on numbers are written with an exponent
+LEAST_TOKEN = 6  # cells of the shortest shortened token
+_TOKEN_CELLS = 24, LEAST_TOKEN  # of a token beside numbers: as long as possible, or short
+_FEW_COLUMNS = 2  # tokens are shortened for up to so many columns of numbers
+_FIXED_LIMIT = 1e6  # larger numbers are written with an exponent
 _UNIT = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|.", re.DOTALL)  # a character as embcli.tokens.shown writes it
 BYTE_IN_HEX = re.compile("[0-9a-f]{2} ?")
 
 Tone = Literal[
     "plain", "strong", "dim", "good", "bad", "embedding", "linear", "token 0", "token 1", "token 2", "token 3"
 ]
-TOKEN_TONES: tuple[Tone, ...] = ("token 0", "token 1", "token 2", "token 3")  # of tokens that follow each other
+TOKEN_TONES: tuple[Tone, ...] = ("token 0", "token 1", "token 2", "token 3")  # of consecutive tokens
 Align = Literal["left", "right"]
 
 
 @dataclass(frozen=True, eq=False)
 class Word:
-    """A piece of a line or a cell of a table, and how it is to look.
+    """A piece of a line, or a cell of a table, and its tone.
 
-    `share` is for a number: its part of the largest one beside it, from -1 to 1.
+    `share` is for a number: the number divided by the largest one beside it, from -1 to 1.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Word:
 
     @property
     def width(self) -> int:
-        """How many cells it takes."""
+        """The number of cells."""
         return cell_len(self.text)
 
 
@@ -54,47 +54,45 @@ Cell = str | Word | Strip
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column of a table; where `least` is given its cells may be shortened in the middle, to so many cells."""
+    """A column of a table; `least` says that its cells may be shortened in the middle, down to so many cells."""
 
     header: str
     cells: Sequence[Cell]
     align: Align = "right"
     least: int | None = None
-    unit: re.Pattern[str] = _UNIT  # what is shown whole or not at all
+    unit: re.Pattern[str] = _UNIT  # never split
     tone: Tone = "plain"
-    minimum: int = 0  # cells that it takes where all of its own are shorter
+    minimum: int = 0  # cells of an empty column
 
     @property
     def width(self) -> int:
-        """How many cells it takes."""
-        return max(self.minimum, cell_len(self.header), *map(_cells_of, self.cells), 0)
+        """The number of cells."""
+        cells = (cell_len(cell) if isinstance(cell, str) else cell.width for cell in self.cells)
+        return max(self.minimum, cell_len(self.header), *cells, 0)
 
     def shortened(self, most: int) -> Column:
-        """Return the column with no text longer than this."""
-        return replace(self, cells=[self._shortened(cell, most) for cell in self.cells])
+        """Return the column with each text in at most `most` cells, if they may be shortened."""
+        return replace(self, cells=[self._shortened(cell, most) for cell in self.cells]) if self.least else self
 
     def _shortened(self, cell: Cell, most: int) -> Cell:
-        if isinstance(cell, Word):
-            return replace(cell, text=shorten(cell.text, most, self.unit))
-        return shorten(cell, most, self.unit) if isinstance(cell, str) else cell
+        if isinstance(cell, Strip):
+            return cell
+        word = as_word(cell)
+        return replace(word, text=shorten(word.text, most, self.unit))
 
     def ordered(self, order: np.ndarray) -> Column:
         """Return the column with its cells in another order, (n,) int64."""
         return replace(self, cells=[self.cells[place] for place in order.tolist()])
 
-    def filled(self, count: int) -> Column:
-        """Return the column with so many cells, the last of them empty."""
-        return replace(self, cells=[*self.cells, *[""] * (count - len(self.cells))])
-
     @property
     def shortest(self) -> Column:
-        """The column with its cells as short as they may get."""
-        return self.shortened(self.least) if self.least else self
+        """The column with its cells as short as possible."""
+        return self.shortened(self.least or 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Bar:
-    """A line down a table; the columns behind it, so many, may have a title in common."""
+    """A line down a table; the columns after it, this many, can have a title in common."""
 
     title: str = ""
     columns: int = 1
@@ -106,7 +104,7 @@ Columns = list[Column | Bar]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A matrix in a table: a row for each label."""
+    """A matrix in a table: one row per label."""
 
     title: str
     values: np.ndarray  # (n, columns) float32, or whole numbers
@@ -137,20 +135,20 @@ class Excerpt:
 
     @property
     def gaps(self) -> tuple[int, ...]:
-        """The place among those shown in front of which others are left out, if any are."""
+        """The place, among those shown, before which others are omitted, if any are."""
         return (self.head,) if self.left_out else ()
 
     @classmethod
     def most(cls, count: int, total: int) -> Excerpt:
-        """Show at most `count` of `total`, as many of the first as of the last."""
+        """Show at most `count` of `total`, half of them from each end."""
         if total <= count:
             return cls(total, 0, total)
         return cls(count - count // 2, count // 2, total)
 
     def missing(self, numbers: np.ndarray, what: str, several: str = "") -> str:
-        """Return in words what is not shown: `columns 3 to 252 (250 of 256)`; an empty text where nothing is left out.
+        """Return in words what is not shown, `columns 3 to 252 (250 of 256)`, or an empty text.
 
-        `numbers` are those of all places, and `several` is the word for more than one, where that is not `what` and s.
+        `numbers` are those of all places; `several` is the plural of `what` if it does not end in s.
         """
         if not self.left_out:
             return ""
@@ -161,17 +159,17 @@ class Excerpt:
         return f"{name}{which} ({self.left_out:,} of {self.total:,})"
 
 
-class Numbers:
-    """How the numbers of a table are written, all alike: fixed, or with an exponent where that says too little.
+class NumberFormat:
+    """How the numbers of a table are written, all alike: fixed, or with an exponent if fixed loses too much.
 
-    Whole numbers are written as such.
+    Whole numbers have no decimals.
     """
 
     def __init__(self, blocks: Sequence[Block], precision: int) -> None:
         finite = [block.values[np.isfinite(block.values)] for block in blocks]
-        self._scale = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
+        self._largest = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
         whole = all(block.values.dtype.kind in "iu" for block in blocks)
-        exponent = not whole and (self._scale >= _FIXED_LIMIT or 0 < self._scale < 0.5 * 10.0**-precision)
+        exponent = not whole and (self._largest >= _FIXED_LIMIT or 0 < self._largest < 0.5 * 10.0**-precision)
         self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
         longest = (value for block in blocks for value in _longest(block.values))
         self.width = max((len(self.write(value)) for value in longest), default=1)
@@ -181,22 +179,18 @@ class Numbers:
         return format(float(value), self._spec)
 
     def word(self, value: float) -> Word:
-        """Return a number as it stands in a table, with its share of the largest one."""
+        """Return a number as a word, with its share of the largest one."""
         if not np.isfinite(value):
             return Word(self.write(value), "bad")
-        return Word(self.write(value), share=float(value) / self._scale if self._scale else 0.0)
+        return Word(self.write(value), share=float(value) / self._largest if self._largest else 0.0)
 
 
 def _longest(values: np.ndarray) -> list[float]:
-    """Return the values that are longest to write."""
+    """Return the values that are longest to write: both ends, a negative zero, those that are not finite."""
     finite = values[np.isfinite(values)]
-    longest = [float(finite.min()), float(finite.max())] if finite.size else []
-    longest += [-0.0] if (np.signbit(finite) & (finite == 0)).any() else []
-    return longest + [value for value in (np.nan, np.inf, -np.inf) if _has(values, value)]
-
-
-def _has(values: np.ndarray, value: float) -> bool:
-    return bool(np.isnan(values).any() if np.isnan(value) else (values == value).any())
+    zero = finite[np.signbit(finite) & (finite == 0)][:1]
+    ends = [finite.min(), finite.max()] if finite.size else []
+    return [*ends, *zero, *np.unique(values[~np.isfinite(values)])]
 
 
 def cell_len(text: str) -> int:
@@ -208,9 +202,9 @@ def cell_len(text: str) -> int:
     return cell_len(text)
 
 
-def _cells_of(cell: Cell) -> int:
-    """Return how many cells of a terminal a cell of a table takes."""
-    return cell_len(cell) if isinstance(cell, str) else cell.width
+def as_word(cell: str | Word) -> Word:
+    """Return a text as a word."""
+    return Word(cell) if isinstance(cell, str) else cell
 
 
 def width(columns: Columns, gap: int = GAP) -> int:
@@ -218,12 +212,12 @@ def width(columns: Columns, gap: int = GAP) -> int:
     return sum(column.width + gap for column in columns) - gap
 
 
-def fitted(columns: Columns, room: int) -> Columns:
-    """Return the columns, shortened where they may be and all of them are wider than the room.
+def fitted(columns: Columns, available: int) -> Columns:
+    """Return the columns, shortened where allowed if they need more than the available cells.
 
-    What there is room for goes to the columns in equal parts, and what one of them does not need to the others.
+    The columns share the cells equally; what one of them does not need goes to the others.
     """
-    excess = width(columns) - room
+    excess = width(columns) - available
     soft = sorted((each for each in columns if isinstance(each, Column) and each.least), key=lambda each: each.width)
     if excess <= 0 or not soft:
         return columns
@@ -238,7 +232,7 @@ def fitted(columns: Columns, room: int) -> Columns:
 
 
 def shorten(text: str, most: int, unit: re.Pattern[str] = _UNIT) -> str:
-    """Return a text in at most so many cells, with … in place of its middle; a unit of it is shown whole or not."""
+    r"""Return a text in at most `most` cells, with … in place of its middle; units such as `\xf0` are never split."""
     if cell_len(text) <= most:
         return text
     units = deque(unit.findall(text))
@@ -251,92 +245,89 @@ def shorten(text: str, most: int, unit: re.Pattern[str] = _UNIT) -> str:
         head, tail = (head + nearest, tail) if at_head else (head, nearest + tail)
 
 
-def grid(
-    room: int,
-    written: Numbers,
-    labels: Sequence[Column],
-    blocks: Sequence[Block],
-    numbers: np.ndarray,
-    after: Sequence[Column] = (),
-    tones: Sequence[Tone] = (),
-) -> tuple[Columns, Excerpt]:
-    """Return matrices side by side as the columns of a table, and which of their columns are in it.
+def _versions(labels: Sequence[Column]) -> tuple[list[Column], list[Column], list[Column]]:
+    """Return labels with long tokens, with short tokens, and without tokens."""
+    long, short = ([label.shortened(most) for label in labels] for most in _TOKEN_CELLS)
+    return long, short, [label for label in labels if not label.least]
 
-    `tones` are those of the rows, where they are not coloured by their numbers.
-    """
-    cell = _cell(written, numbers)
-    kept, shown = _fit(room, [*labels], [*after], len(blocks), cell, len(numbers))
-    columns: Columns = [*kept]
-    for block in blocks:
-        columns.append(Bar(block.title, len(shown.places) + len(shown.gaps)))
-        for place, index in enumerate(shown.places.tolist()):
-            if place in shown.gaps:
-                columns.append(_dots(len(block.values)))
-            words = [written.word(value) for value in block.values[:, index]]
-            if tones:
-                words = [Word(word.text, tone) for word, tone in zip(words, tones, strict=True)]
-            columns.append(Column(str(numbers[index]), words, minimum=cell))
-        if shown.left_out and not shown.tail:
-            columns.append(_dots(len(block.values)))
-    return [*columns, *after], shown
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Matrices side by side in a table, with labels before and after them; all show the same columns."""
+
+    labels: Sequence[Column]
+    blocks: Sequence[Block]
+    numbers: np.ndarray  # (columns,) int64: those of the columns
+    written: NumberFormat
+    after: Sequence[Column] = ()
+    tones: Sequence[Tone] = ()  # of the rows, where numbers do not have colours of their own
+
+    @property
+    def _cell(self) -> int:
+        """The number of cells of a column, with its number above it."""
+        return max(self.written.width, len(str(self.numbers.max(initial=0))))
+
+    def _most(self, available: int, labels: Sequence[Column], dots: bool = False) -> int:
+        """Return how many columns of numbers each block has beside labels, a bar and perhaps a column of dots."""
+        taken = sum(label.width + GAP for label in [*labels, *self.after])
+        taken += len(self.blocks) * (2 if dots else 1) * (1 + GAP)
+        return (available + GAP - taken) // (len(self.blocks) * (self._cell + GAP))
+
+    def _most_beside_shortest(self, available: int) -> int:
+        short = replace(self, after=[label.shortest for label in self.after])
+        return short._most(available, [label.shortest for label in self.labels])
+
+    def fits(self, available: int) -> bool:
+        """Return whether the available cells are enough for all columns."""
+        return self._most_beside_shortest(available) >= len(self.numbers)
+
+    def parts(self, available: int) -> Iterator[Grid]:
+        """Yield the grid in parts that fit, with consecutive columns."""
+        most = max(self._most_beside_shortest(available), 1)
+        for start in range(0, max(len(self.numbers), 1), most):
+            blocks = [replace(block, values=block.values[:, start : start + most]) for block in self.blocks]
+            yield replace(self, blocks=blocks, numbers=self.numbers[start : start + most])
+
+    def columns(self, available: int) -> tuple[Columns, Excerpt]:
+        """Return the columns of the table, and which of the matrices' columns it shows."""
+        labels, shown = self._fit(available)
+        columns: Columns = [*labels]
+        for block in self.blocks:
+            dots = Column("…", ["…"] * len(block.values), "left", tone="dim")
+            inner = [self._column(block, index) for index in shown.places.tolist()]
+            inner[shown.head : shown.head] = [dots] if shown.left_out else []
+            columns += [Bar(block.title, len(inner)), *inner]
+        return [*columns, *self.after], shown
+
+    def _column(self, block: Block, index: int) -> Column:
+        words = [self.written.word(value) for value in block.values[:, index]]
+        if self.tones:
+            words = [Word(word.text, tone) for word, tone in zip(words, self.tones, strict=True)]
+        return Column(str(self.numbers[index]), words, minimum=self._cell)
+
+    def _fit(self, available: int) -> tuple[list[Column], Excerpt]:
+        """Return labels, shortened if necessary, and which columns of numbers fit beside them."""
+        count = len(self.numbers)
+        long, short, without_tokens = _versions(self.labels)
+        for labels in (long, short):
+            if self._most(available, labels) >= count:
+                return labels, Excerpt(count, 0, count)
+        labels = long if self._most(available, long, dots=True) >= _FEW_COLUMNS else short
+        if self._most(available, labels, dots=True) < 1:
+            labels = without_tokens  # a number is worth more than a token's text
+        return labels, Excerpt.most(max(self._most(available, labels, dots=True), 1), count)
 
 
 def beside(
-    room: int, labels: Sequence[Column], after: Sequence[Column], blocks: int, least: int
+    available: int, labels: Sequence[Column], after: Sequence[Column], blocks: int = 1, least: int = LEAST
 ) -> tuple[list[Column], int]:
-    """Return the labels of strips, shortened where there is need, and how many cells each block has beside them.
+    """Return the labels of strips and how many cells each block has beside them.
 
-    Labels are shortened, and tokens then left out, where a strip would have fewer cells than `least`.
+    If a strip has fewer cells than `least`, tokens are shortened, and then omitted.
     """
-    whole, short = ([label.shortened(most) if label.least else label for label in labels] for most in _TOKEN_CELLS)
-    for kept in (whole, short, [label for label in labels if not label.least]):
-        taken = sum(label.width + GAP for label in [*kept, *after]) + blocks * (1 + GAP)
-        cells = (room + GAP - taken) // blocks - GAP
+    for version in _versions(labels):
+        taken = sum(label.width + GAP for label in [*version, *after]) + blocks * (1 + GAP)
+        cells = (available + GAP - taken) // blocks - GAP
         if cells >= least:
             break
-    return kept, max(cells, 1)
-
-
-def parts(
-    room: int, written: Numbers, labels: Sequence[Column], blocks: int, numbers: np.ndarray
-) -> Iterator[np.ndarray]:
-    """Yield the places of columns with these numbers in parts that fit beside the labels, one after the other."""
-    most = max(_most(room, [label.shortest for label in labels], blocks, _cell(written, numbers), False), 1)
-    for start in range(0, max(len(numbers), 1), most):
-        yield np.arange(start, min(start + most, len(numbers)))
-
-
-def _dots(rows: int) -> Column:
-    """Return the column that tells of others which are left out."""
-    return Column("…", ["…"] * rows, "left", tone="dim")
-
-
-def fits(room: int, written: Numbers, labels: Sequence[Column], blocks: int, numbers: np.ndarray) -> bool:
-    """Return whether there is room for all columns of numbers in each block."""
-    shortest = [label.shortest for label in labels]
-    return _most(room, shortest, blocks, _cell(written, numbers), False) >= len(numbers)
-
-
-def _cell(written: Numbers, numbers: np.ndarray) -> int:
-    """Return how many cells a column takes, with its number above it."""
-    return max(written.width, len(str(numbers.max(initial=0))))
-
-
-def _most(room: int, labels: Sequence[Column], blocks: int, cell: int, dots: bool) -> int:
-    """Return how many columns of numbers fit into each block beside labels, a bar and dots."""
-    taken = sum(label.width + GAP for label in labels) + blocks * (2 if dots else 1) * (1 + GAP)
-    return (room + GAP - taken) // (blocks * (cell + GAP))
-
-
-def _fit(
-    room: int, labels: list[Column], after: list[Column], blocks: int, cell: int, count: int
-) -> tuple[list[Column], Excerpt]:
-    """Shorten labels where there is need, and return how many columns of numbers fit beside them."""
-    whole, short = ([label.shortened(most) if label.least else label for label in labels] for most in _TOKEN_CELLS)
-    for kept in (whole, short):
-        if _most(room, [*kept, *after], blocks, cell, False) >= count:
-            return kept, Excerpt(count, 0, count)
-    kept = whole if _most(room, [*whole, *after], blocks, cell, True) >= _FEW_COLUMNS else short
-    if _most(room, [*kept, *after], blocks, cell, True) < 1:
-        kept = [label for label in labels if not label.least]  # a number is worth more than a token's text
-    return kept, Excerpt.most(max(_most(room, [*kept, *after], blocks, cell, True), 1), count)
+    return version, max(cells, 1)

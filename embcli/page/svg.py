@@ -1,4 +1,4 @@
-"""Pages as SVG, on their own: no script, no font and no style from elsewhere, and text that can be selected."""
+"""Pages as self-contained SVG: no script, no font and no style from elsewhere, and text that can be selected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from embcli.page.canvas import BASELINE, SIZE, Canvas
-from embcli.page.drawn import OnCanvas
+from embcli.page.shapes import OnCanvas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
 class SvgCanvas(Canvas):
-    """An SVG document; each span of text is made as wide as its cells, so that columns are straight in any font."""
+    """An SVG document; each span of text is as wide as its cells, so that columns are straight in any font."""
 
     def __init__(self, width: int, height: int, palette: Palette) -> None:
         super().__init__(width, height, palette)
@@ -34,9 +34,7 @@ class SvgCanvas(Canvas):
 
     def dots(self, points: np.ndarray, radius: float, color: str) -> None:
         """Draw a dot at each of the points, (n, 2), all in one element."""
-        places = dict.fromkeys(
-            f"M{_short(x)} {_short(y)}h0" for x, y in points.tolist()
-        )  # one where many fall together
+        places = dict.fromkeys(f"M{_short(x)} {_short(y)}h0" for x, y in points.tolist())  # each once
         self._elements.append(
             f'<path d="{"".join(places)}" stroke="{color}" stroke-width="{_short(2 * radius)}" stroke-linecap="round"'
             ' shape-rendering="auto"/>'
@@ -72,10 +70,9 @@ class SvgCanvas(Canvas):
 class Svg(OnCanvas):
     """A page as an SVG picture."""
 
-    def _canvas(self, width: int, height: int) -> SvgCanvas:
-        return SvgCanvas(width, height, self._palette)
+    kind = SvgCanvas
 
 
 def _short(length: float) -> str:
-    """Return a length in as few digits as a screen can show."""
+    """Return a length with at most three decimals."""
     return f"{length:.3f}".rstrip("0").rstrip(".")

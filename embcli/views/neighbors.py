@@ -13,7 +13,7 @@ from embcli.views.parts import bar, left_out, put_guesses, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.page import Numbers, Page
+    from embcli.page import NumberFormat, Page
     from embcli.search import Found
     from embcli.verbs.neighbors import Neighbors, Query, Shares
 
@@ -62,7 +62,7 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
         page.line(f"{left_out(missing)}; -f ndjson gives all.")
 
 
-def _labels(result: Neighbors, found: Found, rows: Excerpt, written: Numbers) -> list[Column]:
+def _labels(result: Neighbors, found: Found, rows: Excerpt, written: NumberFormat) -> list[Column]:
     ids = found.ids[rows.places]
     tokens = [token_column(result.tokens(ids))] if result.encoding is not None else []
     return [

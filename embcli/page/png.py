@@ -12,11 +12,11 @@ import numpy as np
 from embcli import memory
 from embcli.errors import OutputError
 from embcli.page.canvas import BASELINE, CELL, Canvas
-from embcli.page.drawn import OnCanvas
 from embcli.page.layout import cell_len
+from embcli.page.shapes import OnCanvas
 from embcli.safe import in_line
 
-logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of its font cache
+logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it mentions its font cache
 from matplotlib import font_manager  # noqa: E402
 from matplotlib.backends.backend_agg import RendererAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 _SCALE = 2  # pixels for a unit
 _DPI = 72 * _SCALE  # a unit is a point
-_MOST = 2**16 - 1  # pixels, which is as far as matplotlib goes
-_BYTES = 12  # of a pixel: 4 that are drawn on, 8 as Pillow takes and holds it
-_JOINERS = "\u200d\ufe0e\ufe0f"  # which make one picture of several characters, where a font has it
-_FONT = "DejaVu Sans Mono"  # which matplotlib carries
+_MOST = 2**16 - 1  # pixels of a side, the limit of matplotlib
+_BYTES = 12  # of a pixel: 4 that are drawn on, 8 in Pillow
+_JOINERS = "\u200d\ufe0e\ufe0f"  # join several characters to one picture, if the font has it
+_FONT = "DejaVu Sans Mono"  # comes with matplotlib
 _SIZE = CELL / 0.602  # of that font, in points
 
 
@@ -47,18 +47,18 @@ class PngCanvas(Canvas):
         super().__init__(width, height, palette)
         size = width * _SCALE, height * _SCALE
         if max(size) > _MOST or _BYTES * size[0] * size[1] > memory.free():
-            raise OutputError("this page is too large for a png; -f svg and -f html have no end")
+            raise OutputError("this page is too large for a PNG; SVG and HTML have no size limit")
         self._renderer = RendererAgg(*size, _DPI)  # type: ignore[no-untyped-call]
-        self._pixels = np.asarray(self._renderer.buffer_rgba())  # type: ignore[no-untyped-call]  # its own, drawn over
+        self._pixels = np.asarray(self._renderer.buffer_rgba())  # type: ignore[no-untyped-call]  # a view of its buffer
         self._pixels[:] = _rgba(palette.ground)
         self._figure = Figure((width / 72, height / 72), _DPI, frameon=False)
 
     def safe(self, text: str) -> str:
-        """Return a text with characters that no font here has as their escapes."""
+        """Return a text as it can stand in a line; characters that no installed font has become escapes."""
         return _safe(text)
 
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
-        """Fill a rectangle, with sharp edges; all of them are behind dots and text."""
+        """Fill a rectangle, with sharp edges, behind all dots and text."""
         left, top, right, bottom = (round(each * _SCALE) for each in (x, y, x + width, y + height))
         self._pixels[top : max(bottom, top + 1), left : max(right, left + 1)] = _rgba(color)
 
@@ -97,19 +97,19 @@ class PngCanvas(Canvas):
     def content(self) -> bytes:
         """Return the picture as a PNG file."""
         self._figure.draw(self._renderer)
-        file = io.BytesIO()  # and not savefig, for which a user's matplotlibrc may have a resolution of its own
+        file = io.BytesIO()  # not by savefig, whose resolution a user's matplotlibrc can change
         Image.fromarray(self._pixels[..., :3]).save(file, "PNG")
         return file.getvalue()
 
 
-class Picture(OnCanvas):
-    """A page as a PNG picture; characters that no font here has are shown as their escapes."""
+class Png(OnCanvas):
+    """A page as a PNG picture."""
 
-    def _safe(self, text: str) -> str:
+    kind = PngCanvas
+
+    def safe(self, text: str) -> str:
+        """Return a text as it can stand in a line; characters that no installed font has become escapes."""
         return _safe(text)
-
-    def _canvas(self, width: int, height: int) -> PngCanvas:
-        return PngCanvas(width, height, self._palette)
 
 
 def _safe(text: str) -> str:
@@ -130,7 +130,7 @@ def _escape(character: str) -> str:
 
 
 def _by_font(text: str, bold: bool) -> Iterator[tuple[int, str, str]]:
-    """Yield the parts of a text that one font can draw: where they start, their characters, the font's file."""
+    """Yield the parts of a text that one font can draw: their start, their characters, the font's file."""
     start = 0
     fonts = [_font(each, bold) for each in text]
     for place in range(1, len(text) + 1):
@@ -141,7 +141,7 @@ def _by_font(text: str, bold: bool) -> Iterator[tuple[int, str, str]]:
 
 @cache
 def _font(character: str, bold: bool = False) -> str | None:
-    """Return the file of a font that has a character: the one that all is written in, or the first that does."""
+    """Return the file of a font that has a character, the usual one if possible."""
     own = _file(bold)
     if font_manager.get_font(own).get_char_index(ord(character)):
         return own
@@ -155,13 +155,13 @@ def _file(bold: bool) -> str:
 
 @cache
 def _others() -> dict[str, FT2Font]:
-    """Return the fonts that are installed, those with cells of one width first; not those that are made of pictures."""
+    """Return the installed fonts, those with cells of one width first; fonts made of pictures are left out."""
     fonts = {}
     for entry in sorted(font_manager.fontManager.ttflist, key=lambda each: ("Mono" not in each.name, each.fname)):
         if "LastResort" in entry.fname or entry.weight != 400 or entry.style != "normal":
-            continue  # the first has a sign for every character, which tells nothing of it
+            continue  # LastResort has a placeholder for every character
         try:
             fonts[entry.fname] = font_manager.get_font(entry.fname)
         except (OSError, RuntimeError):
-            continue  # a font that cannot be read, or has no outlines
+            continue  # unreadable, or without outlines
     return fonts

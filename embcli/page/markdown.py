@@ -1,0 +1,65 @@
+"""A page in GitHub's Markdown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from embcli.page import Line
+from embcli.page.layout import Bar, Column, cell_len
+from embcli.page.markup import Markup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embcli.page import Table
+    from embcli.page.heat import Strip
+    from embcli.page.layout import Columns
+
+_MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
+_BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them
+_MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of lists, quotes, headings
+
+
+class Markdown(Markup):
+    """A page in GitHub's Markdown; its tables have no bars, and the title of a bar stands in the headers after it."""
+
+    def _block(self, item: Line | Table) -> str:
+        return _MARKS_IN_FRONT.sub(r"\1\\", super()._block(item)) if isinstance(item, Line) else super()._block(item)
+
+    def _table(self, table: Table) -> str:
+        aligns = [column.align for column in table.columns if isinstance(column, Column)]
+        rows = [[*self._headers(table.columns)], *self._rows(table)]
+        widths = [max(3, *map(cell_len, column)) for column in zip(*rows, strict=True)]
+        rows.insert(1, [_rule(width, align) for width, align in zip(widths, aligns, strict=True)])
+        padded = [map(_padded, row, widths, aligns) for row in rows]
+        return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+    def _headers(self, columns: Columns) -> Iterator[str]:
+        """Yield the header of each column, after the title of its bar."""
+        title, left = "", 0
+        for column in columns:
+            if isinstance(column, Bar):
+                title, left = column.title, column.columns
+            else:
+                yield self._line([f"{title} {column.header}" if left else column.header])
+                left -= 1 if left else 0
+
+    def _escaped(self, text: str) -> str:
+        return _BLANKS.sub(lambda match: f"&#x{ord(match[0]):x};", _MARKS.sub(r"\\\g<0>", text))
+
+    def _bold(self, text: str) -> str:
+        return f"**{text}**"
+
+    def _strip(self, strip: Strip) -> str:
+        return f"`{strip.characters()}`"
+
+
+def _rule(width: int, align: str) -> str:
+    """Return the line below a header, which aligns its column."""
+    return f"{'-' * (width - 1)}:" if align == "right" else f":{'-' * (width - 1)}"
+
+
+def _padded(text: str, width: int, align: str) -> str:
+    blanks = " " * (width - cell_len(text))
+    return blanks + text if align == "right" else text + blanks

@@ -1,0 +1,207 @@
+"""A page drawn for a file: its cells as text and rectangles.
+
+Lines and blocks are drawn as rectangles, so that they meet whatever the font is; their characters stay in the text,
+invisible.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import split_graphemes
+
+from embcli.page import heat
+from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Span
+from embcli.page.lines import Look, Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from embcli.page import Paper
+    from embcli.page.canvas import Canvas, Palette
+    from embcli.page.lines import Color, Piece
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in cells
+
+_WHOLE: Box = (0, 0, 1, 1)
+_PARTS: dict[str, tuple[Box, Box]] = {  # of a cell: in the colour of the character, and in that of its ground
+    "▀": ((0, 0, 1, 0.5), (0, 0.5, 1, 1)),
+    "▄": ((0, 0.5, 1, 1), (0, 0, 1, 0.5)),
+    "▐": ((0.5, 0, 1, 1), (0, 0, 0.5, 1)),
+    **{chr(0x2590 - each): ((0, 0, each / 8, 1), (each / 8, 0, 1, 1)) for each in range(1, 8)},  # ▏ to ▉
+}
+_ACROSS, _DOWN = (0.5, 0.555), (0.47, 0.585)  # where in a cell a stroke stands
+_STROKES: dict[str, list[Box]] = {
+    "─": [(0, _ACROSS[0], 1, _ACROSS[1])],
+    "│": [(_DOWN[0], 0, _DOWN[1], 1)],
+    "╭": [(_DOWN[0], _ACROSS[0], 1, _ACROSS[1]), (_DOWN[0], _ACROSS[1], _DOWN[1], 1)],
+    "╰": [(_DOWN[0], 0, _DOWN[1], _ACROSS[0]), (_DOWN[0], _ACROSS[0], 1, _ACROSS[1])],
+}
+_SHAPES = {" ", "█", *_PARTS, *_STROKES}
+_MARK: dict[Color, str] = {"mark": "#ffd700", "black": "#000000"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Characters side by side that look alike: blanks, one shape repeated, ASCII, or others of one width."""
+
+    at: int  # cells from the left
+    cells: int
+    text: str
+    ink: str
+    ground: str | None
+    bold: bool
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is invisible."""
+        return self.ground is None and not self.text.strip(" ")
+
+    @property
+    def is_shape(self) -> bool:
+        """Whether it is drawn by rectangles only, without a font."""
+        return self.text[0] in _SHAPES and not self.is_blank
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is drawn by rectangles, perhaps with text on them."""
+        return self.is_shape or self.ground is not None
+
+    @property
+    def looks(self) -> tuple[str, str | None, bool]:
+        """How its characters look."""
+        return self.ink, self.ground, self.bold
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What it has in common with the characters that follow in the same run."""
+        looks = None if self.is_blank else self.looks
+        return looks, self.is_shape and self.text[0], self.text.isascii(), self.cells / len(self.text)
+
+    def with_more(self, text: str, cells: int) -> Run:
+        """Return the run with more characters at its end."""
+        return replace(self, text=self.text + text, cells=self.cells + cells)
+
+    def boxes(self) -> Iterator[tuple[Box, str]]:
+        """Yield its rectangles, in cells from the left of the line, and their colours; they do not overlap."""
+        sign = self.text[0]
+        boxes: list[tuple[Box | None, str | None]] = [(box, self.ink) for box in _STROKES.get(sign, [])]
+        if not boxes:
+            part, rest = (_WHOLE, None) if sign == "█" else _PARTS.get(sign, (None, _WHOLE))
+            boxes = [(part, self.ink), (rest, self.ground)]
+        for box, color in boxes:
+            if box and color:
+                left, top, right, bottom = box
+                whole = (left, right) == (0, 1)
+                for cell in (self.at,) if whole else range(self.at, self.at + self.cells):
+                    yield (cell + left, top, cell + (self.cells if whole else right), bottom), color
+
+
+class Drawn(Sheet):
+    """A page for a file, in the colours of a theme."""
+
+    def __init__(self, paper: Paper) -> None:
+        super().__init__(paper)
+        self.palette = PALETTES[paper.theme]
+        self.colors = len(heat.TRUECOLOR) if paper.color else 0
+
+    def runs(self, palette: Palette) -> list[list[Run]]:
+        """Return the lines of the page in the colours of a palette, without blanks at their ends."""
+        return [_runs(row, palette) for row in self.rows()]
+
+
+def _runs(row: list[Piece], palette: Palette) -> list[Run]:
+    """Return a line in runs."""
+    runs: list[Run] = []
+    at = 0
+    for piece in row:
+        for start, end, cells in split_graphemes(piece.text)[0]:
+            text = piece.text[start:end]
+            run = Run(at, cells, text, *_shades(text, piece.look, palette))
+            if runs and (not cells or run.kind == runs[-1].kind):
+                runs[-1] = runs[-1].with_more(text, cells)
+            else:
+                runs.append(run)
+            at += cells
+    return _sentences(runs[:-1] if runs and runs[-1].is_blank else runs)
+
+
+def _shades(text: str, look: Look, palette: Palette) -> tuple[str, str | None, bool]:
+    """Return the colour of a character, of its ground, and whether it is bold."""
+    usual = palette.dim if look.dim or text in _STROKES else palette.ink
+    return _shade(look.color, palette) or usual, _shade(look.ground, palette), look.bold
+
+
+def _shade(color: Color | None, palette: Palette) -> str | None:
+    if isinstance(color, int):
+        return "#" + bytes(heat.TRUECOLOR[color]).hex()
+    return None if color is None else _MARK.get(color) or palette.tones[color]
+
+
+def _sentences(runs: list[Run]) -> list[Run]:
+    """Return the runs of a line with words joined that are one blank apart; columns of a table are further apart."""
+    joined: list[Run] = []
+    for run in runs:
+        if len(joined) > 1 and joined[-1].text == " " and joined[-1].is_blank:
+            first = joined[-2]
+            if all(each.text.isascii() and not each.is_shape for each in (first, run)) and first.looks == run.looks:
+                joined[-2:] = [first.with_more(f" {run.text}", 1 + run.cells)]
+                continue
+        joined.append(run)
+    return joined
+
+
+def boxes_of(line: Sequence[Run]) -> list[tuple[Box, str]]:
+    """Return the rectangles of a line, those joined that are side by side and of one colour."""
+    boxes: list[tuple[Box, str]] = []
+    open_at: dict[tuple[float, float, float, str], int] = {}  # right, top, bottom, colour -> place
+    for run in line:
+        for (left, top, right, bottom), color in run.boxes():
+            place = open_at.pop((left, top, bottom, color), None)
+            if place is None:
+                place = len(boxes)
+                boxes.append(((left, top, right, bottom), color))
+            else:
+                boxes[place] = ((boxes[place][0][0], top, right, bottom), color)
+            open_at[right, top, bottom, color] = place
+    return boxes
+
+
+class OnCanvas(Drawn):
+    """A page drawn on a canvas that is as large as its content."""
+
+    kind: ClassVar[type[Canvas]]
+
+    def canvas(self) -> Canvas:
+        """Return an empty canvas as wide as the page, for a drawing."""
+        width = 2 * MARGIN + int(self.width * CELL)
+        return self.kind(width, max(width * 3 // 4, _LEAST_HEIGHT), self.palette)
+
+    def content(self) -> bytes:
+        """Return the page as a picture."""
+        lines = self.runs(self.palette)
+        cells = max((run.at + run.cells for line in lines for run in line), default=0)
+        canvas = self.kind(2 * MARGIN + math.ceil(cells * CELL), 2 * MARGIN + len(lines) * LINE, self.palette)
+        for number, line in enumerate(lines):
+            y = MARGIN + number * LINE
+            for (left, top, right, bottom), color in boxes_of(line):
+                size = (right - left) * CELL, (bottom - top) * LINE
+                canvas.rectangle(MARGIN + left * CELL, y + top * LINE, *size, color)
+            canvas.line(y, [*_spans(line)])
+        return canvas.content()
+
+
+_LEAST_HEIGHT = 480  # of a drawing
+
+
+def _spans(line: list[Run]) -> Iterator[Span]:
+    """Yield the text of a line; shapes side by side are one span, which is invisible."""
+    for is_shape, group in groupby(line, key=lambda run: run.is_shape):
+        runs = [*group]
+        for part in [runs] if is_shape else [[run] for run in runs]:
+            text, cells = "".join(run.text for run in part), sum(run.cells for run in part)
+            first = part[0]
+            yield Span(MARGIN + first.at * CELL, cells * CELL, text, None if is_shape else first.ink, first.bold)
