@@ -36,6 +36,7 @@ class Layer(ABC):
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
+    rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
 
     @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -55,12 +56,12 @@ class Layer(ABC):
         """Return rows as they are stored, (n, width), as float32, (n, D)."""
         return stored
 
-    def stretches(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Return the windows of so many first rows, at least; each stretch with the ID of its first row.
+    def segments(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Split rows [0, rows) into up to `count` segments that can be read in parallel, each with its first row.
 
-        They are up to `count` parts, which may be read side by side, and of all layers begin at the same rows where
-        there are as many of them. A window, (n, D), has rows as they are stored where that is cheaper than float32: the
-        bits of a `dtype` of 16 bits, as uint16; otherwise float32. It is valid until the next one.
+        All layers with the same number of segments split at the same rows; a layer with one segment may yield all its
+        rows. A segment yields windows, (n, D): a `dtype` of 16 bits may come as stored, in uint16; otherwise they are
+        float32. A window is valid until the next one.
         """
         return [(0, self.blocks())]
 

@@ -582,14 +582,14 @@ class Model(Group):
 
     def source(self, encoding: "Encoding") -> "SeededSource":
         """Return where the layers come from; nothing is drawn yet."""
-        from embcli.encodings import meant
+        from embcli.encodings import labels_rows
         from embcli.weights.cache import Cache
         from embcli.weights.seeded import Seeded
         from embcli.weights.source import SeededSource
 
         size = encoding.vocabulary_size if self.vocab is None else self.vocab
         seeded = Seeded(size, self.dim, self.context_length, self.seed)
-        return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), meant(encoding, size))
+        return SeededSource(seeded, None if self.no_cache else Cache.from_environment(), labels_rows(encoding, size))
 
 
 class OneMatrix(Group):
@@ -618,14 +618,19 @@ class OneMatrix(Group):
         from embcli import encodings
         from embcli.files.checkpoint import Checkpoint
         from embcli.layer import shape_of
+        from embcli.safe import note
 
         found = Checkpoint.of(checkpoint, self.tensor, self._named_positions, self.transposed)
         size, _ = shape_of(found, "token")
-        known = encodings.of_rows(found.tensors) if encoding is None else encodings.get(encoding)
-        found.encoding = known or encodings.guessed(size)
-        if known is None and found.encoding is not None:
-            found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
-        return found
+        if encoding is not None:
+            return found.with_encoding(encodings.get(encoding))
+        known = encodings.encoding_of_file(found.tensors.path, found.tensors.own_words(), found.notes)
+        for remark in found.notes:
+            note(remark)
+        if known is not None:
+            return found.with_encoding(known)
+        guess = encodings.encoding_of_size(size)
+        return found.with_encoding(guess, f"{guess.name}, which has as many tokens as there are rows" if guess else "")
 
     def refuse_without(self) -> None:
         """Raise InputError for options that say more of a file, where there is none."""
@@ -642,7 +647,7 @@ class OneMatrix(Group):
 
     def tell_changes(self, source: "Source | None") -> None:
         """Say how many of the values that were read float32 cannot hold."""
-        count = getattr(source, "changed", 0)
+        count = getattr(source, "rounded_values", 0)
         if count:
             from embcli.safe import note
 

@@ -396,7 +396,7 @@ def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> No
     narrow = str(saved(tmp_path / "narrow.safetensors", vectors(dim=3)))
     assert f"rows have different lengths: 24 in {base!r}, 3 in {narrow!r}" in inside.refused("diff", base, narrow)
     assert "Missing argument 'TUNED'" in inside.refused("diff", base)
-    assert "is no file and no folder" in inside.refused("diff", base, "none")
+    assert "not found as a file" in inside.refused("diff", base, "none")
     assert "it has no tensor 'x'" in inside.refused("diff", base, base, "--tensor", "x")
 
 

@@ -128,7 +128,7 @@ def test_a_file_is_read_without_torch_and_without_a_cache(gpt2: tuple[Path, dict
             "--from {} --tensor nope",
             "it has no tensor 'nope' (--tensor); name one with --tensor\n'token' (2, 3) float32",
         ),
-        ("--from {}x", "is no file and no folder, and no model's name"),
+        ("--from {}x", "not found as a file or a folder, and not a name like"),
     ],
 )
 def test_what_does_not_go_together_is_refused(inside: Embcli, own: Path, arguments: str, message: str) -> None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.binary import Binary
+from embcli.encodings.own import Vocabulary
 from embcli.errors import InputError
 from embcli.files.safetensors import Malformed, header, read_header
-from embcli.files.stored import Binary
-from embcli.files.tensors import Vocabulary
 from embcli.safe import note
 from embcli.weights.cache import Cache
 

@@ -11,19 +11,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.files import index
-from embcli.files.stored import Binary, runs
-from embcli.files.tensors import Tensor, Tensors, Vocabulary
+from embcli.files.stored import runs
+from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from embcli.binary import Binary
+    from embcli.encodings.own import Vocabulary
     from embcli.files.index import Index
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _SAMPLE = 1 << 12  # bytes by which text is told from numbers
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
+_FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+
+
+def begins(head: bytes) -> bool:
+    """Return whether the first line of a file ends with a number after a space."""
+    return _FIRST_LINE.match(head) is not None
 
 
 class VectorsFile(Tensors):

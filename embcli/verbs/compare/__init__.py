@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embcli.encodings import meant
+from embcli.encodings import labels_rows
 from embcli.layer import shape_of
 from embcli.passes import unwatched
 from embcli.verbs.compare.found import Comparison, Stored, Task, Wanted
@@ -39,7 +39,7 @@ def task(
     least = encoding.vocabulary_size if as_text else int(tokens.ids.max(initial=0)) + 1
     size = least if vocabulary_size is None else vocabulary_size
     sweep = (vocabulary_size or encoding.vocabulary_size) if wanted.bench else None
-    named = replace(tokens, encoding=meant(encoding, size, as_text))
+    named = replace(tokens, encoding=labels_rows(encoding, size, as_text))
     return Task(named, Seeded(size, dim, 1, seed), wanted, sweep, room)
 
 
