@@ -253,7 +253,6 @@ def test_matrices_whose_windows_differ_in_size_are_compared_row_by_row(
 ) -> None:
     """Column after column in one file, which is read in larger pieces, and row after row in the other."""
     monkeypatch.setattr(stored, "_READ", 1000)
-    monkeypatch.setattr(stored, "_WINDOW", 700)
     edited = vectors()
     edited[EDITED, 5] += 1
     base = saved(tmp_path / "base.safetensors", vectors())

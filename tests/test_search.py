@@ -52,7 +52,6 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(passes, "cores", lambda: 3)
     monkeypatch.setattr(search, "_PIECE", 1 << 11)
     monkeypatch.setattr("embcli.files.stored._READ", 1 << 12)
-    monkeypatch.setattr("embcli.files.stored._WINDOW", 1 << 14)
 
 
 def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:

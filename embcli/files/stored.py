@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 18  # values that are widened at a time: they fit in the processor's cache
 _COLUMNS = 1 << 24  # values of a block that takes one read per column
 _GAP = 1 << 12  # bytes between two ranges that are faster to read than to skip
-_WINDOW = 1 << 22  # bytes of rows as stored that are read at a time: they fit in a cache
+_READ = 1 << 22  # bytes of rows as stored that are read at a time: they fit in a cache
 
 
 class StoredLayer(Layer):
@@ -73,7 +73,7 @@ class StoredLayer(Layer):
     def _windows(self, first: int, last: int) -> Iterator[np.ndarray]:
         """Yield a range of rows as they are stored."""
         width = self.shape[1] * self._numbers.stored.itemsize
-        size = max(_WINDOW // width, 1) * width
+        size = max(_READ // width, 1) * width
         for window in self._file.windows(self._start + first * width, (last - first) * width, size):
             yield window.view(self._numbers.stored).reshape(-1, self.shape[1])
 
