@@ -37,6 +37,7 @@ class Layer(ABC):
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
+    rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
 
     @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -56,12 +57,12 @@ class Layer(ABC):
         """Return rows as they are stored, (n, width), as float32, (n, D)."""
         return stored
 
-    def stretches(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Return the windows of so many first rows, at least; each stretch with the ID of its first row.
+    def segments(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
+        """Split rows [0, rows) into up to `count` segments that can be read in parallel, each with its first row.
 
-        They are up to `count` parts, which may be read side by side, and of all layers begin at the same rows where
-        there are as many of them. A window, (n, D), has rows as they are stored where that is cheaper than float32: the
-        bits of a `dtype` of 16 bits, as uint16; otherwise float32. It is valid until the next one.
+        All layers with the same number of segments split at the same rows; a layer with one segment may yield all its
+        rows. A segment yields windows, (n, D): a `dtype` of 16 bits may come as stored, in uint16; otherwise they are
+        float32. A window is valid until the next one.
         """
         return [(0, self.blocks())]
 
@@ -114,6 +115,14 @@ class Origin:
         return {"from": self.path, **tensors, "shapes": shapes, "guesses": dict(self.guesses), **first}
 
 
+class Layers(dict[str, "Layer"]):
+    """Layers that are open, by name, and where their numbers come from."""
+
+    def __init__(self, layers: Mapping[str, Layer], origin: Origin) -> None:
+        super().__init__(layers)
+        self.origin = origin
+
+
 class Source(Protocol):
     """Where weights come from; it knows their shapes before it draws or reads them."""
 
@@ -123,11 +132,7 @@ class Source(Protocol):
 
     @property
     def origin(self) -> Origin:
-        """Where the numbers come from; complete once the layers are open."""
-
-    @property
-    def run(self) -> dict[str, Any]:
-        """The origin as a JSON document has it; complete once the layers are open."""
+        """Where the numbers come from; that of open layers says more."""
 
     @property
     def encoding(self) -> Encoding | None:
@@ -139,7 +144,7 @@ class Source(Protocol):
     def shape(self, name: str) -> tuple[int, int] | None:
         """Return the shape of the `token` or of the `position` layer; None where there is no such layer."""
 
-    def open(self, wanted: Mapping[str, np.ndarray | None]) -> dict[str, Layer]:
+    def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
         """Return the named layers; for each, the IDs that will be asked for, or None where that may be any."""
 
 

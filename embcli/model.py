@@ -76,7 +76,7 @@ def seeded(
     spec = Seeded(size, dim, context_length, seed)
     remarks = Notes() if notes is None else notes
     store = None if no_cache else Store.from_environment(remarks)
-    return Model(SeededSource(spec, store, encodings.meant(known, size), remarks), known)
+    return Model(SeededSource(spec, store, encodings.labels_rows(known, size), remarks), known)
 
 
 def open(
@@ -104,13 +104,16 @@ def open(
     from embcli import encodings
     from embcli.files.checkpoint import Checkpoint
 
-    found = Checkpoint.of(str(path), tensor, position_tensor, transposed)
-    size, _ = shape_of(found, "token")
-    known = encodings.of_rows(found.tensors) if encoding is None else encodings.get(encoding)
-    found.encoding = known or encodings.guessed(size)
-    if known is None and found.encoding is not None:
-        found.reasons["encoding"] = f"{found.encoding.name}, which has as many tokens as there are rows"
-    return Model(found, found.encoding)
+    remarks = Notes() if notes is None else notes
+    checkpoint = Checkpoint.of(str(path), tensor, position_tensor, transposed, notes=remarks)
+    tensors, reason = checkpoint.tensors, ""
+    if encoding is not None:
+        known: Encoding | None = encodings.get(encoding)
+    else:
+        known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks)
+        if known is None and (known := encodings.encoding_of_size(shape_of(checkpoint, "token")[0])):
+            reason = f"{known.name}, which has as many tokens as there are rows"
+    return Model(checkpoint.with_encoding(known, reason), known)
 
 
 class Model:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from embcli.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embcli.words import Message
 
@@ -23,6 +23,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._messages: dict[str, Message] = {}
+        self._counts: list[Callable[[], str]] = []
 
     def add(self, message: str | Message) -> None:
         """Add a remark, unless it is already there."""
@@ -33,8 +34,17 @@ class Notes:
     def added(self, message: Message) -> None:
         """Do nothing; the command prints the remark here."""
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._messages)
+    def count(self, remark: Callable[[], str]) -> None:
+        """Add a remark that changes while rows are read; it is empty if there is nothing to say."""
+        self._counts.append(remark)
 
-    def __len__(self) -> int:
-        return len(self._messages)
+    def finish(self) -> None:
+        """Do nothing; the command prints here what changed while rows were read."""
+
+    @property
+    def counted(self) -> list[str]:
+        """The remarks that change while rows are read."""
+        return [text for remark in self._counts if (text := remark())]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._messages, *self.counted])

@@ -450,7 +450,7 @@ def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> No
     assert "--fail-on 'odd' is not known; choose from non-finite, zero" in inside.refused("audit", "--fail-on", "odd")
     assert "--tensor goes with --from" in inside.refused("audit", "--tensor", "x")
     error = inside.refused("audit", "--from", str(tmp_path / "none"))
-    assert "is no file and no folder" in error
+    assert "not found as a file" in error
     assert "are too many for a terminal" in Inside(terminal=True)("audit", "-f", "json").err
 
 

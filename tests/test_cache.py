@@ -416,7 +416,7 @@ def test_verified_contents_say_what_is_wrong_with_each(cache: Cache) -> None:
     result = contents(cache, verify=True)
     assert result.damaged == 1
     (piece,) = result.records().pieces(("fault",), ())
-    assert piece.fields == {"fault": [None, "its last 4 bytes are no tensor's"]}
+    assert piece.fields == {"fault": [None, "its last 4 bytes belong to no tensor"]}
 
 
 def test_a_cache_that_holds_nothing_is_no_error(cache: Cache) -> None:

@@ -253,7 +253,6 @@ def test_matrices_whose_windows_differ_in_size_are_compared_row_by_row(
 ) -> None:
     """Column after column in one file, which is read in larger pieces, and row after row in the other."""
     monkeypatch.setattr(stored, "_READ", 1000)
-    monkeypatch.setattr(stored, "_WINDOW", 700)
     edited = vectors()
     edited[EDITED, 5] += 1
     base = saved(tmp_path / "base.safetensors", vectors())
@@ -396,7 +395,7 @@ def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> No
     narrow = str(saved(tmp_path / "narrow.safetensors", vectors(dim=3)))
     assert f"rows have different lengths: 24 in {base!r}, 3 in {narrow!r}" in inside.refused("diff", base, narrow)
     assert "Missing argument 'TUNED'" in inside.refused("diff", base)
-    assert "is no file and no folder" in inside.refused("diff", base, "none")
+    assert "not found as a file" in inside.refused("diff", base, "none")
     assert "it has no tensor 'x'" in inside.refused("diff", base, base, "--tensor", "x")
 
 

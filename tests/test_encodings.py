@@ -132,7 +132,7 @@ def test_rows_stand_for_tokens_of_a_text_and_where_there_are_as_many(
     size: int, text: bool, stand_for_tokens: bool
 ) -> None:
     gpt2 = encodings.get("gpt2")
-    assert encodings.meant(gpt2, size, text) is (gpt2 if stand_for_tokens else None)
+    assert encodings.labels_rows(gpt2, size, text) is (gpt2 if stand_for_tokens else None)
 
 
 WHOLE = gzip.compress(b"IQ== 0\n" * 500, mtime=0)

@@ -21,8 +21,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from embcli import encodings, names
 from embcli.encodings import tiktoken as packaged
 from embcli.encodings.huggingface import HuggingFaceEncoding
+from embcli.encodings.spelling import byte_of
 from embcli.errors import InputError
-from embcli.files.spelling import byte_of
 from embcli.text import Given
 from embcli.tokens import tokenize
 from embcli.verbs.tokenize import Tokenization
@@ -304,13 +304,13 @@ WORDS_WITHOUT_UNKNOWN = (
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it is no tokenizer.json"),
-        (b"{}", "it is no tokenizer.json"),
-        (b"[1]", "it is no tokenizer.json"),
-        (b"\xff\xfe", "it is no tokenizer.json"),
-        (b"[" * 10**6, "it is no tokenizer.json"),
-        (b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":-1},"merges":[]}}', "it is no tokenizer.json"),
-        (b'{"version":"9","model":{"type":"BPE","vocab":{},"merges":[]}}', "it is no tokenizer.json"),
+        (b"", "it is not a tokenizer.json"),
+        (b"{}", "it is not a tokenizer.json"),
+        (b"[1]", "it is not a tokenizer.json"),
+        (b"\xff\xfe", "it is not a tokenizer.json"),
+        (b"[" * 10**6, "it is not a tokenizer.json"),
+        (b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":-1},"merges":[]}}', "it is not a tokenizer.json"),
+        (b'{"version":"9","model":{"type":"BPE","vocab":{},"merges":[]}}', "it is not a tokenizer.json"),
         (WORDS_WITHOUT_UNKNOWN, "it cannot split this text of 2 characters"),
     ],
 )
@@ -334,14 +334,14 @@ def test_a_pattern_that_never_ends_is_an_error_of_one_line(embcli: Embcli, tmp_p
 def test_a_file_longer_than_any_is_not_read(inside: Embcli, tmp_path: Path) -> None:
     with open(tmp_path / "tokenizer.json", "wb") as file:
         file.truncate(1 << 40)
-    assert "is longer than any" in inside.refused("tokenize", "hi", "--encoding", str(tmp_path))
+    assert "it is too long" in inside.refused("tokenize", "hi", "--encoding", str(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("nobody/nothing", "is no file and no folder, nor in the Hugging Face cache"),
-        ("none.json", "is no file and no folder"),
+        ("nobody/nothing", "not found as a file, a folder or in the Hugging Face cache"),
+        ("none.json", "not found as a file"),
         ("{}", "has no tokenizer.json"),
     ],
 )
@@ -358,7 +358,7 @@ def test_a_panic_of_the_package_is_a_sentence_and_no_more(embcli: Embcli, saved:
     path = saved("metaspace").with_name("panics.json")
     path.write_text(json.dumps(document))
     told = embcli.refused("tokenize", "hi", "--encoding", str(path), RUST_BACKTRACE="1")
-    assert "it is no tokenizer.json (" in told
+    assert "it is not a tokenizer.json (" in told
     assert told.count("\n") == 1
 
 

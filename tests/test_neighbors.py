@@ -11,14 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
-from embcli import encodings
-from embcli.files import stored
+from embcli import binary, encodings
 from embcli.verbs.neighbors import Query, Wanted, neighbors
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
@@ -363,16 +361,15 @@ def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
 ) -> None:
     monkeypatch.setattr("embcli.files.stored._READ", 50 * DIM * 4)
     monkeypatch.setattr("embcli.passes._SHARED", 1)
-    monkeypatch.setattr(stored, "Mapping", Mock(side_effect=OSError))
-    read, seen = stored.Binary.gather, []
+    read, seen = binary.Binary.gather, []
 
-    def gather(self: stored.Binary, *given: Any) -> None:
+    def gather(self: binary.Binary, *given: Any) -> None:
         seen.append(given)
         if len(seen) == calls:
             os.truncate(model, 500)
         read(self, *given)
 
-    monkeypatch.setattr(stored.Binary, "gather", gather)
+    monkeypatch.setattr(binary.Binary, "gather", gather)
     told = inside.refused("neighbors", "--ids", "5", "--from", model)
     assert "it was cut off while it was read" in told
     assert told.count("\n") == 1

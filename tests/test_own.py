@@ -10,8 +10,9 @@ import pytest
 from gguf import GGUFWriter, TokenType
 from tokenizers import Tokenizer, models
 
-from embcli.encodings.own import OwnWords
-from embcli.files import open_tensors, tensors
+from embcli.encodings import own
+from embcli.errors import InputError
+from embcli.files import open_tensors
 from tests.conftest import Embcli
 from tests.oracles import assert_same_bits
 
@@ -65,8 +66,7 @@ def test_a_text_is_the_words_of_the_file_between_blanks(inside: Embcli, glove: P
 def test_words_without_a_row_are_named_with_what_is_there_in_small_letters(inside: Embcli, glove: Path) -> None:
     told = inside.refused("lookup", "King the boo KING boo QUEEN", "--from", str(glove))
     assert told == (
-        f"embcli: {str(glove)!r} has no row for 'King', 'boo', 'KING', 'QUEEN'\n"
-        "in small letters there are 'king', 'queen'\n"
+        f"embcli: {str(glove)!r} has no row for 'King', 'boo', 'KING', 'QUEEN'\nin lower case it has 'king', 'queen'\n"
     )
     many = inside.refused("lookup", " ".join(f"x{place}" for place in range(2000)), "--from", str(glove))
     assert many.endswith("has no row for 'x0', 'x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'x7' and 1,992 more\n")
@@ -98,17 +98,18 @@ def test_many_words_are_found_in_one_pass_as_they_are_one_by_one(
     wanted = {b"king", b"The", b"two words", b"none", b""}
     one_by_one = words.find_all(wanted)
     assert one_by_one == {b"king": 1, b"The": 3, b"two words": 5}
-    monkeypatch.setattr(tensors, "_FEW", 0)
-    monkeypatch.setattr(tensors, "_PIECE", piece)
+    monkeypatch.setattr(own, "_FEW", 0)
+    monkeypatch.setattr(own, "_PIECE", piece)
     assert words.find_all(wanted) == one_by_one
 
 
 def test_words_stand_where_they_stand_in_the_text(glove: Path) -> None:
-    own, text = OwnWords(open_tensors(glove)), "  queen\u2003the\n"
-    assert [text[start:end] for start, end in own.spans(text).tolist()] == ["queen", "the"]
-    assert own.spans("").shape == (0, 2)
-    assert own.decode(own.encode(text)) == b"queen the"
-    assert (own.vocabulary_size, own.token_bytes(8), own.token_bytes(-1)) == (8, None, None)
+    words, text = open_tensors(glove).own_words(), "  queen\u2003the\n"
+    assert words is not None
+    assert [text[start:end] for start, end in words.spans(text).tolist()] == ["queen", "the"]
+    assert words.spans("").shape == (0, 2)
+    assert words.decode(words.encode(text)) == b"queen the"
+    assert (words.vocabulary_size, words.token_bytes(8), words.token_bytes(-1)) == (8, None, None)
 
 
 # --- GGUF -------------------------------------------------------------------------------------------------------------
@@ -141,11 +142,13 @@ def test_control_tokens_and_those_that_were_added_stand_for_themselves(inside: E
 
 def test_a_text_for_a_gguf_takes_an_encoding(inside: Embcli, tmp_path: Path) -> None:
     path = str(gguf(tmp_path / "m.gguf", ["!", '"', "#"]))
-    told = inside.refused("lookup", "!", "--from", path)
-    assert told == (
-        f"embcli: {path!r} has the tokens of its rows, but not how a text is split into them: "
-        "give --ids, or --encoding\n"
-    )
+    words = open_tensors(Path(path)).own_words()
+    assert words is not None
+    with pytest.raises(InputError) as caught:
+        words.encode("!")
+    reason = f"{path!r} has the tokens of its rows, but not how to split a text: give ids or encoding"
+    assert str(caught.value) == reason
+    assert reason[:-20] in inside.refused("lookup", "!", "--from", path)
     named = inside("lookup", "#", "--from", path, "--encoding", "gpt2", "-f", "json")
     assert [row["id"] for row in json.loads(named.out)["tokens"]] == [2]
 

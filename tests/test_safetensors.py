@@ -16,7 +16,7 @@ import safetensors.numpy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli.files.safetensors import BITS, Header, Malformed, Tensor, header, read_header
+from embcli.files.safetensors import BITS, Entry, Header, Malformed, header, read_header
 
 
 def packed(entries: object, data: bytes = b"") -> bytes:
@@ -159,18 +159,18 @@ DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         (packed(DEEP), "nested too deeply|other fields"),
         (packed(b'{"a":1,"a":2}'), "its header has 'a' twice"),
         (packed(b'{"a":{"dtype":"U8","dtype":"U8"}}'), "its header has 'dtype' twice"),
-        (packed(rb'{"\ud800":1}'), "its header has a name that is no text"),
-        (packed({"__metadata__": None}), "its metadata is no JSON object"),
-        (packed({"__metadata__": {"a": 1}}), "its metadata has 'a', which is no text"),
-        (packed(rb'{"__metadata__":{"a":"\udfff"}}'), "its metadata has 'a', which is no text"),
+        (packed(rb'{"\ud800":1}'), "its header has a name that is not text"),
+        (packed({"__metadata__": None}), "its metadata is not a JSON object"),
+        (packed({"__metadata__": {"a": 1}}), "its metadata has 'a', which is not text"),
+        (packed(rb'{"__metadata__":{"a":"\udfff"}}'), "its metadata has 'a', which is not text"),
         (packed({"a": 1}), "tensor 'a' has other fields"),
         (packed({"a": ["U8", [2], [0, 2]]}, b"ab"), "tensor 'a' has other fields"),
         (packed({"a": {**TENSOR, "more": 1}}, b"ab"), "tensor 'a' has other fields"),
         (packed({"a": {**TENSOR, "dtype": "F33"}}, b"ab"), "tensor 'a' has an unknown dtype, 'F33'"),
         (packed({"a": {**TENSOR, "dtype": ["U8"]}}, b"ab"), "tensor 'a' has an unknown dtype"),
-        (packed({"a": {**TENSOR, "shape": [2.0]}}, b"ab"), "tensor 'a' has a shape that is no list of sizes"),
-        (packed({"a": {**TENSOR, "shape": [True, 2]}}, b"ab"), "tensor 'a' has a shape that is no list"),
-        (packed({"a": {**TENSOR, "shape": 2}}, b"ab"), "tensor 'a' has a shape that is no list"),
+        (packed({"a": {**TENSOR, "shape": [2.0]}}, b"ab"), "tensor 'a' has a shape that is not a list of sizes"),
+        (packed({"a": {**TENSOR, "shape": [True, 2]}}, b"ab"), "tensor 'a' has a shape that is not a list"),
+        (packed({"a": {**TENSOR, "shape": 2}}, b"ab"), "tensor 'a' has a shape that is not a list"),
         (packed({"a": {**TENSOR, "shape": [-2]}}, b"ab"), "a number out of range, -2"),
         (packed(b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[-0,2]}}', b"ab"), "a number out of range, -0"),
         (packed({"a": {**TENSOR, "shape": [2**63]}}, b"ab"), f"a number out of range, {2**63}"),
@@ -181,15 +181,15 @@ DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         ),
         (
             packed({"a": {**TENSOR, "data_offsets": [0]}}, b"ab"),
-            "tensor 'a' has data_offsets that are no start and end",
+            "tensor 'a' has data_offsets that are not a start and an end",
         ),
         (
             packed({"a": {**TENSOR, "data_offsets": [0, 1]}}, b"a"),
-            r"tensor 'a' has 1 bytes, .* U8 of shape \[2\] takes",
+            r"tensor 'a' has 1 bytes instead of those of U8 of shape \[2\]",
         ),
         (
             packed({"a": {**TENSOR, "data_offsets": [2, 0]}}, b"ab"),
-            "tensor 'a' has data_offsets that are no start and end",
+            "tensor 'a' has data_offsets that are not a start and an end",
         ),
         (packed({"a": {**TENSOR, "dtype": "F4", "shape": [3]}}, b"ab"), "tensor 'a' has 2 bytes"),
         (packed({"a": {**TENSOR, "data_offsets": [1, 3]}}, b"abc"), "tensor 'a' leaves a hole before it"),
@@ -199,8 +199,8 @@ DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         ),
         (packed({"a": TENSOR, "b": TENSOR}, b"ab"), "tensor 'b' overlaps the one before it"),
         (packed({"a": TENSOR}, b"a"), "it is cut off: its tensors end at byte 70, and it has 69"),
-        (packed({"a": TENSOR}, b"abc"), "its last 1 bytes are no tensor's"),
-        (packed({}, b"abc"), "its last 3 bytes are no tensor's"),
+        (packed({"a": TENSOR}, b"abc"), "its last 1 bytes belong to no tensor"),
+        (packed({}, b"abc"), "its last 3 bytes belong to no tensor"),
     ],
     ids=itertools.count(),
 )
@@ -224,7 +224,7 @@ def test_tensors_come_in_the_order_of_their_places() -> None:
     whole = packed({"b": {**TENSOR, "data_offsets": [2, 4]}, "z": TENSOR, "__metadata__": {"k": "v"}}, b"abcd")
     start = len(whole) - 4
     assert read(whole) == Header(
-        {"z": Tensor("U8", (2,), start, start + 2), "b": Tensor("U8", (2,), start + 2, start + 4)}, {"k": "v"}
+        {"z": Entry("U8", (2,), start, start + 2), "b": Entry("U8", (2,), start + 2, start + 4)}, {"k": "v"}
     )
     assert list(read(whole).tensors) == ["z", "b"]
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
-from unittest.mock import Mock
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from embcli import passes, search
+from embcli.binary import Binary
 from embcli.errors import InputError
 from embcli.files import open_tensors
-from embcli.files.mapping import Mapping
-from embcli.files.stored import Binary, StoredLayer
+from embcli.files.stored import StoredLayer
 from embcli.layer import Layer
 from embcli.names import Metric
 from embcli.search import kernel, mean_row, nearest
@@ -56,17 +52,6 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(passes, "cores", lambda: 3)
     monkeypatch.setattr(search, "_PIECE", 1 << 11)
     monkeypatch.setattr("embcli.files.stored._READ", 1 << 12)
-    monkeypatch.setattr("embcli.files.stored._WINDOW", 1 << 14)
-
-
-@pytest.fixture(params=["mapped", "read"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How windows come to be."""
-    if request.param == "read":
-        monkeypatch.setattr("embcli.files.stored.Mapping", Mock(side_effect=OSError))
-    elif sys.platform != "linux":
-        pytest.skip("there are leases on Linux alone")
-    return str(request.param)
 
 
 def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -315,14 +300,14 @@ def test_the_mean_row_is_that_of_the_finite_rows_in_float64() -> None:
 
 
 def windows_of(layer: Layer) -> Iterator[np.ndarray]:
-    ((first, windows),) = layer.stretches(1, layer.shape[0])
+    ((first, windows),) = layer.segments(1, layer.shape[0])
     assert first == 0
     return windows
 
 
 @pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("before", [b"", b"x"])
-def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name: str, before: bytes, way: str) -> None:
+def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name: str, before: bytes) -> None:
     stored = normal(700, 24).astype(DTYPES[name])
     file = tmp_path / "made"
     file.write_bytes(before + stored.tobytes())
@@ -331,10 +316,10 @@ def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name:
     assert len(windows) > 1
     assert b"".join(windows) == stored.tobytes()
     for count in (2, 3, 701):
-        for first, rows in layer.stretches(count, 700):
+        for first, rows in layer.segments(count, 700):
             read = b"".join(window.tobytes() for window in rows)
             assert read == stored.tobytes()[first * len(stored[0].tobytes()) :][: len(read)]
-        assert sum(len(window) for _, rows in layer.stretches(count, 700) for window in rows) == 700
+        assert sum(len(window) for _, rows in layer.segments(count, 700) for window in rows) == 700
 
 
 @pytest.mark.parametrize("kind", ["deflated", "without preadv"])
@@ -451,8 +436,7 @@ def of_rows(file: Path, matrix: np.ndarray) -> StoredLayer:
     return StoredLayer(Binary(file), 0, (len(matrix), matrix.shape[1]), open_tensors_numbers("F32"))
 
 
-def test_a_file_that_was_cut_is_refused_at_its_next_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embcli.files.stored.Mapping", Mock(side_effect=OSError))
+def test_a_file_that_was_cut_is_refused_at_its_next_window(tmp_path: Path) -> None:
     windows = windows_of(of_rows(tmp_path / "made", normal(700, 24)))
     next(windows)
     os.truncate(tmp_path / "made", 5000)
@@ -460,31 +444,10 @@ def test_a_file_that_was_cut_is_refused_at_its_next_window(tmp_path: Path, monke
         list(windows)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="there are leases on Linux alone")
-def test_whoever_cuts_a_file_that_is_mapped_waits_for_the_next_window(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The window before is still there; then the file is cut, and that is told as of one that was never mapped."""
-    file, matrix, close = tmp_path / "made", normal(7000, 24), Mapping.close
-    windows = windows_of(of_rows(file, matrix))
-    window = next(windows)
-    cutting = Thread(target=os.truncate, args=(file, 5000))
-    monkeypatch.setattr(Mapping, "close", lambda mapping: (close(mapping), cutting.join(20)))
-    cutting.start()
-    lease = re.compile(rf"LEASE +BREAKING .*:{file.stat().st_ino} ")
-    while not lease.search(Path("/proc/locks").read_text()):
-        assert cutting.is_alive()
-    assert window.tobytes() == matrix[: len(window)].tobytes()
-    with pytest.raises(InputError, match="cut off while it was read, from 672,000 to 5,000 bytes"):
-        list(windows)
-    assert not cutting.is_alive()  # although somebody has the window still
-    assert window.base is not None
-
-
 @pytest.mark.parametrize("length", [0, 5000, 600_000])
-def test_a_file_that_was_cut_before_it_is_mapped_is_refused(tmp_path: Path, length: int, way: str) -> None:
+def test_a_file_that_was_cut_before_it_is_read_is_refused(tmp_path: Path, length: int) -> None:
     file = tmp_path / "made"
-    parts = of_rows(file, normal(7000, 24)).stretches(3, 7000)
+    parts = of_rows(file, normal(7000, 24)).segments(3, 7000)
     os.truncate(file, length)
     for _, windows in parts[0 if length < 5000 else -1 :]:
         with pytest.raises(InputError, match="cut off while it was read"):
@@ -501,13 +464,3 @@ def test_a_border_that_no_cosine_reaches_leaves_out_no_row_that_has_none(within:
         assert len(found.not_finite) == 6
         assert len(found.zero) == 1
         assert len(found.found[0].ids) == (within <= 1) + 2 * (within <= -1)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="there are leases on Linux alone")
-def test_a_file_that_somebody_writes_to_is_read(tmp_path: Path) -> None:
-    file, matrix = tmp_path / "made", normal(700, 24)
-    layer = of_rows(file, matrix)
-    with file.open("r+b") as writing, pytest.raises(OSError, match="temporarily unavailable"):
-        Mapping(writing)
-    with file.open("r+b"):
-        assert b"".join(window.tobytes() for window in windows_of(layer)) == matrix.tobytes()

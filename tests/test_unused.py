@@ -85,4 +85,6 @@ def test_words_are_no_merges(tmp_path: Path) -> None:
     assert encodings.get(str(tmp_path / "words.json")).merges() == []
     (tmp_path / "vectors.txt").write_text("king 1 2\nqueen 3 4\n")
     words = Checkpoint.of(str(tmp_path / "vectors.txt"))
-    assert encodings.of_rows(words.tensors).merges() == []
+    own = words.tensors.own_words()
+    assert own is not None
+    assert own.merges() == []

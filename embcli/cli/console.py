@@ -34,6 +34,11 @@ class PrintedNotes(Notes):
         """Print a note."""
         say(message.spelled(flag_of))
 
+    def finish(self) -> None:
+        """Print what changed while rows were read."""
+        for text in self.counted:
+            say(text)
+
 
 def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
     """Yield the items under a progress bar if they take more than a second; `total` is the sum of their sizes.

@@ -52,6 +52,7 @@ class Output:
             saving.write(result, self.format, self.path, watched)
         else:
             self._write_data(result)
+        result.notes.finish()
 
     def _write_page(self, result: Result) -> None:
         content = result.page(self.format, self._paper(result.paper(self.format)))

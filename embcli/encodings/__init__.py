@@ -1,107 +1,100 @@
-"""Encodings: what turns text into token IDs and token IDs into bytes, by the name of an encoding or of a model."""
+"""Encodings convert text to token IDs and token IDs to bytes; they are found by name, by model, or beside a file."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, lacks
-from embcli.safe import note
+from embcli.hub import tokenizer_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
 
-    from embcli.files.tensors import Tensors
+    from embcli.encodings.own import OwnWords
+    from embcli.notes import Notes
 
 
 class Encoding(Protocol):
-    """What embcli asks of an encoding, wherever it comes from."""
+    """What embcli needs of an encoding, from any source."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name: of the encoding, the model or the file."""
 
     @property
     def vocabulary_size(self) -> int:
-        """V: its IDs go from 0 to V - 1, though not all of them need to have a token."""
+        """V: IDs are from 0 to V - 1, though some of them may have no token."""
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None where the encoding has no such token."""
+        """Return the bytes of one token, or None if the encoding has no such token."""
 
     def entry(self, token_id: int) -> bytes | None:
-        """Return a token as the vocabulary tells it from others: its bytes, but `##s` of WordPiece, not `s`."""
+        """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
 
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
-        """Return what tokens stand for in a text, by their places, where that is not what `token_bytes` gives.
+        """Return the bytes that tokens have in a text, by place, if they differ from `token_bytes`.
 
-        `ids`, (T,), are those of the text with its special tokens: what all tokens stand for, joined, is the text.
+        `ids`, (T,), are those of the text with its special tokens: the bytes of all tokens, joined, are the text.
         """
 
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
-        """Return from and to which character each token of a text stands, (T, 2); None where their bytes tell it."""
+        """Return the first and the end character of each token of a text, (T, 2); None if their bytes are the text."""
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes that IDs, (T,), stand for together; the encoding has all of them."""
+        """Return the bytes of known IDs, (T,), together."""
 
     def merges(self) -> list[int]:
-        """Return the IDs of the tokens that BPE merged, in the order of merges, which is that of IDs as a rule.
+        """Return the IDs of the tokens that BPE merged, in the order of merges, usually that of IDs.
 
-        The later a merge, the rarer the token. Single bytes, single characters and special tokens are no merges.
+        The later a merge, the rarer the token. Single bytes, single characters and special tokens are not merges.
         """
 
 
-def meant(encoding: Encoding, size: int, text: bool = False) -> Encoding | None:
-    """Return the encoding whose tokens the rows of a layer stand for, if they stand for any.
+def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
+    """Return the encoding if the rows of a layer are its tokens, else None.
 
-    They do where the IDs come from a text of this encoding, and where the layer has V rows, as many as the encoding.
+    They are if the IDs come from a text of this encoding, or if the layer has V rows, as many as the encoding.
     """
-    return encoding if text or size == encoding.vocabulary_size else None
+    return encoding if from_text or size == encoding.vocabulary_size else None
 
 
-def guessed(size: int) -> Encoding | None:
-    """Return the encoding that has so many tokens, the first by name of several; None where none has.
+def encoding_of_size(size: int) -> Encoding | None:
+    """Return the first encoding with so many tokens, or None.
 
-    >>> guessed(50257).name
+    >>> encoding_of_size(50257).name
     'gpt2'
     """
-    fitting = (name for name, definition in DEFINITIONS.items() if definition.vocabulary_size == size)
-    name = next(fitting, None)
-    return None if name is None else get(name)
+    return next((get(name) for name, each in DEFINITIONS.items() if each.vocabulary_size == size), None)
 
 
-def of_rows(tensors: Tensors) -> Encoding | None:
-    """Return the encoding of the rows of a checkpoint's file; None where neither it nor a file beside it tells.
+def encoding_of_file(weights: Path, own: OwnWords | None, notes: Notes) -> Encoding | None:
+    """Return the encoding of the rows of a checkpoint's file: its own words, or the tokenizer.json beside it.
 
-    Word vectors stand for their own words; otherwise a tokenizer.json comes first, which can split a text, too.
+    Word vectors have whole words; otherwise a tokenizer.json is preferred, because it can also split a text. A note
+    says if the tokenizer.json is not used because a package is missing.
     """
-    from embcli.encodings.own import OwnWords
-
-    own = OwnWords(tensors) if tensors.has_words else None
-    return own if tensors.words_are_whole else _beside(tensors.path) or own
-
-
-def _beside(weights: Path) -> Encoding | None:
-    """Return the encoding of the tokenizer.json beside a file of weights; None where there is none, or no package."""
-    from importlib.util import find_spec
-
+    if own is not None and own.are_whole:
+        return own
     path = weights.parent / "tokenizer.json"
     if not path.is_file():
-        return None
+        return own
     if find_spec("tokenizers") is None:
-        note(lacks("the tokenizer.json beside the weights", "models"))
-        return None
-    return _of_file(path, str(path))
+        notes.add(lacks("the tokenizer.json beside the weights", "models"))
+        return own
+    return _of_tokenizer(path, str(path))
 
 
-@lru_cache  # which also holds it: to take a large tokenizer apart again is a tenth of what it took to load
-def _of_file(path: Path, name: str) -> Encoding:
+@lru_cache  # freeing a large tokenizer takes a tenth of the time of loading it
+def _of_tokenizer(path: Path, name: str) -> Encoding:
     from embcli.encodings.huggingface import HuggingFaceEncoding
 
     return HuggingFaceEncoding(path, name)
@@ -109,29 +102,27 @@ def _of_file(path: Path, name: str) -> Encoding:
 
 @lru_cache
 def get(name: str) -> Encoding:
-    """Return the encoding with this name, or the one that the model with this name uses.
+    """Return the encoding with this name, or of the model with this name.
 
-    That may also be a tokenizer.json: its path, its folder, or a model of the local Hugging Face cache. Raises
-    InputError with the nearest names when there is none.
+    The name can also be the path of a tokenizer.json or of its folder, or a model of the local Hugging Face cache.
+    Raises InputError with the nearest names if nothing is found.
 
     >>> get("gpt-4o").name
     'o200k_base'
     """
     if name in DEFINITIONS:
         return TiktokenEncoding(name)
-    from embcli.files.hub import tokenizer_file
-
     if "/" in name or name.endswith(".json"):
-        return _of_file(tokenizer_file(name), name)
+        return _of_tokenizer(tokenizer_file(name), name)
     from tiktoken import model
 
     try:
         return TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:
         with suppress(InputError):
-            return _of_file(tokenizer_file(name), name)
+            return _of_tokenizer(tokenizer_file(name), name)
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(DEFINITIONS)}."
+        hint = f"did you mean {' or '.join(near)}?" if near else f"encodings are {', '.join(DEFINITIONS)}"
         raise InputError(f"no encoding or model is named {name[:60]!r}; {hint}") from None

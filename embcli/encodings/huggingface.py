@@ -1,4 +1,4 @@
-"""A `tokenizer.json` as an encoding, by the package `tokenizers`: any local tokenizer, with its bytes and spans."""
+"""A `tokenizer.json` as an encoding, read by the package `tokenizers`: any local tokenizer, with bytes and spans."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import os
 from contextlib import contextmanager
 from functools import cache, cached_property
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.binary import Binary, refused, shortened
+from embcli.encodings.spelling import from_characters, from_piece
 from embcli.errors import lacks
-from embcli.files.spelling import from_characters, from_piece
-from embcli.files.stored import Binary
-from embcli.files.tensors import refused, shortened
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
     import tokenizers
 
-_LONGEST = 1 << 27  # bytes; those of 262,144 tokens take a quarter
+_LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
 _LAST_ID = (1 << 32) - 1
+_LOCK = RLock()  # special tokens and standard error are set for one call at a time
 
 
 class HuggingFaceEncoding:
-    """The tokenizer of a `tokenizer.json`, without the special tokens that it would put around a text.
+    """The tokenizer of a `tokenizer.json`, without the special tokens that it would add around a text.
 
-    The file is read at the first token or text. Raises InputError then, where it is no such file or the package
-    `tokenizers` is missing.
+    The file is read when the first token or text is needed. Raises InputError then if it is not such a file, or if the
+    package `tokenizers` is missing.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -41,25 +42,22 @@ class HuggingFaceEncoding:
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
-        """The `tokenizers.Tokenizer` itself; what it says of truncation, padding and dropout is left out."""
+        """The `tokenizers.Tokenizer` itself, without truncation, padding and dropout."""
         try:
             from tokenizers import Tokenizer
         except ImportError:
             raise refused(self.path, lacks("a tokenizer.json", "models")) from None
-        binary = Binary(self.path)
-        if binary.size > _LONGEST:
-            raise binary.refused(f"a tokenizer.json of {binary.size:,} bytes is longer than any")
-        data = binary.read(0, binary.size)
-        found: tokenizers.Tokenizer = self._asked(lambda: Tokenizer.from_buffer(data), "it is no tokenizer.json")
-        found.no_truncation()
-        found.no_padding()
-        if getattr(found.model, "dropout", None) is not None:
-            found.model.dropout = None
-        return found
+        data = Binary(self.path).read_whole(_LONGEST)
+        tokenizer: tokenizers.Tokenizer = self._call(lambda: Tokenizer.from_buffer(data), "it is not a tokenizer.json")
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        if getattr(tokenizer.model, "dropout", None) is not None:
+            tokenizer.model.dropout = None
+        return tokenizer
 
     @cached_property
     def vocabulary_size(self) -> int:
-        """V: the highest ID of a token, added ones too, and one."""
+        """V: one more than the highest ID of a token, including added tokens."""
         return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
@@ -67,16 +65,16 @@ class HuggingFaceEncoding:
         return np.array(self._encoded(text, special).ids, np.uint32)
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None where the tokenizer has no such token."""
+        """Return the bytes of one token, or None if the tokenizer has no such token."""
         if token_id not in self._known:
             self._known[token_id] = self._looked_up(token_id)
         return self._known[token_id]
 
     def entry(self, token_id: int) -> bytes | None:
-        """Return a token as the vocabulary has it, where its bytes are not all of that."""
+        """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
         if self._spelling is not None or token_id in self._added:
             return self.token_bytes(token_id)
-        token = self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
+        token = self._token(token_id)
         return None if token is None else token.encode()
 
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
@@ -84,33 +82,33 @@ class HuggingFaceEncoding:
         return {}
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        """Return where each token stands in a text, (T, 2) int64: from and to which character.
+        """Return the first and the end character of each token of a text, (T, 2) int64.
 
-        Tokens whose bytes are those of the text tell it themselves; of others it is what the tokenizer says.
+        They follow from the tokens' bytes if these are the text; otherwise the tokenizer's own offsets are used.
         """
         encoded = self._encoded(text, special)
         tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
         if b"".join(tokens) == text.encode():
             return _spans(tokens)
-        found = np.array(encoded.offsets, np.int64).reshape(-1, 2)
-        cuts = np.flatnonzero((np.diff(found, axis=0) != 0).any(axis=1)) + 1
-        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(found)], strict=True):
-            if last - first > 1:  # bytes of what the vocabulary does not have: the tokenizer gives all the whole of it
-                start, end = found[first].tolist()
+        spans = np.array(encoded.offsets, np.int64).reshape(-1, 2)
+        cuts = np.flatnonzero((np.diff(spans, axis=0) != 0).any(axis=1)) + 1
+        for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(spans)], strict=True):
+            if last - first > 1:  # bytes of an unknown character: the tokenizer gives each of them the whole character
+                start, end = spans[first].tolist()
                 if b"".join(tokens[first:last]) == text[start:end].encode():
-                    found[first:last] = start + _spans(tokens[first:last])
-        return found
+                    spans[first:last] = start + _spans(tokens[first:last])
+        return spans
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes that IDs, (T,), stand for, all of them known; a space that a text is given is taken away."""
+        """Return the bytes of known IDs, (T,), together, without a space that the tokenizer adds before a text."""
         if self._spelling is None:
-            text: str = self._asked(lambda: self.tokenizer.decode(ids.tolist(), False), "these IDs make no text")
+            text: str = self._call(lambda: self.tokenizer.decode(ids.tolist(), False), "it cannot decode these IDs")
             return text.encode()
         joined = b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
         return joined.removeprefix(b" ") if self._leads_with_space else joined
 
     def merges(self) -> list[int]:
-        """Return the IDs of what the merges of a tokenizer.json make, in their order."""
+        """Return the IDs of the merged tokens, in the order of the merges."""
         model = json.loads(self.tokenizer.to_str())["model"]
         prefix = model.get("continuing_subword_prefix") or ""
         pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
@@ -119,7 +117,7 @@ class HuggingFaceEncoding:
 
     @cached_property
     def _spelling(self) -> Callable[[bytes], bytes] | None:
-        """What turns a token of the vocabulary into its bytes; None where tokens are words and parts of words."""
+        """The function from a token of the vocabulary to its bytes; None if tokens are words and parts of words."""
         kinds = _kinds(self.tokenizer.pre_tokenizer) | _kinds(self.tokenizer.decoder)
         if "ByteLevel" in kinds:
             return from_characters
@@ -128,22 +126,25 @@ class HuggingFaceEncoding:
 
     @cached_property
     def _leads_with_space(self) -> bool:
-        """Whether a text gets a space in front."""
+        """Whether the tokenizer adds a space before a text."""
         first = self._encoded("a", False).ids[:1]
         return any((self.token_bytes(token_id) or b"").startswith(b" ") for token_id in first)
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
-        found: dict[int, tokenizers.AddedToken] = self.tokenizer.get_added_tokens_decoder()
-        return found
+        added: dict[int, tokenizers.AddedToken] = self.tokenizer.get_added_tokens_decoder()
+        return added
+
+    def _token(self, token_id: int) -> str | None:
+        return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
 
     def _looked_up(self, token_id: int) -> bytes | None:
-        token = self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
+        token = self._token(token_id)
         if token is None:
             return None
         added = self._added.get(token_id)
         if added is not None and (added.special or self._spelling is not from_piece):
-            return token.encode()  # Gemma adds pieces of spaces, which are spelled as others are
+            return token.encode()  # Gemma adds pieces of spaces, spelled like others
         if self._spelling is not None:
             return self._spelling(token.encode())
         model = self.tokenizer.model
@@ -152,21 +153,22 @@ class HuggingFaceEncoding:
         return token.removeprefix(prefix).removesuffix(suffix).encode() or token.encode()
 
     def _encoded(self, text: str, special: bool) -> tokenizers.Encoding:
-        """Return what the tokenizer makes of a text; the last one is kept, as its IDs and its spans are asked for."""
-        if self._last is None or self._last[:2] != (text, special):
-            self.tokenizer.encode_special_tokens = not special
-            encoded = self._asked(
-                lambda: self.tokenizer.encode(text, add_special_tokens=False),
-                f"it cannot split this text of {len(text):,} characters",
-            )
-            self._last = text, special, encoded
-        return self._last[2]
+        """Return the tokenizer's encoding of a text; the last one is kept, for its IDs and then its spans."""
+        with _LOCK:
+            if self._last is None or self._last[:2] != (text, special):
+                self.tokenizer.encode_special_tokens = not special
+                encoded = self._call(
+                    lambda: self.tokenizer.encode(text, add_special_tokens=False),
+                    f"it cannot split this text of {len(text):,} characters",
+                )
+                self._last = text, special, encoded
+            return self._last[2]
 
-    def _asked(self, ask: Callable[[], Any], failure: str) -> Any:
-        """Return what the package answers; raises InputError for its errors, and its panics, which are no Exception."""
+    def _call(self, function: Callable[[], Any], failure: str) -> Any:
+        """Call the package; raises InputError for its errors and its panics, which are not Exceptions."""
         try:
-            with _silenced():
-                return ask()
+            with _LOCK, _silenced():
+                return function()
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
         except BaseException as error:
@@ -175,28 +177,27 @@ class HuggingFaceEncoding:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Let nothing be written to standard error, past Python, as the package does with a trace of its panics."""
+    """Discard standard error below Python: the package writes a trace of its panics to it."""
     try:
-        kept = os.dup(2)
-    except OSError:  # there is none
+        standard_error = os.dup(2)
+    except OSError:  # it is closed
         yield
         return
     try:
-        os.dup2(_nowhere(), 2)
+        os.dup2(_null_device(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
 
 
 @cache
-def _nowhere() -> int:
-    """Return what can be written to and goes nowhere."""
+def _null_device() -> int:
     return os.open(os.devnull, os.O_WRONLY)
 
 
 def _kinds(part: Any) -> set[str]:
-    """Return of what kinds a part of a tokenizer is: its own, and those of a sequence."""
+    """Return the type of a part of a tokenizer, and those of the members of a sequence."""
     kinds: set[str] = set()
     described = [json.loads(part.__getstate__())] if part is not None else []
     while described:
@@ -207,7 +208,7 @@ def _kinds(part: Any) -> set[str]:
 
 
 def _spans(tokens: list[bytes]) -> np.ndarray:
-    """Return the spans of tokens that spell a text, (n, 2) int64; one with a part of a character has all of it."""
+    """Return the spans of tokens that spell a text, (n, 2) int64; a token with part of a character gets all of it."""
     data = np.frombuffer(b"".join(tokens), np.uint8)
     begun = np.concatenate([[0], np.cumsum(data & 0xC0 != 0x80)])  # characters that begin before each byte
     ends = np.cumsum([0, *map(len, tokens)])

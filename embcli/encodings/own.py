@@ -1,4 +1,4 @@
-"""A file's own words as an encoding: what the rows of a GGUF or of word vectors stand for, without a tokenizer."""
+"""A file's own tokens as an encoding: those of a GGUF file or of word vectors, without a tokenizer."""
 
 from __future__ import annotations
 
@@ -8,82 +8,151 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.binary import refused
 from embcli.errors import InputError
 from embcli.safe import in_data
+from embcli.words import naming
 
 if TYPE_CHECKING:
-    from embcli.files.tensors import Tensors, Vocabulary
+    from collections.abc import Callable
+    from pathlib import Path
 
 _MOST_NAMED = 8  # words in a message
 _LONGEST_NAMED = 30  # characters of one of them
-_MOST_ALIKE = 2000  # words that a misspelled one is compared with; common ones come first
+_MOST_SIMILAR = 2000  # words that a misspelled one is compared with; common ones come first
+_FEW = 32  # words that are faster to find one by one than in one pass
+_PIECE = 1 << 16  # words that a pass compares at a time
+
+
+class Vocabulary:
+    """Words by ID, as a file stores them: one string of bytes, and the start and end of each word in it."""
+
+    def __init__(
+        self,
+        text: bytes,
+        starts: np.ndarray,
+        ends: np.ndarray,
+        spelled: Callable[[bytes], bytes] = bytes,
+        plain: np.ndarray | None = None,
+    ) -> None:
+        """Take (V,) int64 offsets into the text; `spelled` converts a stored word to its bytes.
+
+        `plain`, (V,) bool, marks words that are stored as their bytes nevertheless.
+        """
+        self._text, self._starts, self._ends, self._spelled, self._plain = text, starts, ends, spelled, plain
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, token_id: int) -> bytes:
+        """Return the bytes of a word."""
+        word = self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
+        return word if self._plain is not None and self._plain[token_id] else self._spelled(word)
+
+    def find(self, word: bytes) -> int | None:
+        """Return the first ID of a stored word, or None.
+
+        >>> text = b"catdogcat"
+        >>> Vocabulary(text, np.array([0, 3, 6]), np.array([3, 6, 9])).find(b"cat")
+        0
+        """
+        letters = np.frombuffer(self._text, np.uint8)
+        ids = np.flatnonzero(self._ends - self._starts == len(word))
+        for place, letter in enumerate(word):
+            ids = ids[letters[self._starts[ids] + place] == letter]
+        return int(ids[0]) if len(ids) else None
+
+    def find_all(self, words: set[bytes]) -> dict[bytes, int]:
+        """Return the first IDs of stored words; unknown words are left out."""
+        if len(words) <= _FEW:
+            each = ((word, self.find(word)) for word in words)
+            return {word: token_id for word, token_id in each if token_id is not None}
+        ids: dict[bytes, int] = {}
+        for first in range(0, len(self), _PIECE):
+            starts, ends = (part[first : first + _PIECE].tolist() for part in (self._starts, self._ends))
+            for token_id, (start, end) in enumerate(zip(starts, ends, strict=True), first):
+                word = self._text[start:end]
+                if word in words:
+                    ids.setdefault(word, token_id)
+        return ids
+
+    def similar(self, word: bytes, most: int) -> list[bytes]:
+        """Return up to `most` words with the same first letter and a length that differs by at most 1.
+
+        >>> Vocabulary(b"catdogcats", np.array([0, 3, 6]), np.array([3, 6, 10])).similar(b"cut", 9)
+        [b'cat', b'cats']
+        """
+        letters = np.frombuffer(self._text, np.uint8)
+        ids = np.flatnonzero(np.abs(self._ends - self._starts - len(word)) <= 1)
+        ids = ids[self._ends[ids] > self._starts[ids]]
+        return [self[token_id] for token_id in ids[letters[self._starts[ids]] == word[0]][:most].tolist()]
 
 
 class OwnWords:
-    """The words that a file has for its rows; word vectors split a text at blanks, other files tell no way to split.
+    """The words that a file has for its rows.
 
-    The words are read when the first of them is asked for.
+    If they `are_whole`, a text is split at spaces; otherwise the file does not say how to split one.
     """
 
-    def __init__(self, tensors: Tensors) -> None:
-        self._tensors = tensors
-        self.name = in_data(str(tensors.path))
+    def __init__(self, path: Path, read: Callable[[], Vocabulary | None], are_whole: bool) -> None:
+        """Take the file's path, and a function that reads its words; it is called when the first one is needed."""
+        self._path, self._read_words, self.are_whole = path, read, are_whole
+        self.name = in_data(str(path))
 
     @cached_property
     def _words(self) -> Vocabulary:
-        words = self._tensors.vocabulary()
+        words = self._read_words()
         if words is None:
-            raise self._tensors.refused("it has no words of its own")
+            raise refused(self._path, "it has no words of its own")
         return words
 
     @property
     def vocabulary_size(self) -> int:
-        """V: how many words there are."""
+        """V: the number of words."""
         return len(self._words)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the rows of the words of a text, (T,) uint32; a word stands between blanks and is spelled as there.
+        """Return the rows of the space-separated words of a text, (T,) uint32.
 
-        Raises InputError for words that the file does not have, and for a file that tells no way to split a text.
+        Raises InputError for words that the file does not have, and for a file that cannot split a text.
         """
-        if not self._tensors.words_are_whole:
-            reason = "has the tokens of its rows, but not how a text is split into them"
-            raise InputError(f"{str(self._tensors.path)!r} {reason}: give --ids, or --encoding")
+        if not self.are_whole:
+            reason = "{path!r} has the tokens of its rows, but not how to split a text: give {ids} or {encoding}"
+            raise InputError(naming(reason, path=str(self._path)))
         words = text.split()
-        found = self._words.find_all({word.encode() for word in words})
-        unknown = [word for word in dict.fromkeys(words) if word.encode() not in found]
+        ids = self._words.find_all({word.encode() for word in words})
+        unknown = [word for word in dict.fromkeys(words) if word.encode() not in ids]
         if unknown:
-            raise self._without_a_row(unknown)
-        return np.array([found[word.encode()] for word in words], np.uint32)
+            raise self._without_rows(unknown)
+        return np.array([ids[word.encode()] for word in words], np.uint32)
 
-    def _without_a_row(self, unknown: list[str]) -> InputError:
-        """Return the error that names words without a row, and those of them that have one in small letters.
+    def _without_rows(self, unknown: list[str]) -> InputError:
+        """Return the error that names unknown words, and those of them that are known in lower case.
 
-        Where there are none of these, it names words that are spelled like the first one.
+        If there are none of these, it names known words that are spelled like the first one.
         """
         named = [repr(word[:_LONGEST_NAMED]) for word in unknown[:_MOST_NAMED]]
         more = f" and {len(unknown) - _MOST_NAMED:,} more" if len(unknown) > _MOST_NAMED else ""
-        small = dict.fromkeys(word.lower() for word in unknown[:_MOST_NAMED])
-        found = self._words.find_all({word.encode() for word in small})
-        there = [repr(word[:_LONGEST_NAMED]) for word in small if word.encode() in found]
-        hint = f"in small letters there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else ""
-        hint = hint or self._spelled_like(unknown[0])
-        return InputError(f"{str(self._tensors.path)!r} has no row for {', '.join(named)}{more}", hint)
+        lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_NAMED])
+        ids = self._words.find_all({word.encode() for word in lower})
+        known = [repr(word[:_LONGEST_NAMED]) for word in lower if word.encode() in ids]
+        hint = f"in lower case it has {', '.join(known)}" if known else self._spelled_like(unknown[0])
+        return InputError(f"{str(self._path)!r} has no row for {', '.join(named)}{more}", hint)
 
     def _spelled_like(self, word: str) -> str:
-        """Return the question whether one of the nearest words was meant; empty where none is near."""
+        """Return a question about the words most similar to this one; empty if none is similar."""
         from difflib import get_close_matches
 
-        alike = [each.decode(errors="replace") for each in self._words.alike(word.encode(), _MOST_ALIKE)]
-        near = get_close_matches(word, alike, n=3, cutoff=0.7) if len(word) <= _LONGEST_NAMED else []
+        similar = [each.decode(errors="replace") for each in self._words.similar(word.encode(), _MOST_SIMILAR)]
+        near = get_close_matches(word, similar, n=3, cutoff=0.7) if len(word) <= _LONGEST_NAMED else []
         return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one word, or None for a row behind the last one."""
+        """Return the bytes of one word, or None for a row after the last one."""
         return self._words[token_id] if 0 <= token_id < len(self._words) else None
 
     def entry(self, token_id: int) -> bytes | None:
-        """Return the bytes of a token, which are all that it is."""
+        """Return the bytes of a word."""
         return self.token_bytes(token_id)
 
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
@@ -91,14 +160,14 @@ class OwnWords:
         return {}
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        """Return from and to which character each word of a text stands, (T, 2) int64."""
+        """Return the first and the end character of each word of a text, (T, 2) int64."""
         return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(-1, 2)
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes that IDs, (T,), stand for together, all of them known: words with spaces between them."""
-        between = b" " if self._tensors.words_are_whole else b""
-        return between.join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+        """Return the bytes of known IDs, (T,), together: whole words are joined with spaces."""
+        separator = b" " if self.are_whole else b""
+        return separator.join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
 
     def merges(self) -> list[int]:
-        """Return nothing: a file tells its words, and not how they came about."""
+        """Return nothing: a file has words without their merges."""
         return []

@@ -1,7 +1,7 @@
 """tiktoken's encodings, built from the rank files in data/, without a network.
 
-The ranks, patterns and special tokens are those of tiktoken's own `tiktoken_ext.openai_public`; a test holds each of
-them against the installed tiktoken.
+The ranks, patterns and special tokens are those of tiktoken's own `tiktoken_ext.openai_public`; a test compares each of
+them with the installed tiktoken.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _HARMONY = {f"<|{name}|>": token_id for name, token_id in _HARMONY_NAMED.items()
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """What makes an encoding: a rank file, a splitting pattern, special tokens, and V."""
+    """The parts of an encoding: a rank file, a splitting pattern, special tokens, and V."""
 
     ranks: str
     pattern: str
@@ -96,8 +96,8 @@ def rank_file(ranks: str) -> Path:
 class TiktokenEncoding:
     """An encoding of tiktoken's, by its name.
 
-    The rank file is read at the first token that is asked for, and tiktoken is loaded at the first text, so that a
-    command which only needs V, or the bytes of a few IDs, pays for no more.
+    The rank file is read when the first token is needed, and tiktoken is loaded for the first text: a command that
+    needs only V, or the bytes of a few IDs, starts faster.
     """
 
     def __init__(self, name: str) -> None:
@@ -107,7 +107,7 @@ class TiktokenEncoding:
         named: dict[int, list[str]] = {}
         for token, token_id in self.definition.special_tokens.items():
             named.setdefault(token_id, []).append(token)
-        # o200k_harmony has two names for 200018, of which the first tells more.
+        # o200k_harmony has two names for 200018; the first one is used.
         self._known: dict[int, bytes | None] = {token_id: names[0].encode() for token_id, names in named.items()}
         self._ambiguous = {token_id: names for token_id, names in named.items() if len(names) > 1}
 
@@ -154,7 +154,7 @@ class TiktokenEncoding:
             raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None where the encoding has no such token.
+        """Return the bytes of one token, or None if the encoding has no such token.
 
         >>> TiktokenEncoding("gpt2").token_bytes(6109)
         b'Every'
@@ -165,25 +165,25 @@ class TiktokenEncoding:
             return self._known.setdefault(token_id, self._looked_up(token_id))
 
     def entry(self, token_id: int) -> bytes | None:
-        """Return the bytes of a token, which are all that it is."""
+        """Return the bytes of a token."""
         return self.token_bytes(token_id)
 
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
-        """Return the places of tokens that stand in the text under another name than `token_bytes` gives, and it."""
-        found: dict[int, bytes] = {}
+        """Return the names in the text of special tokens for which `token_bytes` has another name, by place."""
+        spelled: dict[int, bytes] = {}
         for token_id, names in self._ambiguous.items():
             places = (ids == token_id).nonzero()[0].tolist()
-            if places:  # such an ID comes from its names alone, so they stand in the text in the order of the places
+            if places:  # only these names give the ID, so they appear in the text in the order of the places
                 spellings = re.findall("|".join(map(re.escape, names)), text)
                 pairs = zip(places, spellings, strict=True)
-                found |= {place: name.encode() for place, name in pairs if name != names[0]}
-        return found
+                spelled |= {place: name.encode() for place, name in pairs if name != names[0]}
+        return spelled
 
     def spans(self, text: str, special: bool = False) -> None:
         """Return nothing: the bytes of the tokens are those of the text."""
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes that IDs, (T,), stand for together; the encoding has all of them.
+        """Return the bytes of known IDs, (T,), together.
 
         >>> import numpy as np
         >>> TiktokenEncoding("gpt2").decode(np.array([6109, 3626]))
@@ -194,8 +194,8 @@ class TiktokenEncoding:
     def merges(self) -> list[int]:
         """Return the IDs of the tokens that BPE merged, in the order of merges.
 
-        >>> found = TiktokenEncoding("gpt2").merges()
-        >>> found[0], found[-1], len(found)
+        >>> merges = TiktokenEncoding("gpt2").merges()
+        >>> merges[0], merges[-1], len(merges)
         (256, 50255, 50000)
         """
         special = {*self.definition.special_tokens.values()}
@@ -203,7 +203,7 @@ class TiktokenEncoding:
         return [token_id for token_id in ids if len(self.token_bytes(token_id) or b"") > 1]
 
     def _looked_up(self, token_id: int) -> bytes | None:
-        # The lines are sorted by rank and nearly always line i is rank i; p50k_base leaves out a rank in the middle.
+        # The lines are sorted by rank and nearly always line i is rank i; p50k_base omits one rank.
         for guess in (token_id, token_id - 1):
             if 0 <= guess < len(self._lines):
                 token, _, rank = self._lines[guess].partition(b" ")

@@ -1,4 +1,4 @@
-"""Which tokens of an encoding no text is made of."""
+"""The tokens of an encoding that no text can produce."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.names import Unused
 
-# Bytes that UTF-8 never has: RFC 3629, section 3.
+# Bytes invalid in UTF-8: RFC 3629, section 3.
 _NEVER = re.compile(rb"[\xc0\xc1\xf5-\xff]")
-# Names that are kept free for later: Llama 3, o200k_harmony, BERT, Gemma, Qwen, Mistral, Phi-3, DeepSeek, fairseq.
+# Names of reserved tokens: Llama 3, o200k_harmony, BERT, Gemma, Qwen, Mistral, Phi-3, DeepSeek, fairseq.
 _RESERVED = re.compile(
     r"[<\[]\W?(?:reserved(?:[_▁ ]special[_▁ ]token)?|unused|extra|dummy|SPECIAL|place(?:[_▁ ]?holder)?(?:[_▁ ]no)?)"
     r"[_▁ ]?[0-9]+\W?[>\]]|madeupword[0-9]+"
@@ -19,19 +19,19 @@ _RESERVED = re.compile(
 
 
 def unused(encoding: Encoding, size: int) -> dict[int, Unused]:
-    """Return which of the IDs below `size` no text makes, and why: by ID, in order.
+    """Return the IDs below `size` that no text can produce, in order, and why.
 
-    `padding` comes behind the last token, a `gap` is an ID without one before it, the token of a `byte` has one that
-    UTF-8 never has, and a `reserved` one is named as such.
+    `padding` follows the last token, a `gap` is an ID without a token before it, a `byte` token has a byte that is
+    invalid in UTF-8, and a `reserved` token has a name that says so.
 
     >>> from embcli.encodings import get
-    >>> found = unused(get("gpt2"), 50259)
-    >>> len(found), found[50257], found[177]
+    >>> reasons = unused(get("gpt2"), 50259)
+    >>> len(reasons), reasons[50257], reasons[177]
     (15, 'padding', 'byte')
     """
     known = min(encoding.vocabulary_size, size)
-    found = {token_id: why for token_id in range(known) if (why := _why(encoding.token_bytes(token_id)))}
-    return found | dict.fromkeys(range(known, size), "padding")
+    reasons = {token_id: why for token_id in range(known) if (why := _why(encoding.token_bytes(token_id)))}
+    return reasons | dict.fromkeys(range(known, size), "padding")
 
 
 def _why(token: bytes | None) -> Unused | None:

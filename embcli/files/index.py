@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from embcli.encodings.own import Vocabulary
 from embcli.files.safetensors import Malformed, header, read_header
-from embcli.files.tensors import Vocabulary
 from embcli.store import Damaged, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from io import FileIO
 
-    from embcli.files.stored import Binary
+    from embcli.binary import Binary
     from embcli.notes import Notes
 
 _FORMAT = "embcli-vectors-1"

@@ -1,7 +1,7 @@
-"""numpy's formats: .npy, one array, and .npz, a zip archive of arrays by name. No pickle in them is ever read.
+"""numpy's formats: .npy, one array, and .npz, a zip archive of arrays by name. Pickles in them are never read.
 
-Arrays that are stored as they are give their rows where they lie; those that are deflated are inflated as far as the
-last row that is asked for, every time, unless they are small.
+Rows of an uncompressed array are read in place. A deflated array is inflated up to the last row needed, every time; a
+small one is inflated once and kept.
 """
 
 from __future__ import annotations
@@ -14,31 +14,34 @@ import zlib
 from dataclasses import dataclass
 from math import prod
 from struct import Struct
+from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.binary import Bytes, shortened
 from embcli.files import numbers
-from embcli.files.stored import Binary, Bytes, StoredLayer
-from embcli.files.tensors import Tensor, Tensors, shortened
+from embcli.files.stored import StoredLayer
+from embcli.files.tensors import Tensor, Tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from embcli.binary import Binary
     from embcli.errors import InputError
     from embcli.layer import Layer
 
 _U16, _U32 = Struct("<H"), Struct("<I")
-_LOCAL_HEADER = Struct("<26x2H")  # of a member: the lengths of its name and of what is added to it
+_LOCAL_HEADER = Struct("<26x2H")  # of a member: the lengths of its name and of its extra field
 _MOST = 10_000  # arrays
-_SMALL = 1 << 26  # bytes of a deflated array that are kept once they are inflated
-_LONGEST_HEADER = 10_000  # bytes, as numpy has it
-_PREFIX = 1 << 14  # bytes that hold a header
+_SMALL = 1 << 26  # bytes of a deflated array that is kept inflated
+_LONGEST_HEADER = 10_000  # bytes, numpy's limit
+_PREFIX = 1 << 14  # bytes that contain a header
 
 
 @dataclass(frozen=True)
 class _Array:
-    """An array of an archive, or of a file."""
+    """An array as its header describes it."""
 
     name: str
     shape: tuple[int, ...]
@@ -47,8 +50,18 @@ class _Array:
     start: int  # bytes from the beginning of the file, or of the inflated member
 
 
+def npy_begins(head: bytes) -> bool:
+    """Return whether a file begins with numpy's magic bytes."""
+    return head.startswith(b"\x93NUMPY")
+
+
+def npz_begins(head: bytes) -> bool:
+    """Return whether a file is a zip archive whose first member is an array; torch's archives begin otherwise."""
+    return head.startswith(b"PK\x03\x04") and head[30 : 30 + int.from_bytes(head[26:28], "little")].endswith(b".npy")
+
+
 class NpyFile(Tensors):
-    """The array of a .npy file, by the name of the file."""
+    """The array of a .npy file, named after the file."""
 
     format = "npy"
 
@@ -59,7 +72,7 @@ class NpyFile(Tensors):
         self._binary, self._array = binary, array
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of rows, or of its columns where it is to be transposed."""
+        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
         return _layer(self._binary, self._array, self._binary, tensor.start, transposed)
 
 
@@ -78,16 +91,16 @@ class NpzFile(Tensors):
         tensors: dict[str, Tensor] = {}
         members = [info for info in self._archive.infolist() if info.filename.endswith(".npy")]
         if len(members) > _MOST:
-            raise binary.refused(f"it has {len(members):,} arrays, more than any checkpoint")
+            raise binary.refused(f"it has {len(members):,} arrays, more than any checkpoint has")
         for info in members:
             name = info.filename.removesuffix(".npy")
             if name in tensors:
-                raise binary.refused(f"it has the array {shortened(name)} twice")
+                raise binary.refused(f"it has array {shortened(name)} twice")
             tensors[name] = self._read_member(name, info)
         super().__init__(binary.path, tensors)
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of rows, or of its columns where it is to be transposed."""
+        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
         info, array = self._members[tensor.name]
         if info.compress_type == zipfile.ZIP_STORED:
             return _layer(self._binary, array, self._binary, tensor.start, transposed)
@@ -126,30 +139,30 @@ class NpzFile(Tensors):
 
 
 class _Deflated(Bytes):
-    """A deflated member, read at ascending places, and from its beginning again where one is below the last."""
+    """A deflated member, read at ascending offsets; a lower offset starts again from the beginning."""
+
+    is_shared = False
 
     def __init__(self, archive: NpzFile, info: zipfile.ZipInfo) -> None:
         self._archive, self._info = archive, info
         self._member: IO[bytes] | None = None
         self._whole: np.ndarray | None = None
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several threads may read at the same time: they would move each other's place."""
-        return False
+        self._lock = Lock()  # threads would move each other's offset
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-        """Fill a contiguous array with pieces, one behind the other; raises InputError where one is not there."""
-        room, place = buffer.reshape(-1).view(np.uint8), 0
-        if self._info.file_size <= _SMALL and self._whole is None:
-            self._whole = np.empty(self._info.file_size, np.uint8)
-            self._inflate(0, self._whole)
-        for offset, length in zip(offsets, lengths, strict=True):
-            if self._whole is None:
-                self._inflate(offset, room[place : place + length])
-            else:
-                room[place : place + length] = self._whole[offset : offset + length]
-            place += length
+        """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
+        target, start = buffer.reshape(-1).view(np.uint8), 0
+        with self._lock:
+            if self._info.file_size <= _SMALL and self._whole is None:
+                whole = np.empty(self._info.file_size, np.uint8)
+                self._inflate(0, whole)
+                self._whole = whole
+            for offset, length in zip(offsets, lengths, strict=True):
+                if self._whole is None:
+                    self._inflate(offset, target[start : start + length])
+                else:
+                    target[start : start + length] = self._whole[offset : offset + length]
+                start += length
 
     def _inflate(self, offset: int, buffer: np.ndarray) -> None:
         if self._member is None:
@@ -168,45 +181,45 @@ class _Deflated(Bytes):
 
 
 def _described(binary: Binary, name: str, prefix: bytes) -> _Array:
-    """Return what numpy's header says of an array: a Python dictionary, read as the literal that it is.
+    """Return the array that a header describes; the header is a Python dictionary, read as a literal.
 
-    numpy reads it too, but takes seconds to refuse some. The format is described in numpy.lib.format.
+    numpy's own reader takes seconds to refuse some headers. The format is described in numpy.lib.format.
     """
     try:
         length = {1: _U16, 2: _U32, 3: _U32}[prefix[6]]
         start = 8 + length.size
         end = start + length.unpack_from(prefix, 8)[0]
         if end > min(len(prefix), _LONGEST_HEADER):
-            raise ValueError(f"it goes on to byte {end:,}")
+            raise ValueError(f"it ends at byte {end:,}")
         text = prefix[start:end].decode("utf-8" if prefix[6] == 3 else "latin-1")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python's parser, about what is odd
+            warnings.simplefilter("ignore")  # of Python's parser, about invalid escapes
             described = ast.literal_eval(re.sub(r"(?<=[0-9])L\b", "", text).strip())  # Python 2 wrote numbers as 2L
         shape, fortran, descr = (described[key] for key in ("shape", "fortran_order", "descr"))
         if not isinstance(shape, tuple) or not all(type(size) is int and size >= 0 for size in shape):
             raise ValueError(f"its shape is {shape}")
         if type(fortran) is not bool or len(described) != 3:
-            raise ValueError("it does not say how the numbers lie")
+            raise ValueError("it does not say the order of the numbers")
         dtype = _dtype(descr)
-    except Exception as error:  # Python's parser raises nearly anything, and messages of any length
+    except Exception as error:  # Python's parser raises many kinds, with messages of any length
         reason = shortened((str(error) or type(error).__name__).partition("\n")[0], 100)
         raise binary.refused(f"array {shortened(name)} has a header that cannot be read ({reason})") from None
     return _Array(name, shape, dtype, fortran, end)
 
 
 def _dtype(descr: object) -> np.dtype[Any]:
-    """Return the dtype that a header names, or describes column by column."""
+    """Return the dtype that a header names, or describes field by field."""
     if isinstance(descr, list):
         return np.dtype(descr)
     if not isinstance(descr, str) or not re.fullmatch(r"[<>|=]?[a-zA-Z][0-9]{0,9}(\[\w+\])?", descr):
-        raise ValueError(f"its numbers are {descr!r}")
+        raise ValueError(f"its dtype is {descr!r}")
     return np.dtype(descr)
 
 
 def _check_size(binary: Binary, array: _Array, start: int, size: int) -> None:
     end = start + prod(array.shape) * array.dtype.itemsize
     if end > size:
-        raise binary.refused(f"array {shortened(array.name)} ends at byte {end:,}, and there are {size:,}")
+        raise binary.refused(f"array {shortened(array.name)} ends at byte {end:,} of {size:,}")
 
 
 def _tensor(binary: Binary, array: _Array, start: int) -> Tensor:
@@ -217,8 +230,12 @@ def _tensor(binary: Binary, array: _Array, start: int) -> Tensor:
 def _layer(binary: Binary, array: _Array, file: Bytes, start: int, transposed: bool) -> Layer:
     stored_as = numbers.of(array.dtype)
     if stored_as is None:
-        what = "Python objects, which take a pickle" if array.dtype.hasobject else f"{array.dtype}, no real numbers"
-        raise binary.refused(f"array {shortened(array.name)} holds {what}")
+        what = (
+            "has Python objects, which need a pickle"
+            if array.dtype.hasobject
+            else f"has {array.dtype}, not real numbers"
+        )
+        raise binary.refused(f"array {shortened(array.name)} {what}")
     rows, columns = array.shape
     shape = (columns, rows) if transposed else (rows, columns)
     return StoredLayer(file, start, shape, stored_as, by_columns=array.fortran != transposed)

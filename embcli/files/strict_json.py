@@ -1,37 +1,50 @@
-"""JSON out of strangers' files: an object, strictly read."""
+"""JSON from untrusted files: one object, without a name that appears twice."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from embcli.files.tensors import refused, shortened
+from embcli.binary import shortened
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from embcli.binary import Binary
 
 
-class _Twice(ValueError):
-    """A name stands twice in one object."""
+class JsonError(ValueError):
+    """JSON that is invalid or not accepted; the message says why."""
 
 
-def parsed(path: Path, data: bytes) -> dict[str, Any]:
-    """Return the JSON object that a file holds; raises InputError for what is none, or has a name twice."""
+def read_object(binary: Binary, longest: int) -> dict[str, Any]:
+    """Return the JSON object that a file of up to `longest` bytes contains; raises InputError if it does not."""
+    data = binary.read_whole(longest)
     try:
-        found = json.loads(data.decode(), object_pairs_hook=_distinct)
+        return parsed_object(data, "its JSON")
+    except JsonError as error:
+        raise binary.refused(str(error)) from None
+
+
+def parsed_object(data: bytes, what: str, whole_number: Callable[[str], int] = int) -> dict[str, Any]:
+    """Return a JSON object; raises JsonError, with a sentence about `what`, for anything else."""
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in result:
+                raise JsonError(f"{what} has {shortened(name, 60)} twice")
+            result[name] = value
+        return result
+
+    try:
+        result = json.loads(data.decode(), object_pairs_hook=distinct, parse_int=whole_number)
+    except JsonError:
+        raise
     except RecursionError:
-        raise refused(path, "its JSON is nested too deeply") from None
-    except ValueError as error:
-        raise refused(path, f"it is no JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise refused(path, "it is JSON, but no object")
-    return found
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _Twice(f"{shortened(name)} stands twice")
-        found[name] = value
-    return found
+        raise JsonError(f"{what} is nested too deeply") from None
+    except ValueError as error:  # invalid UTF-8 or invalid JSON
+        raise JsonError(f"{what} cannot be read ({error})") from None
+    if not isinstance(result, dict):
+        raise JsonError(f"{what} is not an object")
+    return result

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.files import index
-from embcli.files.stored import Binary, runs
-from embcli.files.tensors import Tensor, Tensors, Vocabulary
+from embcli.files.stored import runs
+from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
 from embcli.notes import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from embcli.binary import Binary
+    from embcli.encodings.own import Vocabulary
     from embcli.files.index import Index
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer

@@ -190,7 +190,7 @@ def _parts(layer: Layer, among: np.ndarray | None) -> list[Iterator[tuple[np.nda
     if simsimd() is None:
         return [_numbered(0, layer.blocks())]
     rows, dim = layer.shape
-    return [_numbered(first, windows) for first, windows in layer.stretches(readers(rows * dim), rows)]
+    return [_numbered(first, windows) for first, windows in layer.segments(readers(rows * dim), rows)]
 
 
 def _numbered(first: int, windows: Iterator[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:

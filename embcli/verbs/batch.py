@@ -143,19 +143,19 @@ def batch(
     order, positions = _drawn(batching, source, batching.samples(len(tokens)))
     start = (batching.index or 0) * batching.batch_size
     stop = (batching.batches(len(tokens)) if batching.all else 1) * batching.batch_size + start
-    layer = source.open({"token": tokens.ids})["token"]
+    layers = source.open({"token": tokens.ids})
     names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first")
     run = {
         "embcli": embcli.__version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
         "sequences": tokens.sequences,
-        **source.origin.document(),
+        **layers.origin.document(),
         "shapes": {"token": [size, dim], "position": [context_length, dim]},
         "batches": batching.batches(len(tokens)),
         **{name: getattr(batching, name) for name in names},
     }
-    origin, order = source.origin, order[start:stop]
-    return Batches(tokens, batching, layer, positions, order, chosen, origin, run, notes=source.notes)
+    layer, order = layers["token"], order[start:stop]
+    return Batches(tokens, batching, layer, positions, order, chosen, layers.origin, run, notes=source.notes)
 
 
 def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:

@@ -281,7 +281,7 @@ def _as_stored(base: Layer, tuned: Layer, rows: int) -> list[Iterator[_Part]]:
 
 def _windows(layer: Layer, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
     """Return the stretches of a layer; none where their windows are not as they are stored."""
-    (first, windows), *others = layer.stretches(count, rows)
+    (first, windows), *others = layer.segments(count, rows)
     window = next(windows)
     if window.itemsize != _WIDTHS.get(layer.dtype):
         return []

@@ -166,7 +166,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     positions = positions.reading(layers.get("position"))
     type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
     return Lookup(
-        tokens, layers["token"], positions, columns, source.origin, options, only, type_row, notes=source.notes
+        tokens, layers["token"], positions, columns, layers.origin, options, only, type_row, notes=source.notes
     )
 
 

@@ -120,12 +120,12 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
         check_ids(Tokens(ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0])
     if kind.has_layer:
         asked["position"] = None
-    layers = source.open(asked) if asked else {}
+    layers = source.open(asked)
     kind = kind.reading(layers.get("position"))
     row = layers["token"].rows(np.array([token_id])) if "token" in layers else np.empty((0, 0), np.float32)
     if options.similarity:
         matrices = [Matrix("similarity", kind.products(columns, row), columns)]
     else:
         matrices = kind.matrices(length, columns, token_id, row)
-    origin = source.origin if layers else None
+    origin = layers.origin if layers else None
     return PositionTable(options, length, kind, chosen, columns, matrices, origin, notes=source.notes)

@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from embcli.layer import Layer, Origin, Summary
+from embcli.layer import Layer, Layers, Origin, Summary
 from embcli.memory import explaining_shortage
 from embcli.notes import Notes
 from embcli.passes import unwatched
@@ -39,18 +39,11 @@ class SeededSource:
     ) -> None:
         self.seeded, self.store, self.encoding = seeded, store, encoding
         self.notes = Notes() if notes is None else notes
-        self._shapes: dict[str, tuple[int, int]] = {}
-        self._build: dict[str, str] = {}
 
     @property
     def origin(self) -> Origin:
-        """Where the numbers come from; complete once the layers are open."""
-        return Origin(dict(self._shapes), self.seeded.seed, dict(self._build))
-
-    @property
-    def run(self) -> dict[str, Any]:
-        """The origin as a JSON document has it; complete once the layers are open."""
-        return self.origin.document()
+        """Where the numbers come from; that of open layers says more."""
+        return Origin(seed=self.seeded.seed)
 
     def resized(self, context_length: int) -> SeededSource:
         """Return the same source with a position layer of another length."""
@@ -65,13 +58,16 @@ class SeededSource:
         """Return the key of a layer in the store; `build` is what draws it, by default this process."""
         return Key(name, self.seeded, build or this_build())
 
-    def open(self, wanted: Mapping[str, np.ndarray | None]) -> dict[str, Layer]:
+    def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
         """Return the named layers; for each, the IDs that will be asked for, or None for any.
 
         Raises LayerError if a layer must be drawn and torch does not load, or if memory runs out.
         """
         build = self._build_of(tuple(wanted))
-        return {name: self._opened(self.key(name, build), ids) for name, ids in wanted.items()}
+        layers = {name: self._opened(self.key(name, build), ids) for name, ids in wanted.items()}
+        drawn_by = next((layer.build for layer in layers.values()), {})
+        shapes = {name: layer.shape for name, layer in layers.items()}
+        return Layers(layers, Origin(shapes, self.seeded.seed, drawn_by))
 
     def _build_of(self, names: tuple[str, ...]) -> Build:
         """Return what draws these layers; without torch, what drew the newest ones in the store that are sound."""
@@ -102,31 +98,26 @@ class SeededSource:
                 return True
         return False
 
-    def _opened(self, key: Key, ids: np.ndarray | None) -> Layer:
+    def _opened(self, key: Key, ids: np.ndarray | None) -> _SeededLayer:
         rows, columns = key.shape
         what = f"a {key.name} layer of {rows:,} x {columns:,}"
         with explaining_shortage(what):
-            kept = self._kept(key)
-            layer = self._drawn(key, ids) if kept is None else kept
-        self._shapes[key.name] = key.shape
-        return _SeededLayer(layer, what, partial(self._redrawn, key, ids))
+            layer, build = self._kept(key) or self._drawn(key, ids)
+        return _SeededLayer(layer, build, what, partial(self._redrawn, key, ids))
 
-    def _kept(self, key: Key) -> KeptLayer | None:
-        """Return a layer from the store, or None."""
+    def _kept(self, key: Key) -> tuple[Layer, dict[str, str]] | None:
+        """Return a layer from the store and what drew it, or None."""
         layer = self.store.read(key.file_name, partial(load, key=key)) if self.store else None
-        if layer is not None:
-            self._build = self._build or layer.build
-        return layer
+        return None if layer is None else (layer, layer.build)
 
-    def _drawn(self, key: Key, ids: np.ndarray | None, read_again: bool = True) -> Layer:
+    def _drawn(self, key: Key, ids: np.ndarray | None, read_again: bool = True) -> tuple[Layer, dict[str, str]]:
         """Draw a layer and keep it; `read_again` returns it from the store, if it was kept."""
         with loading_torch():
             from embcli.weights import drawing
         layer, build = drawing.DrawnLayer(self.seeded, key.name), drawing.build()
-        self._build = self._build or build
         if self._keep(key, layer, build) and read_again and (kept := self._kept(key)) is not None:
             return kept
-        return layer if ids is None else drawing.HeldLayer(layer, ids)
+        return layer if ids is None else drawing.HeldLayer(layer, ids), build
 
     def _keep(self, key: Key, layer: DrawnLayer, build: dict[str, str]) -> bool:
         return self.store is not None and self.store.write(
@@ -136,7 +127,7 @@ class SeededSource:
     def _redrawn(self, key: Key, ids: np.ndarray | None, error: Damaged) -> Layer:
         """Draw a layer again whose kept file is damaged; the new file is not read, as it may be damaged, too."""
         self.notes.add(f"{key.file_name} was damaged ({error}); the layer is drawn again")
-        return self._drawn(key, ids, read_again=False)
+        return self._drawn(key, ids, read_again=False)[0]
 
 
 class _SeededLayer(Layer):
@@ -144,8 +135,8 @@ class _SeededLayer(Layer):
 
     dtype = "float32"
 
-    def __init__(self, layer: Layer, what: str, redraw: Callable[[Damaged], Layer]) -> None:
-        self.shape = layer.shape
+    def __init__(self, layer: Layer, build: dict[str, str], what: str, redraw: Callable[[Damaged], Layer]) -> None:
+        self.shape, self.build = layer.shape, build
         self._layer, self._what, self._redraw = layer, what, redraw
         self._lock = Lock()
 

@@ -141,7 +141,7 @@ def test_values_that_float32_cannot_hold_are_counted_over_all_layers(tmp_path: P
     layers = source.open({"token": None, "position": None})
     layers["token"].rows(np.array([1]))
     layers["position"].rows(np.array([1]))
-    assert source.changed == 14
+    assert source.rounded_values == 14
 
 
 # --- guesses and flags --------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_without_a_known_name_the_candidates_are_listed(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         opened(tmp_path, tensors)
     first, second = str(caught.value), caught.value.hint
-    assert "no tensor has a name that a token matrix is known by; name one with --tensor" in first
+    assert "no tensor has the name of a token matrix; choose one with tensor" in first
     assert second.startswith(r"'\x1b[2J' (40, 7) float32; '10.w' (12, 7) float32; ")
     assert second.endswith("; and 4 more")
     assert second.count(" float32") == 8
@@ -171,7 +171,7 @@ def test_a_file_without_a_matrix_is_refused(tmp_path: Path) -> None:
 
 def test_several_that_disagree_are_an_error_and_several_that_are_equal_are_one(tmp_path: Path) -> None:
     names = "encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
-    with pytest.raises(InputError, match=r"several tensors could be the token matrix; name one with --tensor$"):
+    with pytest.raises(InputError, match=r"several tensors could be the token matrix; choose one with tensor$"):
         opened(tmp_path, dict(zip(names, (matrix(seed=1), matrix(seed=2)), strict=True)))
     source = opened(tmp_path, dict.fromkeys(names, matrix()))
     assert tensor_name(source, "token") == names[0]
@@ -190,7 +190,7 @@ def test_several_position_matrices_are_an_error_only_where_one_is_asked_for(tmp_
     source = opened(tmp_path, tensors)
     assert_rows(source.open({"token": None})["token"], matrix())
     with pytest.raises(
-        InputError, match="several tensors could be the position matrix; name one with --position-tensor"
+        InputError, match="several tensors could be the position matrix; choose one with position_tensor"
     ):
         source.shape("position")
     chosen = opened(tmp_path, tensors, position="model.decoder.embed_positions.weight")
@@ -202,9 +202,9 @@ def test_tensors_can_be_named(tmp_path: Path) -> None:
     source = opened(tmp_path, tensors, token="a", position="b")
     assert (source.shape("token"), source.shape("position")) == ((20, 5), (9, 5))
     for given, reason in (
-        ({"token": "none"}, r"no tensor 'none' \(--tensor\); name one with --tensor$"),
-        ({"token": "c"}, r"--tensor 'c' \(3\) float32 is no matrix"),
-        ({"position": "b"}, "--position-tensor 'b' .9, 5. float32 has rows of another length"),
+        ({"token": "none"}, r"no tensor 'none'; choose one with tensor$"),
+        ({"token": "c"}, r"tensor 'c' \(3\) float32 is not a matrix"),
+        ({"position": "b"}, "position_tensor 'b' .9, 5. float32 has rows of another length"),
     ):
         with pytest.raises(InputError, match=reason):
             opened(tmp_path, tensors, **given).shape("position")
@@ -350,7 +350,7 @@ def test_where_the_file_has_no_head_config_json_tells(tmp_path: Path, tied: bool
         (
             {"architectures": ["GPT2LMHeadModel"], "tie_word_embeddings": False},
             "none",
-            "that it is a matrix of its own",
+            "that it is a separate matrix",
         ),
         ({"architectures": ["GPT2Model"]}, "none", ""),
         ({"architectures": "GPT2LMHeadModel"}, "none", ""),

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter, quants
 
+from embcli.encodings import spelling
 from embcli.errors import InputError
-from embcli.files import gguf, open_tensors, spelling
+from embcli.files import gguf, open_tensors
 from embcli.files.numbers import NAMED
 from tests.files.made import assert_equal, assert_rows, layer, matrix, refusal
 
@@ -253,23 +254,23 @@ def described(name: bytes = b"a", shape: tuple[int, ...] = (4, 2), kind: int = 0
         (header(version=3 << 24), "big-endian"),
         (header(keys=1 << 60), "more than any has"),
         (header(count=1 << 60), "more than any has"),
-        (header(keys=1, pairs=struct.pack("<Q", 1 << 62)), "more than the 65,536"),
+        (header(keys=1, pairs=struct.pack("<Q", 1 << 62)), "more than the limit of 65,536"),
         (header(keys=2, pairs=2 * (text(b"a") + struct.pack("<II", 4, 1))), "'a' twice"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<I", 13)), "unknown type 13"),
-        (header(keys=1, pairs=text(b"a") + struct.pack("<IQ", 8, 1 << 40)), "more than the 1,048,576"),
+        (header(keys=1, pairs=text(b"a") + struct.pack("<IQ", 8, 1 << 40)), "more than the limit of 1,048,576"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 4, 1 << 60)), "cut off"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 8, 1 << 60)), "more than any vocabulary"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQQ", 9, 8, 1, 1 << 60)), "cut off"),
         (header(keys=1, pairs=text(b"a") + struct.pack("<IIQ", 9, 9, 1)), "array of the unknown type 9"),
-        (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<II", 4, 3)), "no power of two"),
-        (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<IQ", 8, 0)), "no power of two"),
-        (header(keys=1, pairs=text(b"split.count") + struct.pack("<II", 4, 0)), "no number of parts"),
+        (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<II", 4, 3)), "not a power of two"),
+        (header(keys=1, pairs=text(b"general.alignment") + struct.pack("<IQ", 8, 0)), "not a power of two"),
+        (header(keys=1, pairs=text(b"split.count") + struct.pack("<II", 4, 0)), "not a number of parts"),
         (header(tensors=described(shape=(1,) * 5), count=1), "5 dimensions"),
         (header(tensors=described(), count=1), "cut off"),
         (header(tensors=described(shape=(1 << 63, 1 << 63)), count=1), "cut off"),
         (header(tensors=described(offset=1 << 63), count=1), "cut off"),
-        (header(tensors=described(offset=8), count=1, data=bytes(64)), "where none can begin"),
-        (header(tensors=described() + described(b"b"), count=2, data=bytes(64)), "where none can begin"),
+        (header(tensors=described(offset=8), count=1, data=bytes(64)), "where no tensor can begin"),
+        (header(tensors=described() + described(b"b"), count=2, data=bytes(64)), "where no tensor can begin"),
         (header(tensors=described() + described(offset=32), count=2, data=bytes(64)), "'a' twice"),
         (header(tensors=described(kind=12), count=1, data=bytes(64)), "blocks of 256"),
         (header(tensors=described(kind=99), count=1, data=bytes(64)), "type 99"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embcli.errors import InputError
-from embcli.files.hub import cache_folder, located, model_file
+from embcli.hub import cache_folder, located, model_file
 
 MAIN, OTHER = "0" * 39 + "a", "1" * 39 + "b"
 
@@ -51,20 +51,20 @@ def test_a_model_is_found_in_the_cache(cache: Path, name: str, found: str) -> No
     ("name", "reason"),
     [
         ("same", "2 models 'same': one/same, two/same"),
-        ("org/none", "nor in the Hugging Face cache"),
-        ("none", "nor in the Hugging Face cache"),
-        ("org/name@none", "not its revision 'none'; there: @000000000000..., @111"),
+        ("org/none", "a folder or in the Hugging Face cache"),
+        ("none", "a folder or in the Hugging Face cache"),
+        ("org/name@none", "not its revision 'none'; it has @000000000000..., @111"),
         ("org/name@1", "not its revision '1'"),
-        ("org/name@../../x", "no model's name"),
-        ("org/name@pr/../../x", "no model's name"),
-        ("../org/name", "no model's name"),
-        ("a/b/c", "no model's name"),
-        ("", "no model's name"),
-        ("\x1b[2J", r"'\\x1b\[2J' is no file"),
-        ("a\0b", "no model's name"),
-        ("x" * 10_000, "no model's name"),
-        ("~nobody/x", "no model's name"),
-        ("/nowhere/at/all", "no model's name"),
+        ("org/name@../../x", "not a name like"),
+        ("org/name@pr/../../x", "not a name like"),
+        ("../org/name", "not a name like"),
+        ("a/b/c", "not a name like"),
+        ("", "not a name like"),
+        ("\x1b[2J", r"'\\x1b\[2J' not found"),
+        ("a\0b", "not a name like"),
+        ("x" * 10_000, "not a name like"),
+        ("~nobody/x", "not a name like"),
+        ("/nowhere/at/all", "not a name like"),
     ],
 )
 def test_what_is_neither_path_nor_model_is_refused(cache: Path, name: str, reason: str) -> None:
@@ -139,5 +139,5 @@ def test_a_folder_with_several_models_or_none_is_refused(tmp_path: Path) -> None
         model_file(tmp_path)
     for number in range(8):
         (tmp_path / f"{number}\x1b.gguf").touch()
-    with pytest.raises(InputError, match=r"8 files that could be meant: '0\\x1b.gguf', .*, \.\.\.; name one"):
+    with pytest.raises(InputError, match=r"8 candidate files: '0\\x1b.gguf', .*, \.\.\.; choose one"):
         model_file(tmp_path)

@@ -11,13 +11,13 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from embcli.files.numbers import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, NAMED, Numbers, of, rounded_to
+from embcli.files.numbers import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, NAMED, NumberFormat, of, rounded_to
 from tests.files.made import assert_equal
 
 WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 
-def widened(numbers: Numbers, stored: np.ndarray) -> tuple[np.ndarray, int]:
+def widened(numbers: NumberFormat, stored: np.ndarray) -> tuple[np.ndarray, int]:
     found = np.empty(stored.shape, np.float32)
     return found, numbers.widen(stored, found)
 

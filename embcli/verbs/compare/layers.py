@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Trai
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from embcli.layer import Source
+    from embcli.layer import Origin, Source
     from embcli.options import ComparisonOptions
     from embcli.passes import Watch
     from embcli.tokens import Tokens
@@ -29,6 +30,7 @@ _GRADIENT_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch'
 _ENOUGH = 0.05  # seconds of runs
 _LONGEST = 0.5  # seconds after which a single run is enough
 _FEWEST, _MOST = 5, 500  # runs of the product
+_LOCK = Lock()
 _LOOKUPS = 4  # runs of the lookup for each run of the product
 _SMALLEST_SWEEP, _SWEEP_FACTOR = 16, 4
 # The processor time of this thread, or wall time where that has too coarse a clock, as on Windows.
@@ -57,8 +59,18 @@ class _Update:
 def compare(
     tokens: Tokens, source: Source, options: ComparisonOptions, seed: int, largest: int, watch: Watch
 ) -> Comparison:
-    """Return the outputs of both layers; see `embcli.verbs.compare.compare`, which checks the arguments."""
-    embedding = _embedding(source)
+    """Return the outputs of both layers; see `embcli.verbs.compare.compare`, which checks the arguments.
+
+    torch's generator and its number of threads are global: they are restored, and one thread at a time compares.
+    """
+    with _LOCK, torch.random.fork_rng(devices=[]):
+        return _compare(tokens, source, options, seed, largest, watch)
+
+
+def _compare(
+    tokens: Tokens, source: Source, options: ComparisonOptions, seed: int, largest: int, watch: Watch
+) -> Comparison:
+    embedding, origin = _embedding(source)
     layers, ids = _layers(embedding, seed), torch.from_numpy(tokens.ids.astype(np.int64))
     lookup, product, cost = _outputs(layers, ids)
     run = {
@@ -68,7 +80,7 @@ def compare(
         "seed": seed,
         "torch": torch.__version__,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        **({} if source.origin.is_seeded else source.origin.document()),
+        **({} if origin.is_seeded else origin.document()),
     }
     gradient = _gradient(layers, ids, options.learning_rate) if options.with_gradient else None
     sweep: tuple[Cost, ...] = ()
@@ -78,7 +90,7 @@ def compare(
         sweep = tuple(_sweep(ids, whole.weight.detach(), watch))
     return Comparison(
         tokens,
-        source.origin,
+        origin,
         run,
         layers.first.numpy(),
         embedding.weight.detach().numpy(),
@@ -92,17 +104,18 @@ def compare(
     )
 
 
-def _embedding(source: Source) -> torch.nn.Embedding:
+def _embedding(source: Source) -> tuple[torch.nn.Embedding, Origin]:
     """Return an embedding layer with the token matrix of a source; torch itself draws a seeded one."""
     size, dim = shape_of(source, "token")
     if source.origin.seed is not None:
         torch.manual_seed(source.origin.seed)
-        return torch.nn.Embedding(size, dim)
+        return torch.nn.Embedding(size, dim), source.origin
     weight, done = np.empty((size, dim), np.float32), 0
-    for block in source.open({"token": None})["token"].blocks():
+    layers = source.open({"token": None})
+    for block in layers["token"].blocks():
         weight[done : done + len(block)] = block
         done += len(block)
-    return torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight))
+    return torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight)), layers.origin
 
 
 def _layers(embedding: torch.nn.Embedding, seed: int) -> _Layers:

@@ -1,6 +1,6 @@
-"""What a user names, a path or a model -> the file to read; models are looked up in the local Hugging Face cache.
+"""A path or the name of a model -> the file to read; models are looked up in the local Hugging Face cache.
 
-The network is never used. The cache is laid out as huggingface_hub's guide "Understand caching" has it.
+The network is never used. The guide "Understand caching" of huggingface_hub describes the cache.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embcli.binary import shortened
 from embcli.errors import InputError
-from embcli.files.tensors import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PART = r"\w[\w.-]{0,95}"  # of a name, as long as the hub allows
+_PART = r"\w[\w.-]{0,95}"  # of a name, at most as long as the hub allows
 _MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-# The files of a model's folder, the first that is there: by name, or the only one of a pattern.
+# The files of a model's folder in order of preference: by name, or the only match of a pattern.
 _FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -39,17 +39,17 @@ _FILES = (
 
 
 def located(name: str) -> Path:
-    """Return the file that a path, a folder or a model's name stands for; an existing path comes first.
+    """Return the weights at a path, in a folder or of a model; an existing path comes first.
 
-    Raises InputError where there is none, or where several files of a folder could be meant.
+    Raises InputError if nothing is found, or several files of a folder are candidates.
     """
     return _located(name, model_file)
 
 
 def tokenizer_file(name: str) -> Path:
-    """Return the tokenizer.json that a path, a folder or a model's name stands for; an existing path comes first.
+    """Return the tokenizer.json at a path, in a folder or of a model; an existing path comes first.
 
-    Raises InputError where there is none.
+    Raises InputError if nothing is found.
     """
     return _located(name, _tokenizer_of)
 
@@ -58,7 +58,7 @@ def _located(name: str, of_folder: Callable[[Path], Path]) -> Path:
     try:
         path = Path(name).expanduser()
         exists = name != "" and path.exists()
-    except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, a home that nobody has
+    except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, an unknown user's home
         exists = False
     try:
         if not exists:
@@ -76,19 +76,19 @@ def _tokenizer_of(folder: Path) -> Path:
 
 
 def model_file(folder: Path) -> Path:
-    """Return the file that holds a model's weights; raises InputError where there is none, or several."""
+    """Return the file with a model's weights; raises InputError if there is none, or several are candidates."""
     for pattern in _FILES:
         found = sorted(path for path in folder.glob(pattern) if path.is_file())
         if len(found) == 1:
             return found[0]
         if found:
             names = ", ".join(shortened(path.name) for path in found[:6]) + (", ..." if len(found) > 6 else "")
-            raise InputError(f"{str(folder)!r} has {len(found)} files that could be meant: {names}; name one of them")
-    raise InputError(f"{str(folder)!r} has no file of weights: no {', '.join(_FILES[:1] + _FILES[3:5])} or the like")
+            raise InputError(f"{str(folder)!r} has {len(found)} candidate files: {names}; choose one")
+    raise InputError(f"{str(folder)!r} has no file of weights, such as {', '.join(_FILES[:1] + _FILES[3:5])}")
 
 
 def cache_folder() -> Path:
-    """Return the folder of the local Hugging Face cache, as its own variables say."""
+    """Return the folder of the local Hugging Face cache, from the environment variables of huggingface_hub."""
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     if named:
         return _expanded(named)
@@ -99,14 +99,16 @@ def cache_folder() -> Path:
 
 
 def _expanded(path: str) -> Path:
-    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - "~" stays where there is no home
+    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - keeps "~" if there is no home
 
 
 def _snapshot(name: str) -> Path:
-    """Return the folder of a model in the cache, of the revision that is asked for."""
+    """Return the folder of a model's revision in the cache."""
     named = _MODEL.fullmatch(name)
     if named is None:
-        raise InputError(f"{shortened(name)} is no file and no folder, and no model's name like org/name or name@main")
+        raise InputError(
+            f"{shortened(name)} not found as a file or a folder, and not a name like org/name or name@main"
+        )
     cache, revision = cache_folder(), named["revision"] or "main"
     folder = _repository(cache, named["name"])
     commit = revision
@@ -117,14 +119,14 @@ def _snapshot(name: str) -> Path:
         found = [each for each in commits if each.startswith(commit)]
         if len(found) == 1:
             return folder / "snapshots" / found[0]
-    there = ", ".join(f"@{shortened(each, 12).strip(chr(39))}" for each in commits[:4]) or "none"
+    there = ", ".join(f"@{shortened(each, 12).strip(chr(39))}" for each in commits[:4]) or "no revision"
     raise InputError(
-        f"the Hugging Face cache has {shortened(named['name'])}, but not its revision {revision!r}; there: {there}"
+        f"the Hugging Face cache has {shortened(named['name'])}, but not its revision {revision!r}; it has {there}"
     )
 
 
 def _repository(cache: Path, name: str) -> Path:
-    """Return the folder of a model in the cache; without an organisation, that of the only one of this name."""
+    """Return the folder of a model in the cache; without an organisation, of the only model with this name."""
     folder = cache / f"models--{name.replace('/', '--')}"
     if folder.is_dir():
         return folder
@@ -133,8 +135,8 @@ def _repository(cache: Path, name: str) -> Path:
         return found[0]
     if found:
         names = ", ".join(path.name.removeprefix("models--").replace("--", "/", 1) for path in found[:6])
-        raise InputError(f"the Hugging Face cache has {len(found)} models {shortened(name)}: {names}; name one of them")
+        raise InputError(f"the Hugging Face cache has {len(found)} models {shortened(name)}: {names}; choose one")
     raise InputError(
-        f"{shortened(name)} is no file and no folder, nor in the Hugging Face cache {str(cache)!r}"
-        + (f"; nothing is ever downloaded: hf download {name} does that" if "/" in name else "")
+        f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}"
+        + (f"; embcli never downloads: run hf download {name}" if "/" in name else "")
     )

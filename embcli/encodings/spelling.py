@@ -8,9 +8,9 @@ from functools import lru_cache
 
 @lru_cache
 def byte_of() -> dict[str, int]:
-    """Return the bytes that the characters of a byte-level vocabulary stand for, as GPT-2's encoder has it.
+    """Return the byte of each character of a byte-level vocabulary, as in GPT-2's encoder.
 
-    Printable characters of Latin-1 stand for their own bytes, and those from U+0100 on for the others, in order.
+    Printable characters of Latin-1 are their own bytes; the other bytes are the characters from U+0100 on, in order.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in printable]
@@ -18,7 +18,7 @@ def byte_of() -> dict[str, int]:
 
 
 def from_characters(word: bytes) -> bytes:
-    r"""Return what a byte-level word stands for.
+    r"""Return the bytes of a word of a byte-level vocabulary.
 
     >>> from_characters("Ġmoves".encode())
     b' moves'
@@ -29,7 +29,7 @@ def from_characters(word: bytes) -> bytes:
 
 
 def from_piece(word: bytes) -> bytes:
-    r"""Return what a piece of SentencePiece stands for.
+    r"""Return the bytes of a piece of SentencePiece.
 
     >>> from_piece("▁moves".encode()), from_piece(b"<0x0A>")
     (b' moves', b'\n')

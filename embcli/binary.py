@@ -1,0 +1,118 @@
+"""A file that is read at any offset, and the errors that name it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.errors import InputError
+from embcli.words import Message, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+
+class Bytes(ABC):
+    """Bytes that can be read at any offset."""
+
+    is_shared: bool  # whether reading in several threads is any faster
+
+    @abstractmethod
+    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
+
+    def windows(self, offset: int, length: int, size: int) -> Iterator[np.ndarray]:
+        """Yield a range of bytes, up to `size` at a time, (n,) uint8; each window is valid until the next one."""
+        buffer = np.empty(min(size, length), np.uint8)
+        for start in range(0, length, size):
+            window = buffer[: length - start]
+            self.gather(window, (offset + start,), (len(window),))
+            yield window
+
+
+class Binary(Bytes):
+    """A regular file, open for reading at any offset.
+
+    Raises InputError for a file that cannot be opened or is not a regular file.
+    """
+
+    is_shared = hasattr(os, "preadv")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            status = path.stat()  # before it is opened: opening a pipe waits for a writer
+            if not stat.S_ISREG(status.st_mode):
+                raise self.refused("it is not a regular file")
+            self.file = open(path, "rb", buffering=0)  # noqa: SIM115 - stays open for the rows to come
+        except (OSError, ValueError) as error:
+            raise self.refused(getattr(error, "strerror", None) or str(error)) from None
+        self.size = os.fstat(self.file.fileno()).st_size
+
+    def __del__(self) -> None:
+        if hasattr(self, "file"):
+            self.file.close()
+
+    def refused(self, reason: str) -> InputError:
+        """Return the error that says why this file cannot be read."""
+        return refused(self.path, reason)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes from an offset on, fewer at the end of the file."""
+        buffer = np.empty(max(min(length, self.size - offset), 0), np.uint8)
+        self.gather(buffer, (offset,), (len(buffer),))
+        return buffer.tobytes()
+
+    def read_whole(self, longest: int) -> bytes:
+        """Return all bytes; raises InputError for a file of more than `longest` bytes."""
+        if self.size > longest:
+            raise self.refused(f"it is too long: {self.size:,} bytes, and embcli reads up to {longest:,}")
+        return self.read(0, self.size)
+
+    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
+        target, start, descriptor = buffer.reshape(-1).view(np.uint8).data, 0, self.file.fileno()
+        try:
+            for offset, length in zip(offsets, lengths, strict=True):
+                done = 0
+                while done < length:
+                    count = _read_at(descriptor, target[start + done : start + length], offset + done)
+                    if not count:
+                        raise self._cut()
+                    done += count
+                start += length
+        except OSError as error:
+            raise self.refused(str(error.strerror)) from None
+
+    def _cut(self) -> InputError:
+        size = os.fstat(self.file.fileno()).st_size
+        return self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
+
+
+def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], offset)
+    os.lseek(descriptor, offset, os.SEEK_SET)  # Windows
+    data = os.read(descriptor, len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def refused(path: Path, reason: str | Message, hint: str = "") -> InputError:
+    """Return the error that names a file and says why it cannot be read."""
+    why = plain(reason)
+    return InputError(Message("cannot read {path!r}: " + why.template, {"path": str(path), **why.values}), hint)
+
+
+def shortened(name: str, longest: int = 80) -> str:
+    r"""Return a name from a file as it appears in messages.
+
+    >>> shortened("a\x1b[2J"), shortened("abc" * 9, 6)
+    ("'a\\x1b[2J'", "'abcabc...'")
+    """
+    return repr(name if len(name) <= longest else f"{name[:longest]}...")
