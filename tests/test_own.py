@@ -89,18 +89,15 @@ def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(
     assert tokens(inside, "weights", "--from", str(glove), "--rows", "0", *named) == ["other"]
 
 
-@pytest.mark.parametrize("piece", [1, 3, 1 << 16])
-def test_many_words_are_found_in_one_pass_as_they_are_one_by_one(
-    glove: Path, monkeypatch: pytest.MonkeyPatch, piece: int
-) -> None:
-    words = open_tensors(glove).vocabulary()
-    assert words is not None
-    wanted = {b"king", b"The", b"two words", b"none", b""}
-    one_by_one = words.find_all(wanted)
-    assert one_by_one == {b"king": 1, b"The": 3, b"two words": 5}
-    monkeypatch.setattr(own, "_FEW", 0)
-    monkeypatch.setattr(own, "_PIECE", piece)
-    assert words.find_all(wanted) == one_by_one
+def test_words_are_found_by_their_first_ids() -> None:
+    """Against a dictionary; words of one length with equal first and last letters, empty ones, and the last one."""
+    chance = np.random.default_rng(3)
+    words = [bytes(chance.choice([97, 98], chance.integers(0, 5)).tolist()) for _ in range(200)]
+    ends = np.cumsum([len(word) for word in words])
+    vocabulary = own.Vocabulary(b"".join(words), ends - [len(word) for word in words], ends)
+    wanted = {b"abab", b"b", b"aaaa", b"bbbb", b"aba", b"none", words[-1]} - {b""}
+    assert vocabulary.find_all(wanted) == {word: words.index(word) for word in wanted if word in words}
+    assert vocabulary.find_all(set()) == {}
 
 
 def test_words_stand_where_they_stand_in_the_text(glove: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, lacks
 from embcli.hub import tokenizer_file
@@ -14,49 +15,11 @@ from embcli.hub import tokenizer_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
-
     from embcli.encodings.own import OwnWords
     from embcli.notes import Notes
 
 
-class Encoding(Protocol):
-    """What embcli needs of an encoding, from any source."""
-
-    @property
-    def name(self) -> str:
-        """The name: of the encoding, the model or the file."""
-
-    @property
-    def vocabulary_size(self) -> int:
-        """V: IDs are from 0 to V - 1, though some of them may have no token."""
-
-    def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
-
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None if the encoding has no such token."""
-
-    def entry(self, token_id: int) -> bytes | None:
-        """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
-
-    def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
-        """Return the bytes that tokens have in a text, by place, if they differ from `token_bytes`.
-
-        `ids`, (T,), are those of the text with its special tokens: the bytes of all tokens, joined, are the text.
-        """
-
-    def spans(self, text: str, special: bool = False) -> np.ndarray | None:
-        """Return the first and the end character of each token of a text, (T, 2); None if their bytes are the text."""
-
-    def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes of known IDs, (T,), together."""
-
-    def merges(self) -> list[int]:
-        """Return the IDs of the tokens that BPE merged, in the order of merges, usually that of IDs.
-
-        The later a merge, the rarer the token. Single bytes, single characters and special tokens are not merges.
-        """
+__all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
 
 
 def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import Binary, refused, shortened
+from embcli.encodings.encoding import Encoding
 from embcli.encodings.spelling import from_characters, from_piece
 from embcli.errors import lacks
 from embcli.safe import in_data
@@ -27,7 +28,7 @@ _LAST_ID = (1 << 32) - 1
 _LOCK = RLock()  # special tokens and standard error are set for one call at a time
 
 
-class HuggingFaceEncoding:
+class HuggingFaceEncoding(Encoding):
     """The tokenizer of a `tokenizer.json`, without the special tokens that it would add around a text.
 
     The file is read when the first token or text is needed. Raises InputError then if it is not such a file, or if the
@@ -77,10 +78,6 @@ class HuggingFaceEncoding:
         token = self._token(token_id)
         return None if token is None else token.encode()
 
-    def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
-        """Return nothing: a token has one spelling."""
-        return {}
-
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the first and the end character of each token of a text, (T, 2) int64.
 
@@ -104,7 +101,7 @@ class HuggingFaceEncoding:
         if self._spelling is None:
             text: str = self._call(lambda: self.tokenizer.decode(ids.tolist(), False), "it cannot decode these IDs")
             return text.encode()
-        joined = b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+        joined = super().decode(ids)
         return joined.removeprefix(b" ") if self._leads_with_space else joined
 
     def merges(self) -> list[int]:

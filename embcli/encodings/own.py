@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.binary import refused
+from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.safe import in_data
 from embcli.words import naming
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 _MOST_NAMED = 8  # words in a message
 _LONGEST_NAMED = 30  # characters of one of them
 _MOST_SIMILAR = 2000  # words that a misspelled one is compared with; common ones come first
-_FEW = 32  # words that are faster to find one by one than in one pass
-_PIECE = 1 << 16  # words that a pass compares at a time
 
 
 class Vocabulary:
@@ -49,32 +48,25 @@ class Vocabulary:
         word = self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
         return word if self._plain is not None and self._plain[token_id] else self._spelled(word)
 
-    def find(self, word: bytes) -> int | None:
-        """Return the first ID of a stored word, or None.
+    def find_all(self, words: set[bytes]) -> dict[bytes, int]:
+        """Return the first IDs of stored words; unknown words are left out.
 
         >>> text = b"catdogcat"
-        >>> Vocabulary(text, np.array([0, 3, 6]), np.array([3, 6, 9])).find(b"cat")
-        0
+        >>> Vocabulary(text, np.array([0, 3, 6]), np.array([3, 6, 9])).find_all({b"cat", b"cow"})
+        {b'cat': 0}
         """
         letters = np.frombuffer(self._text, np.uint8)
-        ids = np.flatnonzero(self._ends - self._starts == len(word))
-        for place, letter in enumerate(word):
-            ids = ids[letters[self._starts[ids] + place] == letter]
-        return int(ids[0]) if len(ids) else None
-
-    def find_all(self, words: set[bytes]) -> dict[bytes, int]:
-        """Return the first IDs of stored words; unknown words are left out."""
-        if len(words) <= _FEW:
-            each = ((word, self.find(word)) for word in words)
-            return {word: token_id for word, token_id in each if token_id is not None}
-        ids: dict[bytes, int] = {}
-        for first in range(0, len(self), _PIECE):
-            starts, ends = (part[first : first + _PIECE].tolist() for part in (self._starts, self._ends))
-            for token_id, (start, end) in enumerate(zip(starts, ends, strict=True), first):
-                word = self._text[start:end]
-                if word in words:
-                    ids.setdefault(word, token_id)
-        return ids
+        ids = np.flatnonzero(self._ends > self._starts)
+        starts, ends = self._starts[ids], self._ends[ids]
+        # Few words share their length and their first and last letters with a given one; only these are compared.
+        wanted = [len(word) << 16 | word[0] << 8 | word[-1] for word in words if word]
+        keys = (ends - starts) << 16 | letters[starts].astype(np.int64) << 8 | letters[ends - 1]
+        first_ids: dict[bytes, int] = {}
+        for token_id in ids[np.isin(keys, wanted)].tolist():
+            word = self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
+            if word in words:
+                first_ids.setdefault(word, token_id)
+        return first_ids
 
     def similar(self, word: bytes, most: int) -> list[bytes]:
         """Return up to `most` words with the same first letter and a length that differs by at most 1.
@@ -88,7 +80,7 @@ class Vocabulary:
         return [self[token_id] for token_id in ids[letters[self._starts[ids]] == word[0]][:most].tolist()]
 
 
-class OwnWords:
+class OwnWords(Encoding):
     """The words that a file has for its rows.
 
     If they `are_whole`, a text is split at spaces; otherwise the file does not say how to split one.
@@ -151,14 +143,6 @@ class OwnWords:
         """Return the bytes of one word, or None for a row after the last one."""
         return self._words[token_id] if 0 <= token_id < len(self._words) else None
 
-    def entry(self, token_id: int) -> bytes | None:
-        """Return the bytes of a word."""
-        return self.token_bytes(token_id)
-
-    def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
-        """Return nothing: a word has one spelling."""
-        return {}
-
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the first and the end character of each word of a text, (T, 2) int64."""
         return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(-1, 2)
@@ -167,7 +151,3 @@ class OwnWords:
         """Return the bytes of known IDs, (T,), together: whole words are joined with spaces."""
         separator = b" " if self.are_whole else b""
         return separator.join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
-
-    def merges(self) -> list[int]:
-        """Return nothing: a file has words without their merges."""
-        return []

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def rank_file(ranks: str) -> Path:
     return Path(__file__).parents[1] / "data" / f"{ranks}.tiktoken.gz"
 
 
-class TiktokenEncoding:
+class TiktokenEncoding(Encoding):
     """An encoding of tiktoken's, by its name.
 
     The rank file is read when the first token is needed, and tiktoken is loaded for the first text: a command that
@@ -103,13 +104,17 @@ class TiktokenEncoding:
     def __init__(self, name: str) -> None:
         self.name = name
         self.definition = DEFINITIONS[name]
-        self.vocabulary_size = self.definition.vocabulary_size
         named: dict[int, list[str]] = {}
         for token, token_id in self.definition.special_tokens.items():
             named.setdefault(token_id, []).append(token)
         # o200k_harmony has two names for 200018; the first one is used.
         self._known: dict[int, bytes | None] = {token_id: names[0].encode() for token_id, names in named.items()}
         self._ambiguous = {token_id: names for token_id, names in named.items() if len(names) > 1}
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V: one more than the highest ID."""
+        return self.definition.vocabulary_size
 
     @cached_property
     def _ranks(self) -> bytes:
@@ -164,10 +169,6 @@ class TiktokenEncoding:
         except KeyError:
             return self._known.setdefault(token_id, self._looked_up(token_id))
 
-    def entry(self, token_id: int) -> bytes | None:
-        """Return the bytes of a token."""
-        return self.token_bytes(token_id)
-
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return the names in the text of special tokens for which `token_bytes` has another name, by place."""
         spelled: dict[int, bytes] = {}
@@ -178,18 +179,6 @@ class TiktokenEncoding:
                 pairs = zip(places, spellings, strict=True)
                 spelled |= {place: name.encode() for place, name in pairs if name != names[0]}
         return spelled
-
-    def spans(self, text: str, special: bool = False) -> None:
-        """Return nothing: the bytes of the tokens are those of the text."""
-
-    def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes of known IDs, (T,), together.
-
-        >>> import numpy as np
-        >>> TiktokenEncoding("gpt2").decode(np.array([6109, 3626]))
-        b'Every effort'
-        """
-        return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
 
     def merges(self) -> list[int]:
         """Return the IDs of the tokens that BPE merged, in the order of merges.

@@ -1,0 +1,54 @@
+"""The interface of encodings."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Encoding(ABC):
+    """What embcli needs of an encoding, from any source; a dialect inherits the defaults that fit it."""
+
+    name: str  # of the encoding, the model or the file
+
+    @property
+    @abstractmethod
+    def vocabulary_size(self) -> int:
+        """V: IDs are from 0 to V - 1, though some of them may have no token."""
+
+    @abstractmethod
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
+
+    @abstractmethod
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes of one token, or None if the encoding has no such token."""
+
+    def entry(self, token_id: int) -> bytes | None:
+        """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
+        return self.token_bytes(token_id)
+
+    def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
+        """Return the bytes that tokens have in a text, by place, if they differ from `token_bytes`.
+
+        `ids`, (T,), are those of the text with its special tokens: the bytes of all tokens, joined, are the text.
+        """
+        return {}
+
+    def spans(self, text: str, special: bool = False) -> np.ndarray | None:
+        """Return the first and the end character of each token of a text, (T, 2); None if their bytes are the text."""
+        return None
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        """Return the bytes of known IDs, (T,), together."""
+        return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+
+    def merges(self) -> list[int]:
+        """Return the IDs of the tokens that BPE merged, in the order of merges, usually that of IDs.
+
+        The later a merge, the rarer the token. Single bytes, single characters and special tokens are not merges.
+        """
+        return []
