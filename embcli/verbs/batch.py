@@ -33,7 +33,10 @@ _PIECE = 1 << 18  # values that are computed at a time
 
 @dataclass(frozen=True)
 class Batching:
-    """How a text is split into samples and batches, and which batches are chosen; raises InputError for impossible ones."""
+    """How a text is split into samples and batches, and which batches are chosen.
+
+    Raises InputError for a number below 1, and for both an index and all batches.
+    """
 
     batch_size: int = 8  # B
     max_length: int = 4  # T
@@ -132,9 +135,8 @@ class Batches(Result):
     def embeddings(self, samples: np.ndarray) -> np.ndarray:
         """Return the input embeddings of samples, token rows + position rows, (n, T, chosen columns) float32."""
         ids = self.ids(samples)[:, :-1]
-        rows = self.layer.rows(ids.ravel()).reshape(*ids.shape, -1) + self.positions
-        is_whole = len(self.columns) == rows.shape[-1]
-        return rows if is_whole else rows[..., self.columns]
+        rows: np.ndarray = self.layer.rows(ids.ravel()).reshape(*ids.shape, -1) + self.positions
+        return rows if len(self.columns) == rows.shape[-1] else rows[..., self.columns]
 
     def records(self) -> Records:
         """Return the batches as data: a row for each sample; in ndjson a line for each batch."""
