@@ -434,8 +434,9 @@ def tour(
     from embcli import guide
     from embcli.verbs.tour import read
 
-    verbs = tuple(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # that of an app is a group
-    return guide.guide(read(file, verbs, text), step, _run)
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # that of an app is a group
+    verbs = tuple(verb for verb in commands if verb != "tour")
+    return guide.guide(read(file, verbs, text, guide.refused_word), step, _run)
 
 
 def _run(words: list[str]) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from embcli import keys
 from embcli.errors import EmbcliError
 from embcli.output import Output
 from embcli.safe import say
+from embcli.verbs.tour import PLACE
 from embcli.views import tour as view
 
 if TYPE_CHECKING:
@@ -24,6 +26,37 @@ Typed = TypeVar("Typed")
 _KEYS = "Enter goes on, b back, q ends: "
 _ANSWER = "Your answer (Enter goes on, b back, q ends): "
 _ON, _BACK, _END = ("\n", " ", "n"), ("b",), ("q", "")
+_WRITES = re.compile(r"-[^-].*o|-o", re.DOTALL)  # -o, also after other letters, or with the path attached
+_REFUSED_OPTIONS = ("--output", "--install-completion")
+
+
+def refused_word(words: list[str]) -> str | None:
+    """Return the first word of a command that writes or deletes files, None if there is none; words may be shortened.
+
+    >>> refused_word(["info", "--out", "x"]), refused_word(["cache", "cl"]), refused_word(["info"])
+    ('--out', 'cl', None)
+    """
+    for word in words:
+        name = word.partition("=")[0]
+        shortened = len(name) > 2 and any(option.startswith(name) for option in _REFUSED_OPTIONS)
+        clears = words[0] == "cache" and len(word) > 1 and "clear".startswith(word)
+        if shortened or clears or _WRITES.match(word):
+            return word
+    return None
+
+
+def typed(step: Step, text: str) -> list[str]:
+    """Return the words after `embcli` with a text in its place; a text that begins with a dash is placed after --.
+
+    >>> from embcli.verbs.tour import Step
+    >>> typed(Step("", ("lookup", "{text}", "--dim", "3"), ""), "- a dash")
+    ['lookup', '--dim', '3', '--', '- a dash']
+    """
+    filled = [word.replace(PLACE, text) for word in step.command]
+    dashed = [word for given, word in zip(step.command, filled, strict=True) if PLACE in given and word[:1] == "-"]
+    if not dashed or "--" in filled:
+        return filled
+    return [*(word for word in filled if word not in dashed), "--", *dashed]
 
 
 def guide(tour: Tour, first: int | None, run: Callable[[list[str]], object]) -> int:
@@ -91,10 +124,11 @@ class _Guided:
 
     def _show(self, step: Step, given: str = "") -> None:
         """Put the command of a step, its output as it comes, and the words."""
-        _put(lambda page: view.put_command(self.tour, step, page))
+        words = typed(step, self.tour.text)
+        _put(lambda page: view.put_command(words, page))
         try:
             with _on_its_own():
-                self.run(step.typed(self.tour.text))
+                self.run(words)
         except EmbcliError as error:
             self.failed = True
             say(*filter(None, [str(error), error.hint]))
