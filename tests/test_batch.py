@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.text import Given
-from embcli.tokens import Tokens, tokenize
+from embcli.tokens import tokenize
 from embcli.verbs.batch import Batches, Batching, batch
 from embcli.views.batch import view
 from embcli.weights.drawing import Drawing

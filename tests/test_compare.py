@@ -383,7 +383,7 @@ def in_halves(lines: list[str]) -> tuple[list[str], list[list[str]], list[list[s
 def test_both_ways_show_the_same_columns_whole_at_any_width(wide: Comparison, width: int) -> None:
     text = printed(wide, width)
     tables = [line for line in text.splitlines() if "│" in line or "─" in line or "█" in line]
-    cost = text[text.index("\nCost") : text.index("\nOne-hot takes")].splitlines()
+    cost = text[text.index("\nCost") : text.index("\nOne-hot: ")].splitlines()
     assert max(map(wcswidth, [*tables, *cost])) <= width
     lines = outputs_of(text)
     columns, left, right = in_halves(lines)

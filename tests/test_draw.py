@@ -39,7 +39,7 @@ pos  ID  │        0        1        2
 """
 PRODUCT = """\
 One-hot rows times the weight = its rows: (3, 4) × (4, 5)
-A column a token: its one-hot row, upright; the 1 lets its row through.
+One column per token: its one-hot row, upright; the 1 selects its row.
 0  1  2       row  │        0        1        2        3        4
 ─────────────────────────────────────────────────────────────────
 0  0  0  ×      0  │  {0}

@@ -14,7 +14,7 @@ from embcli.cli.console import say
 from embcli.cli.options import flag_of
 from embcli.cli.output import Output
 from embcli.errors import EmbcliError, InputError
-from embcli.verbs.tour import read
+from embcli.verbs.tour import PLACE, read
 from embcli.views import tour as view
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ def guide(
     `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
     Raises InputError for a file that is not a tour, and for a step that is not there.
     """
-    if text == "-":
-        raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
     tour = read(file, verbs, text, refused_word)
     tour.check(first)
     guided = _Guided(tour, run)
@@ -53,15 +51,33 @@ def guide(
     return 2 if guided.failed else 0
 
 
-def refused_word(words: Sequence[str]) -> str | None:
-    """Return the first word of a command that a tour may not run: one that writes or removes files; None for none."""
-    for word in words[1:]:
+def refused_word(words: list[str]) -> str | None:
+    """Return the first word of a command that writes or deletes files, None if there is none; words may be shortened.
+
+    >>> refused_word(["info", "--out", "x"]), refused_word(["cache", "cl"]), refused_word(["info"])
+    ('--out', 'cl', None)
+    """
+    for word in words:
         name = word.partition("=")[0]
         shortened = len(name) > 2 and any(option.startswith(name) for option in _REFUSED_OPTIONS)
         clears = words[0] == "cache" and len(word) > 1 and "clear".startswith(word)
         if shortened or clears or _WRITES.match(word):
             return word
     return None
+
+
+def typed(step: Step, text: str) -> list[str]:
+    """Return the words after `embcli` with a text in its place; a text that begins with a dash is placed after --.
+
+    >>> from embcli.verbs.tour import Step
+    >>> typed(Step("", ("lookup", "{text}", "--dim", "3"), ""), "- a dash")
+    ['lookup', '--dim', '3', '--', '- a dash']
+    """
+    filled = [word.replace(PLACE, text) for word in step.command]
+    dashed = [word for given, word in zip(step.command, filled, strict=True) if PLACE in given and word[:1] == "-"]
+    if not dashed or "--" in filled:
+        return filled
+    return [*(word for word in filled if word not in dashed), "--", *dashed]
 
 
 @dataclass
@@ -112,10 +128,11 @@ class _Guided:
 
     def _show(self, step: Step, answer: str = "") -> None:
         """Print the command of a step, its output as it comes, and the explanation."""
-        _put(lambda page: view.put_command(self.tour, step, page))
+        words = typed(step, self.tour.text)
+        _put(lambda page: view.put_command(words, page))
         try:
             with _isolated():
-                self.run(step.typed(self.tour.text))
+                self.run(words)
         except EmbcliError as error:
             self.failed = True
             say(*filter(None, (each.spelled(flag_of) for each in error.sentences)))

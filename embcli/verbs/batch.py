@@ -81,9 +81,8 @@ class Batches(Result):
     def embeddings(self, samples: np.ndarray) -> np.ndarray:
         """Return the input embeddings of samples, token rows + position rows, (n, T, chosen columns) float32."""
         ids = self.ids(samples)[:, :-1]
-        rows = self.layer.rows(ids.ravel()).reshape(*ids.shape, -1) + self.positions
-        is_whole = len(self.columns) == rows.shape[-1]
-        return rows if is_whole else rows[..., self.columns]
+        rows: np.ndarray = self.layer.rows(ids.ravel()).reshape(*ids.shape, -1) + self.positions
+        return rows if len(self.columns) == rows.shape[-1] else rows[..., self.columns]
 
     def records(self) -> Records:
         """Return the batches as data: a row for each sample; in ndjson a line for each batch."""

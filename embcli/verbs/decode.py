@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def decode(ids: np.ndarray, encoding: Encoding) -> bytes:
-    """Return the bytes that token IDs, (T,), stand for; raises InputError for an ID that the encoding does not have."""
+    """Return the bytes of token IDs, (T,); raises InputError for an ID that the encoding does not have."""
     tokens = Tokens(ids, np.array([0, len(ids)]), encoding)
     check_known(tokens)
     return encoding.decode(ids)

@@ -1,31 +1,32 @@
-"""Tokenizing: text as tokens, each with its ID, its bytes, and where it stands in the text."""
+"""Tokenizing: text as tokens, each with its ID, its bytes, and its span in the text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 import embcli
 from embcli import tokens as core
 from embcli.records import Names, Piece, Records
+from embcli.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.tokens import Tokens
 
-_OF_SPANS = ("bytes", "start", "end")
+_NEED_SPANS = {"bytes", "start", "end"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spans:
-    """Consecutive tokens, with where they stand in their text.
+    """Consecutive tokens with their spans.
 
-    `start` to `end`, each (n,) int64, count characters from the start of the sequence. A token that holds only a part
-    of a character has that whole character in its span, and so have the other tokens that share it: `joined` says
-    that a token begins in the middle of a character. `characters` is how many characters begin in these tokens.
+    `start` and `end`, each (n,) int64, count characters from the start of the sequence. All tokens that share a
+    character have the whole character in their spans; `joined` marks those that begin in the middle of one.
+    `characters` is the number of characters that begin in these tokens.
     """
 
     index: np.ndarray  # (n,) int64, places among all tokens
@@ -36,47 +37,61 @@ class Spans:
     characters: int
 
 
-@dataclass(frozen=True)
-class Tokenization:
+@dataclass(frozen=True, eq=False)
+class Tokenization(Result):
     """The result of `tokenize`: tokens, each with its bytes and its span.
 
     Raises InputError for an ID that the encoding does not have.
     """
 
+    verb: ClassVar[str] = "tokenize"
     tokens: Tokens
 
     def __post_init__(self) -> None:
         core.check_known(self.tokens)
 
+    @property
+    def ids(self) -> np.ndarray:
+        """The token IDs, (T,) uint32 or int64."""
+        return self.tokens.ids
+
     def spans(self) -> Iterator[Spans]:
         """Yield all tokens in consecutive pieces, with their spans."""
-        if self.tokens.spans is not None:
-            yield from self._told(self.tokens.spans)
-            return
-        before = first = 0  # characters before this piece, and before the sequence that it begins in
+        before = first = 0  # characters before this piece, and before the sequence in which it begins
         for index in self._indices():
             tokens = [token or b"" for token in self.tokens.bytes_at(index)]
             begun, joined = _characters(tokens)
+            opens = self.tokens.places(index)[1] == 0  # a sequence
+            if self.tokens.spans is not None:  # the encoding knows them
+                start, end = self.tokens.spans[index].T
+                previous = np.where(opens, 0, self.tokens.spans[index - 1, 1])  # the end of the token before
+                characters = int(np.maximum(end - np.maximum(start, previous), 0).sum())
+                yield Spans(index, tokens, start, end, joined, characters)
+                continue
             end = before + np.cumsum(begun)
-            opening = np.where(self.tokens.places(index)[1] == 0, end - begun, first)
-            base = np.maximum.accumulate(opening)
-            begin = np.maximum(end - begun - joined, base)
-            characters = int(begun.sum())
-            yield Spans(index, tokens, begin - base, end - base, joined, characters)
-            before, first = before + characters, int(base[-1])
+            base = np.maximum.accumulate(np.where(opens, end - begun, first))
+            start = np.maximum(end - begun - joined, base)
+            yield Spans(index, tokens, start - base, end - base, joined, int(begun.sum()))
+            before, first = int(end[-1]), int(base[-1])
 
-    def _told(self, spans: np.ndarray) -> Iterator[Spans]:
-        """Yield all tokens with the spans that the encoding tells, (T, 2)."""
-        for index in self._indices():
-            tokens = [token or b"" for token in self.tokens.bytes_at(index)]
-            start, end = spans[index].T
-            behind = np.where(self.tokens.places(index)[1] == 0, 0, spans[index - 1, 1])  # where the one before ends
-            characters = int(np.maximum(end - np.maximum(start, behind), 0).sum())
-            yield Spans(index, tokens, start, end, _characters(tokens)[1], characters)
+    def records(self) -> Records:
+        """Return the tokens as data: position, ID, token, bytes (hex) and span of each."""
+        encoding, sequences = self.tokens.encoding, self.tokens.sequences
+        return Records(
+            run={
+                "embcli": embcli.__version__,
+                "encoding": encoding.name if encoding else None,
+                "sequences": sequences,
+            },
+            unit="tokens",
+            rows=len(self.tokens),
+            fields={**self.tokens.field_types, "bytes": str, "start": int, "end": int},
+            pieces=self._pieces,
+            sequences=sequences,
+        )
 
-    def pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
-        """Yield all tokens in consecutive pieces, with the named fields."""
-        if {*fields}.isdisjoint(_OF_SPANS):
+    def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
+        if _NEED_SPANS.isdisjoint(fields):
             for index in self._indices():
                 yield Piece(len(index), self.tokens.fields(index, fields))
             return
@@ -93,27 +108,11 @@ class Tokenization:
         for start in range(0, len(self.tokens), core.PIECE):
             yield np.arange(start, min(start + core.PIECE, len(self.tokens)))
 
-    def records(self) -> Records:
-        """Return the tokens as data: position, ID, token, bytes (hex) and span of each."""
-        encoding, sequences = self.tokens.encoding, self.tokens.sequences
-        return Records(
-            run={
-                "embcli": embcli.__version__,
-                "encoding": encoding.name if encoding else None,
-                "sequences": sequences,
-            },
-            unit="tokens",
-            rows=len(self.tokens),
-            fields={**self.tokens.field_types, "bytes": str, "start": int, "end": int},
-            pieces=self.pieces,
-            sequences=sequences,
-        )
-
 
 def _characters(tokens: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Return how many characters begin in each token, and whether it begins in the middle of one, both (n,)."""
     data = np.frombuffer(b"".join(tokens), np.uint8)
-    begins = np.append(data & 0xC0 != 0x80, True)  # as UTF-8 has it
+    begins = np.append(data & 0xC0 != 0x80, True)  # in UTF-8
     before = np.concatenate([[0], np.cumsum(begins)])  # characters that begin before each byte
     ends = np.cumsum(list(map(len, tokens)))
     starts = np.concatenate([[0], ends[:-1]])

@@ -6,56 +6,49 @@ import re
 import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from embcli.errors import InputError
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OWN = Path(__file__).parents[1] / "data" / "tour.json"
-_PLACE = "{text}"  # in a command, where the text stands
+PLACE = "{text}"  # stands for the text in a command
 _LARGEST = 1_000_000  # bytes
-_MUST = ("heading", "command", "words")
-_WRITES = re.compile(r"-[^-].*o|-o", re.DOTALL)  # -o, also behind other letters, or with the path attached
-_REFUSED_OPTIONS = ("--output", "--install-completion")
+_REQUIRED = ("heading", "command", "words")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a tour; a question comes with its answer, and is asked before the command is run."""
+    """A step of a tour; a question has an answer and is asked before the command is run."""
 
     heading: str
-    command: tuple[str, ...]  # the words behind `embcli`, the verb first
+    command: tuple[str, ...]  # the words after `embcli`, the verb first
     words: str
     question: str | None = None
     answer: str | None = None
 
-    def typed(self, text: str) -> list[str]:
-        """Return the words behind `embcli` with a text in its place; one that begins with a dash stands behind --.
-
-        >>> Step("", ("lookup", "{text}", "--dim", "3"), "").typed("- a dash")
-        ['lookup', '--dim', '3', '--', '- a dash']
-        """
-        filled = [word.replace(_PLACE, text) for word in self.command]
-        dashed = [word for given, word in zip(self.command, filled, strict=True) if _PLACE in given and word[:1] == "-"]
-        if not dashed or "--" in filled:
-            return filled
-        return [*(word for word in filled if word not in dashed), "--", *dashed]
-
     def is_right(self, answer: str) -> bool:
-        """Say whether this is the answer; blanks, commas and capitals do not count."""
+        """Return whether this is the answer; blanks, commas and capitals do not count."""
         return _plain(answer) == _plain(self.answer or "")
 
 
 @dataclass(frozen=True)
 class Tour:
-    """The steps of a tour, and the text that goes into their commands."""
+    """The steps of a tour, and the text for their commands."""
 
     steps: tuple[Step, ...]
     text: str
 
-    def check(self, number: int | None) -> None:
-        """Raise InputError for a step that is not there; they are counted from 1."""
-        if number is not None and not 1 <= number <= len(self.steps):
-            raise InputError(f"--step {str(number)[:20]} names no step: they go from 1 to {len(self.steps)}")
+    def check(self, step: int | None) -> None:
+        """Raise InputError for a step that does not exist; steps are counted from 1."""
+        if step is not None and not 1 <= step <= len(self.steps):
+            message = "{step} must be from 1 to {last}, not {given}"
+            raise InputError(naming(message, last=len(self.steps), given=str(step)[:20]))
 
 
 def as_typed(words: list[str]) -> str:
@@ -67,23 +60,27 @@ def as_typed(words: list[str]) -> str:
     return " ".join(["embcli", *map(_quoted, words)])
 
 
-def read(path: Path | None, verbs: tuple[str, ...], text: str) -> Tour:
-    """Return the tour in a file, or embcli's own; `verbs` are those that a command may begin with.
+def read(path: Path | None, verbs: tuple[str, ...], text: str, refused: Callable[[list[str]], str | None]) -> Tour:
+    """Return the tour in a file, or embcli's own; a command begins with one of the verbs.
 
-    Raises InputError for a file that cannot be read or is no tour, for a command that a tour may not run, and for a
-    text that stands for standard input.
+    `refused` returns the first word of a command that a tour must not run, as it writes or deletes files. Raises
+    InputError for a file that cannot be read or is not a tour, for such a command, and for a text that means standard
+    input.
     """
     if text == "-":
-        raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
+        raise InputError(
+            naming("{text} - would read standard input, which the steps cannot share; give the text itself")
+        )
     path = path or OWN
-    known = tuple(verb for verb in verbs if verb != "tour")
-    steps = [_step(step, f"{str(path)!r}, step {number}", known) for number, step in enumerate(_steps(path), 1)]
+    steps = []
+    for number, step in enumerate(_steps(path), 1):
+        where = f"{str(path)!r}, step {number}"
+        _check_keys(step, where)
+        steps.append(Step(**{**step, "command": _command(step["command"], where, verbs, refused)}))
     return Tour(tuple(steps), text)
 
 
 def _steps(path: Path) -> list[Any]:
-    import orjson
-
     name = repr(str(path))
     try:
         with path.open("rb") as file:
@@ -91,54 +88,47 @@ def _steps(path: Path) -> list[Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _LARGEST:
-        raise InputError(f"{name} is no tour: it is larger than {_LARGEST:,} bytes")
+        raise InputError(f"{name} is not a tour: it is larger than {_LARGEST:,} bytes")
     try:
-        found = orjson.loads(data)
+        steps = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{name} is no tour: {error}") from None
-    if not isinstance(found, list) or not found:
-        raise InputError(f"{name} is no tour: that is a list of steps, each an object with {', '.join(_MUST)}")
-    return found
+        raise InputError(f"{name} is not a tour: {error}") from None
+    if not isinstance(steps, list) or not steps:
+        raise InputError(f"{name} is not a tour, a list of steps, each an object with {', '.join(_REQUIRED)}")
+    return steps
 
 
-def _step(found: Any, where: str, verbs: tuple[str, ...]) -> Step:
+def _check_keys(step: Any, where: str) -> None:
+    """Raise InputError if a step is not an object with the keys of one, and a text for each."""
     known = [each.name for each in fields(Step)]
-    if not isinstance(found, dict):
-        raise InputError(f"{where} is no object with {', '.join(_MUST)}")
-    for key, value in found.items():
+    if not isinstance(step, dict):
+        raise InputError(f"{where} is not an object with {', '.join(_REQUIRED)}")
+    for key, value in step.items():
         if key not in known:
-            raise InputError(f"{where} has {key[:40]!r}, which no step has; there are {', '.join(known)}")
+            raise InputError(f"{where} has an unknown key {key[:40]!r}; the keys are {', '.join(known)}")
         if not isinstance(value, str) or not value.strip():
-            raise InputError(f"{where}: {key!r} is no text")
-    must = known if "question" in found or "answer" in found else _MUST
-    missing = [key for key in must if key not in found]
+            raise InputError(f"{where}: {key!r} is not a text")
+    required = known if "question" in step or "answer" in step else _REQUIRED
+    missing = [key for key in required if key not in step]
     if missing:
         raise InputError(f"{where} has no {missing[0]!r}")
-    return Step(**{**found, "command": _command(found["command"], where, verbs)})
 
 
-def _command(line: str, where: str, verbs: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a command behind `embcli`; raises InputError for one that a tour may not run."""
+def _command(
+    line: str, where: str, verbs: tuple[str, ...], refused: Callable[[list[str]], str | None]
+) -> tuple[str, ...]:
+    """Return the words of a command after `embcli`; raises InputError for a command that a tour must not run."""
     shown = repr(line[:60])
     try:
-        words = shlex.split(line)
+        embcli, *words = shlex.split(line) or [""]
     except ValueError as error:
         raise InputError(f"{where}: cannot read the command {shown}: {str(error).lower()}") from None
-    if words[:1] != ["embcli"] or len(words) == 1 or words[1] not in verbs:
+    if embcli != "embcli" or not words or words[0] not in verbs:
         raise InputError(f"{where}: {shown} does not begin with embcli and a verb: {', '.join(verbs)}")
-    refused = next((word for word in words[1:] if _may_not_be_run(word)), None)
-    if refused is None and words[1] == "cache":
-        refused = next((word for word in words if len(word) > 1 and "clear".startswith(word)), None)
-    if refused is not None:
-        raise InputError(f"{where}: {refused[:40]!r} has no place in a tour: it only shows, and writes no file")
-    return tuple(words[1:])
-
-
-def _may_not_be_run(word: str) -> bool:
-    """Say whether a word may be read as an option that writes, as it stands or shortened."""
-    name = word.partition("=")[0]
-    shortened = len(name) > 2 and any(option.startswith(name) for option in _REFUSED_OPTIONS)
-    return shortened or _WRITES.match(word) is not None
+    word = refused(words)
+    if word is not None:
+        raise InputError(f"{where}: a tour must not write files, so {word[:40]!r} is not allowed")
+    return tuple(words)
 
 
 def _quoted(word: str) -> str:

@@ -113,9 +113,6 @@ def _put_head(result: Comparison, page: Page) -> None:
     page.line(f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), {whence}")
 
 
-# --- the steps --------------------------------------------------------------------------------------------------------
-
-
 def _put_title(page: Page, step: str, title: str, name: str, shape: tuple[int, ...], more: str = "") -> None:
     sizes = ", ".join(f"{size:,}" for size in shape) + "," * (len(shape) == 1)
     page.title(f"{STEPS.index(step) + 1}. {title}, {name} = ({sizes}){more}")
@@ -227,9 +224,6 @@ def _put_left_out(page: Page, rows: Excerpt, columns: Excerpt | None = None, row
         page.line(f"{missing}.")
 
 
-# --- the verdict ------------------------------------------------------------------------------------------------------
-
-
 def _judgement(verdict: Verdict) -> Word:
     if not verdict.values:
         return Word("Nothing to compare: there are no tokens.")
@@ -267,9 +261,6 @@ def _why(result: Comparison) -> list[str]:
         "zero sign": "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0.",
     }
     return [where, reasons[verdict.kind]]
-
-
-# --- the picture and the trace ----------------------------------------------------------------------------------------
 
 
 def _put_picture(result: Comparison, page: Page) -> None:
@@ -312,36 +303,26 @@ def _put_trace(result: Comparison, page: Page) -> None:
     size, dim = result.weight.shape
     columns = Excerpt(0, 0, 0)
     for place in traced.places.tolist():
-        token_id = int(result.tokens.ids[place])
-        terms = list(range(size)) if size <= _MOST_TERMS else sorted({0, token_id, size - 1})
-        factors = [int(term == token_id) for term in terms]
+        own = int(result.tokens.ids[place])
+        terms = list(range(size)) if size <= _MOST_TERMS else sorted({0, own, size - 1})
+        formula = " + ".join(
+            f"{'… + ' if term > before + 1 else ''}{int(term == own)}·row{term}"
+            for before, term in zip([-1, *terms], terms, strict=False)
+        )
         page.line()
-        page.line(f"token {place}, ID {token_id}: {_formula(terms, factors, token_id)}")
-        tones: list[Tone] = [*("strong" if factor else "dim" for factor in factors), "plain"]
-        signs = [f"{'+ ' if number else ''}{factor} ·" for number, factor in enumerate(factors)]
-        names = [*(f"row{term}" for term in terms), "sum"]
+        page.line(f"token {place}, ID {own}: {formula} = row{own}")
+        tones: list[Tone] = [*("strong" if term == own else "dim" for term in terms), "plain"]
+        factors = [f"{'+ ' if term else ''}{int(term == own)} ·" for term in terms]  # the first term is 0
+        names = [f"row{term}" for term in terms]
         labels = [
-            Column("factor", list(map(Word, [*signs, "="], tones))),
-            Column("row", list(map(Word, names, tones)), "left"),
+            Column("factor", list(map(Word, [*factors, "="], tones))),
+            Column("row", list(map(Word, [*names, "sum"], tones)), "left"),
         ]
         values = np.concatenate([result.weight[terms], result.linear[place : place + 1]])
         columns = page.grid(labels, [Block("", values)], np.arange(dim), tones=tones)
         if len(terms) < size:
             page.line(f"Left out: {size - len(terms):,} terms, all of them 0 times a row.")
     _put_left_out(page, traced, columns)
-
-
-def _formula(terms: list[int], factors: list[int], token_id: int) -> str:
-    """Return `0·row0 + 1·row1 = row1`, with … for terms that are left out."""
-    parts: list[str] = []
-    for place, (term, factor) in enumerate(zip(terms, factors, strict=True)):
-        if place and term > terms[place - 1] + 1:
-            parts.append("…")
-        parts.append(f"{factor}·row{term}")
-    return f"{' + '.join(parts)} = row{token_id}"
-
-
-# --- the gradients ----------------------------------------------------------------------------------------------------
 
 
 def _put_gradient(gradient: Gradient, page: Page) -> None:
@@ -399,9 +380,6 @@ def _put_changed(training: Training, page: Page) -> None:
     page.line(f"{counted(absent, 'row')} of {size:,} {'is' if absent == 1 else 'are'} of tokens that did not occur.")
 
 
-# --- the cost ---------------------------------------------------------------------------------------------------------
-
-
 def _put_cost(cost: Cost, page: Page) -> None:
     one_hot = {name: in_bytes(size) for name, size in cost.one_hot_bytes.items()}
     rows = [
@@ -418,7 +396,7 @@ def _put_cost(cost: Cost, page: Page) -> None:
     ratio = f"{cost.ratio:.1f}" if cost.ratio < 10 else f"{cost.ratio:,.0f}"
     zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
     slices = f"; computed in {cost.slices:,} slices of tokens to save memory" if cost.slices > 1 else ""
-    page.line(f"One-hot takes {ratio}x as long; {zeros} are multiplications by zero{slices}.")
+    page.line(f"One-hot: {ratio}x the time; {zeros} are multiplications by zero{slices}.")
     if cost.is_noisy:
         page.line("Timings vary (busy machine?); trust the fastest runs.")
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.views.parts import left_out
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.page import Page
     from embcli.verbs.tokenize import Spans, Tokenization
 
 _MOST_ROWS = 200
 _MOST_TEXT = 2000  # cells of the text that are shown with its IDs
 _MOST_SHARED = 5  # characters in several tokens that are named below the table
-_LEAST_BYTES = 8  # cells that the bytes of a token are shortened to at most
+_LEAST_BYTES = 8  # cells to which the bytes of a token may be shortened
+# By whether a token begins in the middle of a character, and whether that goes on in the next token.
+_BRACKETS = {(False, False): " ", (False, True): "╭", (True, True): "│", (True, False): "╰"}
 
 
 @dataclass(frozen=True)
@@ -31,144 +31,113 @@ class _Row:
     token: bytes
     start: int
     end: int
-    joined: bool
+    joined: bool  # begins in the middle of a character
 
 
 def view(result: Tokenization, page: Page) -> None:
-    """Put a row a token, the totals, and (on a screen) the text itself with the IDs under it on a page."""
+    """Put one row per token on a page, the totals, and (on a screen) the text itself with the IDs below it."""
     tokens = result.tokens
     which = Excerpt.most(_MOST_ROWS, len(tokens))
     rows: list[_Row] = []
-    shared: list[str] = []
     characters = size = 0
     for spans in result.spans():
         characters += spans.characters
         size += sum(map(len, spans.tokens))
         rows += _rows(spans, which)
-        if len(shared) <= _MOST_SHARED:
-            shared += _shared(spans)
-    page.table(_columns(result, rows, which), which.gaps)
+    groups = _groups(rows)
+    page.table(_columns(result, groups, which), which.gaps)
     page.line()
     ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
     counts = (counted(characters, "character"), counted(size, "byte"), counted(len(tokens), "token"))
     page.line(f"{', '.join(counts)}{ratio} ({tokens.encoding.name if tokens.encoding else 'no encoding'})")
     if which.left_out:
-        page.line(f"{left_out(which.missing(np.arange(len(tokens)), 'row'))}; -f tsv gives all of them.")
+        page.line(f"{left_out(which.missing(np.arange(len(tokens)), 'row'))}; {hint('tsv')}.")
+    shared = [_shared(group) for group in groups if len(group) > 1 and not group[0].joined]
     for line in shared[:_MOST_SHARED]:
         page.line(line)
     if len(shared) > _MOST_SHARED:
-        page.line("More characters stand in several tokens; the brackets show which tokens belong together.")
+        page.line("More characters are in several tokens; the brackets show which tokens belong together.")
     if page.paper.screen and len(tokens):
         page.line()
-        _put_text(result, rows, page)
+        _put_text(result, groups, page)
 
 
 def _rows(spans: Spans, which: Excerpt) -> list[_Row]:
-    index = spans.index
-    wanted = np.flatnonzero((index < which.head) | (index >= which.total - which.tail)).tolist()
-    return [
-        _Row(
-            int(index[place]),
-            spans.tokens[place],
-            int(spans.start[place]),
-            int(spans.end[place]),
-            bool(spans.joined[place]),
-        )
-        for place in wanted
-    ]
+    """Return the rows of those tokens that the page shows."""
+    chosen = np.flatnonzero((spans.index < which.head) | (spans.index >= which.total - which.tail))
+    arrays = (each[chosen].tolist() for each in (spans.index, spans.start, spans.end, spans.joined))
+    rows = zip(chosen.tolist(), *arrays, strict=True)
+    return [_Row(place, spans.tokens[k], start, end, joined) for k, place, start, end, joined in rows]
 
 
-def _shared(spans: Spans) -> list[str]:
-    """Return a line for each character that stands in several tokens."""
-    lines: list[str] = []
-    joined = [*spans.joined.tolist(), False]
-    for place in np.flatnonzero(spans.joined & ~np.roll(spans.joined, 1)).tolist():
-        if len(lines) > _MOST_SHARED or place == 0:
-            continue
-        last = place
-        while joined[last + 1]:
-            last += 1
-        group = spans.tokens[place - 1 : last + 1]
-        parts = " + ".join(shown(token) for token in group)
-        whole = b"".join(group)[len(group[0].decode(errors="ignore").encode()) :]  # without the characters before it
-        first = int(spans.index[place - 1])
-        lines.append(f"{shown(whole)} is in tokens {first} to {first + last - place + 1}: {parts}")
-    return lines
+def _groups(rows: list[_Row]) -> list[list[_Row]]:
+    """Return rows in groups: those of one character together, others alone."""
+    groups: list[list[_Row]] = []
+    for row in rows:
+        if groups and row.joined and row.place == groups[-1][-1].place + 1:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
 
 
-def _columns(result: Tokenization, rows: list[_Row], which: Excerpt) -> Columns:
-    """Return a row a token: sequence (where there are many), position, token, ID, bytes, span."""
-    tokens = result.tokens
+def _columns(result: Tokenization, groups: list[list[_Row]], which: Excerpt) -> Columns:
+    """Return the table: sequence (if there are several), position, token, ID, bytes, span."""
+    tokens, rows = result.tokens, [row for group in groups for row in group]
     sequence, position = tokens.places(which.places)
-    columns: Columns = [Column("seq", [str(each) for each in sequence])] if tokens.many else []
-    columns.append(Column("pos", [str(each) for each in position]))
-    brackets = _brackets(rows)
-    if any(map(str.strip, brackets)):
+    columns: Columns = [Column("seq", list(map(str, sequence)))] if tokens.many else []
+    columns.append(Column("pos", list(map(str, position))))
+    brackets = [_BRACKETS[row.joined, row is not group[-1]] for group in groups for row in group]
+    if {*brackets} - {" "}:
         columns.append(Column("", brackets, "left"))
     return [
         *columns,
         Column("token", [_toned(row, shown(row.token)) for row in rows], "left", least=LEAST_TOKEN),
-        Column("ID", [str(token_id) for token_id in tokens.ids[which.places].tolist()]),
+        Column("ID", list(map(str, tokens.ids[which.places]))),
         Column("bytes", [row.token.hex(" ") for row in rows], "left", least=_LEAST_BYTES, unit=BYTE_IN_HEX),
         Column("span", [f"{row.start}:{row.end}" for row in rows], "left"),
     ]
-
-
-def _brackets(rows: list[_Row]) -> list[str]:
-    """Return a sign for each row that binds the tokens of one character together."""
-    signs = []
-    for row, after in zip_longest(rows, rows[1:]):
-        more = after is not None and after.joined and after.place == row.place + 1
-        signs.append({(False, False): " ", (False, True): "╭", (True, True): "│", (True, False): "╰"}[row.joined, more])
-    return signs
 
 
 def _toned(row: _Row, text: str) -> Word:
     return Word(text, TOKEN_TONES[row.place % len(TOKEN_TONES)])
 
 
-def _put_text(result: Tokenization, rows: list[_Row], page: Page) -> None:
-    """Put the text on the page as it would be read, each token in its colour, with its ID under it.
+def _shared(group: list[_Row]) -> str:
+    """Return a line about a character in several tokens."""
+    tokens = [row.token for row in group]
+    before = tokens[0].decode(errors="ignore").encode()  # the characters before the shared one
+    character = shown(b"".join(tokens)[len(before) :])
+    return f"{character} is in tokens {group[0].place} to {group[-1].place}: {' + '.join(map(shown, tokens))}"
 
-    Tokens that share a character stand as one.
+
+def _put_text(result: Tokenization, groups: list[list[_Row]], page: Page) -> None:
+    """Put the text on the page as one reads it, each token in its colour, with its ID below.
+
+    Tokens that share a character stand together.
     """
     above: list[str | Word] = []
-    under: list[str | Word] = []
-    cells = taken = 0
-    after = 0  # the place behind the tokens that are there
-    for group in _groups(rows):
-        if group[0].place > after:
-            above, under = [*above, Word("…", "dim"), " "], [*under, "  "]
+    below: list[str | Word] = []
+    cells = total = next_place = 0
+    for group in groups:
+        if group[0].place > next_place:
+            above, below = [*above, Word("…", "dim"), " "], [*below, "  "]
             cells += 2
-        after = group[-1].place + 1
-        ids = result.tokens.ids[[row.place for row in group]].tolist()
+        next_place = group[-1].place + 1
         word = _toned(group[0], shown(b"".join(row.token for row in group)))
+        ids = result.tokens.ids[[row.place for row in group]].tolist()
         number = _toned(group[0], " ".join(map(str, ids)))
         width = max(word.width, number.width) + 1
         if above and (cells + width > page.width + 1 or group[0].start == 0):
-            _put_lines(page, above, under)
-            cells, above, under = 0, [], []
-        taken += width
-        if taken > _MOST_TEXT:
+            page.line(*above)
+            page.line(*below)
+            cells, above, below = 0, [], []
+        total += width
+        if total > _MOST_TEXT:
             above.append(Word("…", "dim"))
             break
         above += [word, " " * (width - word.width)]
-        under += [number, " " * (width - number.width)]
+        below += [number, " " * (width - number.width)]
         cells += width
-    _put_lines(page, above, under)
-
-
-def _groups(rows: list[_Row]) -> Iterator[list[_Row]]:
-    """Yield rows, those of one character together."""
-    group: list[_Row] = []
-    for row in rows:
-        if group and not (row.joined and row.place == group[-1].place + 1):
-            yield group
-            group = []
-        group.append(row)
-    yield group
-
-
-def _put_lines(page: Page, *lines: list[str | Word]) -> None:
-    for line in lines:
-        page.line(*line)
+    page.line(*above)
+    page.line(*below)

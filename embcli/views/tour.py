@@ -1,4 +1,4 @@
-"""How the steps of a tour look: what stands over the output of a command, and what behind it."""
+"""How the steps of a tour look: the lines above the output of a command, and the words below it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ def put_heading(tour: Tour, number: int, page: Page) -> None:
     page.title(f"{number}/{len(tour.steps)}  {tour.steps[number - 1].heading}")
 
 
-def put_command(tour: Tour, step: Step, page: Page) -> None:
-    """Put the command on the page as one would type it, with the text."""
-    for place, line in enumerate(as_typed(step.typed(tour.text)).split("\n")):
+def put_command(words: list[str], page: Page) -> None:
+    """Put a command on the page as one would type it."""
+    for place, line in enumerate(as_typed(words).split("\n")):
         page.line(Word(f"{'> ' if place else '$ '}{line}", "embedding"))
 
 
 def put_question(step: Step, page: Page) -> None:
     """Put the question of a step on the page, if it has one."""
-    if step.question is not None:
-        _put_prose(step.question, page)
+    _put_prose(step.question or "", page)
 
 
 def put_words(step: Step, page: Page, given: str = "") -> None:
-    """Put the words of a step on the page, behind the answer to its question, and whether the one given is right."""
+    """Put the words of a step on the page, after the answer to its question and whether the given one is right."""
     page.line()
     if given:
-        page.line(Word("Right.", "good") if step.is_right(given) else Word(f"No: {step.answer}.", "bad"))
+        page.line(Word("Right.", "good") if step.is_right(given) else Word(f"Not quite: {step.answer}", "bad"))
     elif step.answer is not None:
-        page.line(f"The answer: {step.answer}.")
+        page.line(f"The answer: {step.answer}")
     _put_prose(step.words, page)
 
 
