@@ -14,7 +14,7 @@ from embcli.notes import Notes
 from embcli.passes import unwatched
 from embcli.store import Damaged
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
-from embcli.weights.kept import Key, KeptLayer, load, write
+from embcli.weights.kept import KeptLayer, Key, load, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
