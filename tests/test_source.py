@@ -380,7 +380,7 @@ def test_with_a_broken_torch_a_kept_layer_is_read_and_another_is_refused_in_a_se
     done = lookup_elsewhere(cache, tmp_path)
     assert done.stderr.splitlines()[-1] == (
         "embcli.errors.LayerError: torch does not load (libc10.so: cannot open shared object file); "
-        "to install it anew: pip install --force-reinstall torch"
+        "reinstall it: pip install --force-reinstall torch"
     )
     assert cache.entries() == []
 
