@@ -1,4 +1,4 @@
-"""Which torch would draw, and on what processor, found without importing torch; and how torch is loaded."""
+"""Which torch would draw, and on what processor, without importing torch; and how torch is loaded."""
 
 from __future__ import annotations
 
