@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from embcli.notes import Notes
     from embcli.passes import Watch
 
-_BLOCK = 1 << 18  # values that are read at a time
+_BLOCK = 1 << 18  # values in a block
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a matrix is like as a whole: over all its values, in float64; `std` as torch has it (n - 1)."""
+    """Statistics over all values of a matrix, in float64; `std` divides by n - 1, like torch."""
 
     mean: float
     std: float
@@ -33,7 +33,7 @@ class Summary:
 
 
 class Layer(ABC):
-    """A weight matrix that gives its rows by ID; a new format writes `shape`, `dtype` and `rows`."""
+    """A weight matrix that gives its rows by ID; a new format implements `shape`, `dtype` and `rows`."""
 
     shape: tuple[int, int]  # (V, D) or (C, D)
     dtype: str  # of the stored numbers, as numpy names it: "float32", "bfloat16"; rows are float32 whatever it is
@@ -41,7 +41,7 @@ class Layer(ABC):
 
     @abstractmethod
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows, (n,) int64 -> (n, D) float32; the IDs are within the shape, and those told at `open`."""
+        """Return these rows, (n,) int64 -> (n, D) float32; the IDs are in range, and were announced to `open`."""
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
@@ -50,7 +50,7 @@ class Layer(ABC):
             yield self.rows(np.arange(start, min(start + step, self.shape[0])))
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows as they are stored, (n,) int64 -> (n, width); float32 where they have no other form."""
+        """Return these rows as they are stored, (n,) int64 -> (n, width); float32 if they have no other form."""
         return self.rows(ids)
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
@@ -67,11 +67,11 @@ class Layer(ABC):
         return [(0, self.blocks())]
 
     def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Return all blocks, in parts that may be read side by side; each with the ID of its first row."""
+        """Return all blocks, in parts that may run side by side; each part with the ID of its first row."""
         return [(0, self.blocks())]
 
     def summary(self, watch: Watch = unwatched) -> Summary:
-        """Return what the whole matrix is like, from one pass over its blocks; `watch` is told of the rows read."""
+        """Return statistics of the whole matrix, from one pass over its blocks; `watch` counts the rows."""
         parts = [(Meter(), blocks) for _, blocks in self.parts()]
         for _ in watch(ahead([meter.reading(blocks) for meter, blocks in parts]), self.shape[0], int):
             pass
@@ -124,7 +124,7 @@ class Layers(dict[str, "Layer"]):
 
 
 class Source(Protocol):
-    """Where weights come from; it knows their shapes before it draws or reads them."""
+    """A place that layers come from; it knows their shapes before it draws or reads them."""
 
     @property
     def notes(self) -> Notes:
@@ -142,14 +142,14 @@ class Source(Protocol):
         """Return the same source with a position layer of another length, if that is not from a file."""
 
     def shape(self, name: str) -> tuple[int, int] | None:
-        """Return the shape of the `token` or of the `position` layer; None where there is no such layer."""
+        """Return the shape of the `token` or of the `position` layer; None if there is no such layer."""
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
-        """Return the named layers; for each, the IDs that will be asked for, or None where that may be any."""
+        """Return the named layers; for each, the IDs that will be asked for, or None for any."""
 
 
 def shape_of(source: Source, name: str) -> tuple[int, int]:
-    """Return the shape of a layer; raises LayerError where the source has none of this name."""
+    """Return the shape of a layer; raises LayerError if the source has no layer of this name."""
     shape = source.shape(name)
     if shape is None:
         raise LayerError(f"there is no {name} layer here")
@@ -157,15 +157,12 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
 
 
 def run_of(source: Source, encoding: Encoding | None) -> dict[str, Any]:
-    """Return what there is to say of how a result came about; `encoding` is that of its rows, None where it has none.
-
-    It is complete once the layers are open.
-    """
+    """Return the `run` of a result, complete once the layers are open; `encoding` is that of its rows, if any."""
     return {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
 
 
 class Meter:
-    """Sums up a matrix piece by piece, in float64."""
+    """Sums of a matrix, added piece by piece, in float64."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -173,23 +170,24 @@ class Meter:
         self._minimum, self._maximum = np.inf, -np.inf
 
     def add(self, piece: np.ndarray) -> None:
-        """Take in some float32 values, in any shape."""
+        """Add float32 values, in any shape."""
         if piece.size:
-            wide = piece.ravel().astype(np.float64)
-            with np.errstate(invalid="ignore"):  # of infinities of both signs, whose sum is NaN
-                total = float(wide.sum())
-                self.take(piece, total, float(np.square(wide, out=wide).sum()))  # np.dot's threads wait for each other
+            values = piece.ravel().astype(np.float64)
+            with np.errstate(invalid="ignore"):  # the sum of infinities of both signs is NaN
+                total = float(values.sum())
+                squares = float(np.square(values, out=values).sum())  # np.dot would start threads that wait
+                self.take(piece, total, squares)
 
     def take(self, piece: np.ndarray, total: float, squares: float) -> None:
-        """Take in some float32 values whose sum, and sum of squares, is known in float64."""
+        """Add float32 values with a known sum and sum of squares, in float64."""
         self._count += piece.size
         self._sum += total
         self._squares += squares
-        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN where there is one, as in torch
+        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN if there is one, like torch
         self._maximum = float(np.maximum(self._maximum, piece.max()))
 
     def reading(self, pieces: Iterator[np.ndarray]) -> Iterator[int]:
-        """Take in pieces, and yield the length of each."""
+        """Add pieces, and yield the length of each."""
         for piece in pieces:
             self.add(piece)
             yield len(piece)
@@ -203,7 +201,7 @@ class Meter:
         return both
 
     def summary(self) -> Summary:
-        """Return what came in; the standard deviation of a single value is NaN, as in torch."""
+        """Return the statistics; the standard deviation of a single value is NaN, like torch."""
         mean = self._sum / self._count
         if self._count > 1:
             std = float(np.sqrt(max(self._squares - mean * self._sum, 0.0) / (self._count - 1)))

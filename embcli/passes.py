@@ -114,7 +114,6 @@ class _Threads(Generic[Item]):
         del self._ready  # errors in it hold the frames that hold it
 
     def _run(self, part: Iterator[Item]) -> None:
-        error = None
         try:
             for item in part:
                 self._permits.get()
@@ -122,8 +121,9 @@ class _Threads(Generic[Item]):
                     break
                 self._ready.put(item)
         except BaseException as raised:
-            error = raised
-        self._ready.put(_End(error))
+            self._ready.put(_End(raised))  # no local name: it would hold the error after its end
+        else:
+            self._ready.put(_End(None))
 
 
 class _End:

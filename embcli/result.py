@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from embcli.errors import InputError, OutputError
-from embcli.formats import PICTURES
+from embcli.formats import FORMATS, PICTURES
 from embcli.names import DEFAULT_PRECISION
 from embcli.notes import Notes
 from embcli.words import naming

@@ -94,7 +94,7 @@ class Store:
             os.utime(self.folder / name)
         return content
 
-    def write(self, name: str, size: int, write: Callable[[BinaryIO], None]) -> bool:
+    def write(self, name: str, size: int, write: Callable[[BinaryIO], object]) -> bool:
         """Keep a file of `size` bytes; return whether it was kept.
 
         `write` is not called for a file that is too large. A note says why a file cannot be written.

@@ -114,7 +114,7 @@ def fault(ran: Ran) -> str:
     return "output beside an error" if ran.out else ""
 
 
-_NOTES = ("embcli: the input is empty", "embcli: layers are not kept", "embcli: no JSON", "embcli: NaN")
+_NOTES = ("embcli: the input is empty", "embcli: nothing is cached", "embcli: no JSON", "embcli: NaN")
 
 
 def _given_up() -> None:

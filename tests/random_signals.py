@@ -15,7 +15,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from embcli.weights.cache import Cache
+from embcli.store import Store
+from embcli.verbs.cache import contents
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 
@@ -85,12 +86,12 @@ def keeping(number: signal.Signals, count: int, folder: Path, chance: random.Ran
     wanted = Inside().ok(*KEPT, "--no-cache").out
     duration = took(*KEPT, EMBCLI_CACHE_DIR=str(cache))
     for _ in range(count):
-        Cache(cache).clear()
+        Store(cache).clear()
         status = ended(number, chance.uniform(0, duration), *KEPT, EMBCLI_CACHE_DIR=str(cache))
         statuses[status] += 1
         halves = [*cache.glob(".*")]
         assert not halves or status == -signal.SIGKILL, halves
-        assert all(fault is None for _, fault in Cache(cache).verify())
+        assert not contents(Store(cache), verify=True).damaged
         assert Inside().ok(*KEPT, EMBCLI_CACHE_DIR=str(cache)).out == wanted
     return statuses
 

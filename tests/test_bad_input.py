@@ -47,7 +47,7 @@ BAD = [
     ("lookup hello --vocab 6", "ID 31373 ('hello') at position 0", "V = 6", "from 0 to 5", "--vocab 31374"),
     # sizes
     *(
-        (f"{verb} {flag} {value}", f"{flag} {value} makes no layer; it must be 1 or more")
+        (f"{verb} {flag} {value}", f" must be at least 1, not {value}")
         for verb in ("lookup a", "weights")
         for flag in ("--vocab", "--dim", "--context-length")
         for value in ("0", "-5")
@@ -71,8 +71,8 @@ BAD = [
     ("weights --context-length 99999999999", "a position layer of 99,999,999,999 x 256 takes 102.4 TB"),
     ("lookup a --vocab 123456789012345678901234567890", "123,456,789,012,345,678,901,234,567,890 x 256"),
     # seeds
-    ("lookup a --seed -1", "--seed -1 is out of range", "18446744073709551615"),
-    ("weights --seed 18446744073709551616", "--seed 18446744073709551616 is out of range"),
+    ("lookup a --seed -1", "seed must be from 0 to 18446744073709551615, not -1"),
+    ("weights --seed 18446744073709551616", "seed must be from 0 to 18446744073709551615, not 18446744073709551616"),
     # encodings and models
     ("tokenize a --encoding gpt3", "'gpt3'", "gpt2"),
     ("lookup a --encoding gpt-4oo", "'gpt-4oo'", "gpt-4o"),

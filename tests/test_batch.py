@@ -20,7 +20,7 @@ from embcli.text import Given
 from embcli.tokens import tokenize
 from embcli.verbs.batch import Batches, Batching, batch
 from embcli.views.batch import view
-from embcli.weights.drawing import Drawing
+from embcli.weights.drawing import state_after
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
@@ -160,14 +160,12 @@ def test_npy_of_all_batches_of_a_text_is_the_plain_scripts(
 @pytest.mark.parametrize("name", ["token", "position"])
 @pytest.mark.parametrize(("size", "dim", "length"), [(3, 5, 2), (4, 4, 4), (5, 5, 3), (5, 5, 5), (1, 1, 1), (40, 3, 7)])
 def test_the_generator_behind_a_layer_is_torchs_own(name: str, size: int, dim: int, length: int) -> None:
-    drawing = Drawing(Seeded(size, dim, length))
     torch.manual_seed(123)
     for rows in (size, length)[: 1 + (name == "position")]:
         torch.nn.Embedding(rows, dim)
     expected = [torch.randn(3), torch.randint(1 << 60, (3,)), torch.randn(20)]
-    drawing.layer("position").rows(np.arange(length))  # wherever the drawing has been before
     generator = torch.Generator()
-    generator.set_state(drawing.state_behind(name))
+    generator.set_state(state_after(Seeded(size, dim, length), name))
     found = [torch.randn(3, generator=generator), torch.randint(1 << 60, (3,), generator=generator)]
     found.append(torch.randn(20, generator=generator))
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import embcli
-from embcli import safe
 from embcli.errors import EmbcliError, InputError, OutputError
+from embcli.notes import Notes
+from embcli.store import Damaged, Store, parse_size
+from embcli.verbs.cache import _CHECKS as CHECKS
 from embcli.verbs.cache import clear, contents
 from embcli.weights.build import Build
-from embcli.weights.cache import Cache, parse_size
-from embcli.weights.kept import KeptLayer, Key
+from embcli.weights.kept import KeptLayer, Key, load, write
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
 from tests.oracles import live
@@ -33,14 +35,9 @@ BUILD = Build("2.13.0+cpu+aa", "x86_64", "00000000", "glibc-2.36")
 ORIGIN = {"torch": "2.13.0+cpu", "cpu_capability": "AVX2"}
 
 
-@pytest.fixture(autouse=True)
-def _unsaid() -> None:
-    safe.note.cache_clear()  # each test hears the notes that it causes
-
-
 @pytest.fixture
-def cache(tmp_path: Path) -> Cache:
-    return Cache(tmp_path / "cache")
+def cache(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
 
 
 def key(rows: int = 6, dim: int = 3, length: int = 5, seed: int = 123, name: str = "token") -> Key:
@@ -53,37 +50,44 @@ def values(which: Key) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(which.shape, np.float32)
 
 
-def keep(cache: Cache, which: Key) -> KeptLayer | None:
-    return cache.keep(which, iter([values(which).ravel()]), ORIGIN)
+def keep(cache: Store, which: Key, blocks: Iterable[np.ndarray] | None = None) -> bool:
+    content = [values(which)] if blocks is None else blocks
+    return cache.write(which.file_name, which.file_bytes, lambda file: write(file, which, content, ORIGIN))
 
 
-def assert_holds(cache: Cache, which: Key) -> None:
-    layer = cache.open(which)
+def opened(cache: Store, which: Key) -> KeptLayer | None:
+    return cache.read(which.file_name, partial(load, key=which))
+
+
+def at(cache: Store, which: Key) -> Path:
+    return cache.folder / which.file_name
+
+
+def assert_holds(cache: Store, which: Key) -> None:
+    layer = opened(cache, which)
     assert layer is not None
     assert layer.rows(np.arange(which.shape[0])).tobytes() == values(which).tobytes()
 
 
-def names(cache: Cache) -> list[str]:
+def names(cache: Store) -> list[str]:
     return sorted(path.name for path in cache.folder.iterdir())
 
 
 # --- by key -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_is_found_again_and_nothing_else(cache: Cache) -> None:
-    assert cache.open(key()) is None
-    layer = keep(cache, key())
-    assert layer is not None
-    assert layer.rows(np.arange(6)).tobytes() == values(key()).tobytes()
+def test_what_is_kept_is_found_again_and_nothing_else(cache: Store) -> None:
+    assert opened(cache, key()) is None
+    assert keep(cache, key())
     assert_holds(cache, key())
-    assert cache.open(key(name="position")) is None
+    assert opened(cache, key(name="position")) is None
 
 
-def test_every_number_that_changes_a_layer_has_a_file_of_its_own(cache: Cache) -> None:
+def test_every_number_that_changes_a_layer_has_a_file_of_its_own(cache: Store) -> None:
     sizes = [(6, 3, 5), (7, 3, 5), (6, 4, 5), (6, 3, 6), (6, 3, 5, 124)]
     keys = [key(*each, name=name) for each in sizes for name in ("token", "position")]
     for which in keys:
-        if cache.open(which) is None:
+        if opened(cache, which) is None:
             keep(cache, which)
     # The token layer does not change with C; the position layer, drawn behind it, changes with everything.
     kinds = [name.split("-seed")[0] for name in names(cache)]
@@ -91,65 +95,43 @@ def test_every_number_that_changes_a_layer_has_a_file_of_its_own(cache: Cache) -
     assert len(kinds) == 4 + 5
 
 
-def test_a_file_under_the_name_of_another_is_not_taken_for_it(cache: Cache) -> None:
+def test_a_file_under_the_name_of_another_is_not_taken_for_it(cache: Store) -> None:
     keep(cache, key(seed=124))
-    cache.path(key(seed=124)).rename(cache.path(key()))
-    assert cache.open(key()) is None
-    ((_, fault),) = cache.verify()
-    assert fault == "it holds another layer"
+    at(cache, key(seed=124)).rename(at(cache, key()))
+    assert opened(cache, key()) is None
+    ((_, fault),) = cache.verify(CHECKS)
+    assert fault == "it contains another layer"
 
 
 def test_a_file_whose_name_is_right_and_whose_key_is_not_is_not_taken(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch
+    cache: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("embcli.weights.kept.digest", lambda _: "00000000")  # names that two keys share
-    monkeypatch.setattr("embcli.weights.cache.digest", lambda _: "00000000")
     other = Key("token", Seeded(6, 3, 5), Build("2.12", "x86_64", "0", ""))
     keep(cache, other)
-    assert cache.path(other) == cache.path(key())
-    assert cache.open(key()) is None
+    assert at(cache, other) == at(cache, key())
+    assert opened(cache, key()) is None
     assert_holds(cache, other)
-
-
-def test_torches_are_those_of_layers_that_differ_in_nothing_else(cache: Cache) -> None:
-    def of(torch: str, **more: str) -> Key:
-        return Key("token", Seeded(6, 3, 5), Build(**{**vars(BUILD), "torch": torch, **more}))
-
-    for age, torch in enumerate(["2.10+a", "2.9+b", "2.11+c", "2.12+d"]):
-        keep(cache, of(torch))
-        os.utime(cache.path(of(torch)), (0, 1000.0 + age))
-    for other in (of("2.8", cpu="11111111"), of("2.8", machine="arm64"), of("2.8", libc="glibc-2.37")):
-        keep(cache, other)
-    keep(cache, key(6, 3, 5, 124))
-    keep(cache, key(name="position"))
-    damaged = cache.path(of("2.11+c"))
-    damaged.write_bytes(damaged.read_bytes()[:100])
-    assert list(cache.torches(of("none"))) == ["2.12+d", "2.9+b", "2.10+a"]
 
 
 # --- no folder to be had ------------------------------------------------------------------------------------------
 
 
 def test_a_missing_folder_is_made(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "not" / "yet" / "there")
+    cache = Store(tmp_path / "not" / "yet" / "there")
     keep(cache, key())
     assert_holds(cache, key())
 
 
 @pytest.mark.parametrize("folder", ["file/below", "file", "/proc/embcli", "/dev/null"])
-def test_a_folder_that_cannot_be_written_is_noted_once_and_done_without(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str
-) -> None:
+def test_a_folder_that_cannot_be_written_is_noted_once_and_done_without(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").write_text("a regular file")
-    cache = Cache(tmp_path / folder)
+    cache = Store(tmp_path / folder)
     for name in ("token", "position"):
-        assert keep(cache, key(name=name)) is None
-        assert cache.open(key(name=name)) is None
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert re.fullmatch(
-        r"embcli: layers are not kept: cannot write to .* \(.+\); --no-cache does without\n", output.err
-    )
+        assert not keep(cache, key(name=name))
+        assert opened(cache, key(name=name)) is None
+    (note,) = cache.notes
+    assert re.fullmatch(r"nothing is cached: cannot write to .* \(.+\)", note)
     assert cache.entries() == []
     assert cache.clear() == []
     assert (tmp_path / "file").read_text() == "a regular file"
@@ -164,7 +146,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="gives up a capability of Linux")
-def test_a_read_only_folder_is_read_but_not_written(embcli: Embcli, cache: Cache) -> None:
+def test_a_read_only_folder_is_read_but_not_written(embcli: Embcli, cache: Store) -> None:
     environment = {"EMBCLI_CACHE_DIR": str(cache.folder)}
     embcli.ok("weights", "--vocab", "6", "--dim", "3", "-f", "npy", **environment)
     before = names(cache)
@@ -189,11 +171,12 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 import numpy as np
-from embcli.weights.cache import Cache
-from tests.test_cache import ORIGIN, key
+from embcli.store import Store
+from tests.test_cache import keep, key
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
-print(Cache(Path(sys.argv[1])).keep(key(700, 50), iter([np.zeros(35_000, np.float32)]), ORIGIN))
+store = Store(Path(sys.argv[1]))
+print(keep(store, key(700, 50)), *store.notes)
 """
 
 
@@ -202,14 +185,11 @@ def test_a_full_disk_is_noted_and_leaves_nothing_behind(tmp_path: Path, size: in
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path), str(size)], capture_output=True, timeout=TIMEOUT, check=True
     )
-    assert done.stdout == b"None\n"
-    assert re.fullmatch(rb"embcli: layers are not kept: cannot write to .* \(File too large\); .*\n", done.stderr)
+    assert re.fullmatch(rb"False nothing is cached: cannot write to .* \(File too large\)\n", done.stdout)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_home_there_is_no_cache_and_a_note(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_without_a_home_there_is_no_cache_and_a_note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import pwd
 
     def unknown(_: int) -> None:
@@ -219,10 +199,9 @@ def test_without_a_home_there_is_no_cache_and_a_note(
     for name in ("EMBCLI_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert Cache.from_environment() is None
-    assert capsys.readouterr().err == (
-        "embcli: layers are not kept: this user has no home folder; EMBCLI_CACHE_DIR can name another\n"
-    )
+    notes = Notes()
+    assert Store.from_environment(notes) is None
+    assert list(notes) == ["nothing is cached: this user has no home folder; EMBCLI_CACHE_DIR can name another"]
     assert list(tmp_path.iterdir()) == []
     for verb in (contents, clear):
         with pytest.raises(OutputError, match="there is no cache folder: set EMBCLI_CACHE_DIR"):
@@ -238,13 +217,13 @@ def test_a_platform_that_knows_no_folder_has_none(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.delenv("EMBCLI_CACHE_DIR")
     monkeypatch.setattr("platformdirs.user_cache_path", user_cache_path)
-    assert Cache.from_environment() is None
+    assert Store.from_environment(Notes()) is None
 
 
 # --- files of others, and what is no file -------------------------------------------------------------------------
 
 
-def strangers(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def strangers(cache: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the files of the cache belong to another user."""
     if os.geteuid() == 0:
         for path in cache.folder.iterdir():
@@ -255,15 +234,14 @@ def strangers(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("mode", "used"), [(0o777, False), (0o1777, False), (0o775, True), (0o755, True)])
 def test_files_of_another_user_are_not_used_where_anyone_can_put_them(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch, mode: int, used: bool
+    cache: Store, monkeypatch: pytest.MonkeyPatch, mode: int, used: bool
 ) -> None:
     keep(cache, key())
     cache.folder.chmod(mode)
     assert_holds(cache, key())  # our own
     strangers(cache, monkeypatch)
-    assert (cache.open(key()) is not None) == used
-    assert (list(cache.torches(key())) != []) == used
-    ((_, fault),) = cache.verify()
+    assert (opened(cache, key()) is not None) == used
+    ((_, fault),) = cache.verify(CHECKS)
     assert fault == (None if used else "it belongs to another user, and anyone may write to its folder")
 
 
@@ -273,27 +251,26 @@ def test_files_of_another_user_are_not_used_where_anyone_can_put_them(
     ids=["pipe", "folder", "device", "nowhere"],
 )
 def test_what_is_no_file_is_passed_over_verified_and_replaced_where_that_can_be(
-    cache: Cache, put: Callable[[Path], None]
+    cache: Store, put: Callable[[Path], None]
 ) -> None:
     cache.folder.mkdir()
-    path = cache.path(key())
+    path = at(cache, key())
     put(path)
-    assert cache.open(key()) is None
-    assert list(cache.torches(key())) == []
-    ((entry, fault),) = cache.verify()
+    assert opened(cache, key()) is None
+    ((entry, fault),) = cache.verify(CHECKS)
     assert entry.path == path
     assert fault is not None
     if path.is_dir():
-        assert keep(cache, key()) is None
+        assert not keep(cache, key())
         with pytest.raises(EmbcliError, match=re.escape(f"cannot remove {str(path)!r}: ")):
             cache.clear()
     else:
-        assert keep(cache, key()) is not None
+        assert keep(cache, key())
         assert_holds(cache, key())
 
 
 @pytest.mark.parametrize("seconds", [-(10**12), -1, 0, 10**10, 10**14])
-def test_a_file_of_any_time_is_listed(cache: Cache, monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+def test_a_file_of_any_time_is_listed(cache: Store, monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     keep(cache, key())
     monkeypatch.setattr(Path, "lstat", lambda _: os.stat_result((0, 0, 0, 1, 0, 0, 5, 0, seconds, 0)))
     (piece,) = contents(cache).records().pieces(("used",), ())
@@ -305,16 +282,16 @@ def test_a_file_of_any_time_is_listed(cache: Cache, monkeypatch: pytest.MonkeyPa
 AT_ONCE = """
 import os, sys
 from pathlib import Path
-from embcli.weights.cache import Cache
-from tests.test_cache import assert_holds, keep, key
+from embcli.store import Store
+from tests.test_cache import assert_holds, keep, key, opened
 start, hold = os.pipe()
-cache = Cache(Path(sys.argv[1]))
+cache = Store(Path(sys.argv[1]))
 for number in range(16):
     if os.fork() == 0:
         os.close(hold)
         os.read(start, 1)  # until nobody holds the other end any more
         for name in ("token", "position"):
-            if cache.open(key(5000, 16, name=name)) is None:
+            if opened(cache, key(5000, 16, name=name)) is None:
                 keep(cache, key(5000, 16, name=name))
             assert_holds(cache, key(5000, 16, name=name))
         os._exit(0)
@@ -323,7 +300,7 @@ print(*(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(16)))
 """
 
 
-def test_sixteen_processes_at_once_are_right_and_leave_one_file_a_layer(cache: Cache) -> None:
+def test_sixteen_processes_at_once_are_right_and_leave_one_file_a_layer(cache: Store) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", AT_ONCE, str(cache.folder)],
         capture_output=True,
@@ -337,7 +314,7 @@ def test_sixteen_processes_at_once_are_right_and_leave_one_file_a_layer(cache: C
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_process_ended_while_it_writes_leaves_no_file_that_could_be_read(
-    cache: Cache, number: signal.Signals, status: int
+    cache: Store, number: signal.Signals, status: int
 ) -> None:
     process = subprocess.Popen(
         [*Embcli.command, "weights", "--vocab", "400000", "--dim", "600", "-f", "csv"],  # writes for seconds
@@ -355,19 +332,19 @@ def test_a_process_ended_while_it_writes_leaves_no_file_that_could_be_read(
     assert len(names(cache)) == (number == signal.SIGKILL)  # nobody is left to remove it
 
 
-def test_pieces_that_fail_leave_no_file_and_the_old_one(cache: Cache) -> None:
+def test_pieces_that_fail_leave_no_file_and_the_old_one(cache: Store) -> None:
     keep(cache, key())
 
     def failing() -> None:
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        cache.keep(key(), (failing() for _ in range(1)), ORIGIN)  # type: ignore[func-returns-value]
+        keep(cache, key(), (failing() for _ in range(1)))  # type: ignore[func-returns-value, misc]
     assert names(cache) == [key().file_name]
     assert_holds(cache, key())
 
 
-def test_half_a_file_is_removed_when_it_cannot_be_anybodys_work_any_more(cache: Cache) -> None:
+def test_half_a_file_is_removed_when_it_cannot_be_anybodys_work_any_more(cache: Store) -> None:
     keep(cache, key())
     half = cache.folder / f".{key(700, 50).file_name}.1-00000000.part"
     foreign = cache.folder / ".other.part"
@@ -387,12 +364,12 @@ def test_half_a_file_is_removed_when_it_cannot_be_anybodys_work_any_more(cache: 
 
 
 def test_contents_are_data_with_the_version_the_folder_and_its_bounds(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / os.fsdecode(b"x\x1b]0;pwn\x07\xff"))
+    cache = Store(tmp_path / os.fsdecode(b"x\x1b]0;pwn\x07\xff"))
     for age, which in enumerate((key(name="position"), key())):
         keep(cache, which)
-        os.utime(cache.path(which), (0, 86400.0 * age))
+        os.utime(at(cache, which), (0, 86400.0 * age))
     records = contents(cache).records()
-    size = cache.path(key()).stat().st_size + cache.path(key(name="position")).stat().st_size
+    size = at(cache, key()).stat().st_size + at(cache, key(name="position")).stat().st_size
     folder = f"{tmp_path}/x\x1b]0;pwn\x07\\xff"
     assert list(records.run.items()) == [
         ("embcli", embcli.__version__),
@@ -401,61 +378,61 @@ def test_contents_are_data_with_the_version_the_folder_and_its_bounds(tmp_path: 
         ("limit", 2 * 10**9),
     ]
     assert orjson.loads(orjson.dumps(records.run))["folder"] == folder
-    assert (records.unit, records.rows, records.fields) == ("layers", 2, ("file", "bytes", "used"))
-    (piece,) = records.pieces(records.fields, ())
+    assert (records.unit, records.rows, [*records.fields]) == ("layers", 2, ["file", "bytes", "used"])
+    (piece,) = records.pieces((*records.fields,), ())
     assert piece.fields["file"] == [key(name="position").file_name, key().file_name]
     assert piece.fields["used"] == ["1970-01-01T00:00:00+00:00", "1970-01-02T00:00:00+00:00"]
 
 
-def test_verified_contents_say_what_is_wrong_with_each(cache: Cache) -> None:
+def test_verified_contents_say_what_is_wrong_with_each(cache: Store) -> None:
     for which in (key(), key(7)):
         keep(cache, which)
-    with cache.path(key(7)).open("ab") as file:
+    with at(cache, key(7)).open("ab") as file:
         file.write(b"more")
-    os.utime(cache.path(key()), (0, 0))
+    os.utime(at(cache, key()), (0, 0))
     result = contents(cache, verify=True)
     assert result.damaged == 1
     (piece,) = result.records().pieces(("fault",), ())
     assert piece.fields == {"fault": [None, "its last 4 bytes belong to no tensor"]}
 
 
-def test_a_cache_that_holds_nothing_is_no_error(cache: Cache) -> None:
+def test_a_cache_that_holds_nothing_is_no_error(cache: Store) -> None:
     result = contents(cache, verify=True)
     assert (result.entries, result.size, result.damaged) == ((), 0, 0)
     assert result.records().rows == 0
-    assert clear(cache).in_words == f"0 files removed, 0 bytes, from {cache.folder}"
+    assert clear(cache).removed == f"0 files removed, 0 bytes, from {cache.folder}"
 
 
-def test_clear_removes_what_was_kept_and_nothing_else(cache: Cache) -> None:
+def test_clear_removes_what_was_kept_and_nothing_else(cache: Store) -> None:
     keep(cache, key())
-    half = cache.folder / f".{key(700, 50).file_name}.1-00000000.part"
+    half = cache.folder / f".{key(700, 50).file_name}.00000000.part"
     half.write_bytes(b"half")
     others = ["token.safetensors", "notes.txt", "model-6x3-seed1-00000000.safetensors", ".hidden"]
     for name in others:
         (cache.folder / name).write_text("mine")
     removed = clear(cache)
-    assert removed.in_words == f"2 files removed, 4.2 kB, from {cache.folder}"
-    assert [(entry.path.name, entry.size) for entry in removed.removed] == [
+    assert removed.removed == f"2 files removed, 4.2 kB, from {cache.folder}"
+    assert [(entry.path.name, entry.size) for entry in removed.entries] == [
         (key().file_name, 4096 + 72 + 4),
         (half.name, 4),
     ]
     assert names(cache) == sorted(others)
 
 
-def test_cache_verify_says_which_layers_are_damaged_with_status_1(embcli: Embcli, cache: Cache) -> None:
+def test_cache_verify_says_which_layers_are_damaged_with_status_1(embcli: Embcli, cache: Store) -> None:
     environment = {"EMBCLI_CACHE_DIR": str(cache.folder)}
     for name in ("token", "position"):
         keep(cache, key(700, 50, 20, name=name))
     assert "all 2 are sound" in embcli.ok("cache", "verify", **environment).text
-    path = cache.path(key(700, 50))
+    path = at(cache, key(700, 50))
     path.write_bytes(path.read_bytes()[:-1])
     ran = embcli("cache", "verify", **environment)
     assert (ran.status, ran.err) == (1, "")
     assert f"damaged: {path.name}: it is cut off" in ran.text
-    assert "1 of 2 layers are damaged" in ran.text
+    assert "damaged: 1 of 2 layers; replaced at the next use" in ran.text
 
 
-def test_cache_clear_tells_what_it_removed(embcli: Embcli, cache: Cache) -> None:
+def test_cache_clear_tells_what_it_removed(embcli: Embcli, cache: Store) -> None:
     keep(cache, key())
     said = embcli.ok("cache", "clear", EMBCLI_CACHE_DIR=str(cache.folder)).text
     assert said == f"1 file removed, 4.2 kB, from {cache.folder}\n"
@@ -465,24 +442,24 @@ def test_cache_clear_tells_what_it_removed(embcli: Embcli, cache: Cache) -> None
 # --- how much is kept ---------------------------------------------------------------------------------------------
 
 
-def test_the_least_recently_used_layer_goes_first(cache: Cache) -> None:
+def test_the_least_recently_used_layer_goes_first(cache: Store) -> None:
     keys = [key(rows, 64) for rows in (40, 41, 42)]
     for age, which in enumerate(keys):
         keep(cache, which)
-        os.utime(cache.path(which), (0, 1000.0 + age))
-    cache.open(keys[0])  # used again, now
-    tight = Cache(cache.folder, limit=3 * 15_500)
+        os.utime(at(cache, which), (0, 1000.0 + age))
+    opened(cache, keys[0])  # used again, now
+    tight = Store(cache.folder, limit=3 * 15_500)
     keep(tight, key(43, 64))
-    assert [entry.path for entry in tight.entries()] == [tight.path(each) for each in (keys[2], keys[0], key(43, 64))]
+    assert [entry.path for entry in tight.entries()] == [at(tight, each) for each in (keys[2], keys[0], key(43, 64))]
 
 
-def test_the_newest_layer_stays_though_others_come_from_the_future(cache: Cache) -> None:
+def test_the_newest_layer_stays_though_others_come_from_the_future(cache: Store) -> None:
     for rows in (40, 41):
         keep(cache, key(rows, 64))
-        os.utime(cache.path(key(rows, 64)), (0, time.time() + 10_000))
-    tight = Cache(cache.folder, limit=2 * 15_500)
+        os.utime(at(cache, key(rows, 64)), (0, time.time() + 10_000))
+    tight = Store(cache.folder, limit=2 * 15_500)
     keep(tight, key(42, 64))
-    assert [entry.path for entry in tight.entries()] == [tight.path(key(rows, 64)) for rows in (42, 41)]
+    assert [entry.path for entry in tight.entries()] == [at(tight, key(rows, 64)) for rows in (42, 41)]
 
 
 @settings(max_examples=40, deadline=None)
@@ -490,27 +467,52 @@ def test_the_newest_layer_stays_though_others_come_from_the_future(cache: Cache)
 def test_the_files_never_take_more_than_the_limit(
     tmp_path_factory: pytest.TempPathFactory, limit: int, rows: list[int]
 ) -> None:
-    cache = Cache(tmp_path_factory.mktemp("cache"), limit)
+    cache = Store(tmp_path_factory.mktemp("cache"), limit)
     for which in (key(count, 32) for count in rows):
         kept = keep(cache, which)
-        path = cache.path(which)
-        assert (kept is not None) == path.exists()
+        path = at(cache, which)
+        assert kept == path.exists()
         assert (path.stat().st_size if kept else 0) * 2 <= limit
         assert sum(path.stat().st_size for path in cache.folder.iterdir()) <= limit
 
 
-def test_a_layer_that_takes_half_of_the_limit_is_kept_and_a_larger_one_is_not_even_asked_for(
-    cache: Cache, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_layer_that_takes_half_of_the_limit_is_kept_and_a_larger_one_is_not_even_asked_for(cache: Store) -> None:
     keep(cache, key())
-    size = cache.path(key()).stat().st_size
+    size = at(cache, key()).stat().st_size
     cache.clear()
     unasked = (pytest.fail("asked for") for _ in range(1))
-    assert Cache(cache.folder, 2 * size - 1).keep(key(), unasked, ORIGIN) is None
+    assert not keep(Store(cache.folder, 2 * size - 1), key(), unasked)
     assert names(cache) == []
-    keep(Cache(cache.folder, 2 * size), key())
+    keep(Store(cache.folder, 2 * size), key())
     assert len(names(cache)) == 1
-    assert capsys.readouterr().err == ""
+    assert not cache.notes
+
+
+def test_all_kinds_of_files_are_listed_verified_limited_and_cleared(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    names = [f"{name}.safetensors" for name in ("token-6x3-seed1-00000000", "position-6x3-seed1-00000000")]
+    names.append("vectors-00000000.safetensors")
+    for age, name in enumerate(names):
+        assert store.write(name, 10, partial(lambda data, file: file.write(data), name[:10].encode()))
+        os.utime(tmp_path / name, (0, age))
+    assert [(entry.path.name, entry.kind, entry.size) for entry in store.entries()] == [
+        (name, name.partition("-")[0], 10) for name in names
+    ]
+    seen = []
+
+    def check(file: io.FileIO, name: str) -> None:
+        seen.append((file.read(), name))
+        if name.startswith("v"):
+            raise Damaged("broken")
+
+    faults = [fault for _, fault in store.verify(dict.fromkeys(("token", "position", "vectors"), check))]
+    assert faults == [None, None, "broken"]
+    assert seen == [(name[:10].encode(), name) for name in names]
+    tight = Store(tmp_path, 20)
+    assert tight.write("vectors-00000001.safetensors", 10, lambda file: file.write(bytes(10)))
+    assert [entry.path.name for entry in store.entries()] == [names[2], "vectors-00000001.safetensors"]
+    assert len(clear(store).entries) == 2
+    assert store.entries() == []
 
 
 @pytest.mark.parametrize(
@@ -529,7 +531,7 @@ def test_a_layer_that_takes_half_of_the_limit_is_kept_and_a_larger_one_is_not_ev
 def test_a_limit_is_a_number_of_bytes_or_has_a_unit(monkeypatch: pytest.MonkeyPatch, text: str, size: int) -> None:
     assert parse_size(text) == size
     monkeypatch.setenv("EMBCLI_CACHE_LIMIT", text)
-    cache = Cache.from_environment()
+    cache = Store.from_environment(Notes())
     assert cache is not None
     assert cache.limit == size
 
@@ -538,19 +540,19 @@ def test_a_limit_is_a_number_of_bytes_or_has_a_unit(monkeypatch: pytest.MonkeyPa
 def test_a_malformed_limit_is_refused_with_what_would_do(text: str) -> None:
     with pytest.raises(InputError) as error:
         parse_size(text)
-    assert str(error.value) == (f"EMBCLI_CACHE_LIMIT {text!r} is no size; write a number of bytes, or 500MB, or 2GB")
+    assert str(error.value) == (f"EMBCLI_CACHE_LIMIT {text!r} is not a size; write a number of bytes, or 500MB, or 2GB")
 
 
 def test_a_malformed_limit_is_an_error_of_the_command(embcli: Embcli) -> None:
     message = embcli.refused("lookup", "hi", EMBCLI_CACHE_LIMIT="much")
-    assert message.startswith("embcli: EMBCLI_CACHE_LIMIT 'much' is no size")
+    assert message.startswith("embcli: EMBCLI_CACHE_LIMIT 'much' is not a size")
 
 
 def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("EMBCLI_CACHE_LIMIT", "")
     monkeypatch.setenv("EMBCLI_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    cache = Cache.from_environment()
+    cache = Store.from_environment(Notes())
     assert cache is not None
     assert cache.limit == 2 * 10**9
     assert cache.folder.name == "embcli"

@@ -54,7 +54,7 @@ def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
 ) -> None:
     told = embcli.refused(*command.split(), **broken)
     assert told.startswith("embcli: torch does not load (")
-    assert "; to install it anew: pip install --force-reinstall torch" in told
+    assert "; reinstall it: pip install --force-reinstall torch" in told
     assert told.count("\n") == 1
 
 

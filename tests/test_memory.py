@@ -100,7 +100,7 @@ def test_matrices_that_do_not_fit_into_what_is_free_are_refused(system: Path) ->
     ids=["numpy", "torch", "Python"],
 )
 def test_memory_that_runs_out_is_told_in_a_sentence(taking: Callable[[], object]) -> None:
-    with pytest.raises(LayerError) as error, memory.told_when_it_runs_out("a token layer of 6 x 3"):
+    with pytest.raises(LayerError) as error, memory.explaining_shortage("a token layer of 6 x 3"):
         taking()
     assert str(error.value) == "memory ran out over a token layer of 6 x 3; choose fewer rows, or smaller layers"
 
@@ -110,13 +110,13 @@ def test_memory_that_runs_out_is_told_in_a_sentence(taking: Callable[[], object]
     [RuntimeError("can't start new thread"), OSError(12, ""), ImportError("libtorch.so: failed to map segment")],
 )
 def test_other_words_for_it_are_known(fault: Exception) -> None:
-    with pytest.raises(LayerError), memory.told_when_it_runs_out("a token layer"):
+    with pytest.raises(LayerError), memory.explaining_shortage("a token layer"):
         raise fault
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("size mismatch"), OSError(28, "No space left"), KeyError("a")])
 def test_other_faults_pass(fault: Exception) -> None:
-    with pytest.raises(type(fault)), memory.told_when_it_runs_out("a token layer"):
+    with pytest.raises(type(fault)), memory.explaining_shortage("a token layer"):
         raise fault
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from embcli import passes
-from embcli.passes import ahead, side_by_side
+from embcli.passes import ahead
 
 
 def counted(place: int, items: int, done: list[int]) -> Iterator[tuple[int, int]]:
@@ -64,8 +64,6 @@ def test_what_ends_a_part_is_raised_where_the_items_are_taken(error: BaseExcepti
     with pytest.raises(type(error)):
         list(ahead([counted(0, 10**9, done), broken()]))
     assert threading.active_count() == before
-    with pytest.raises(type(error)):
-        side_by_side([(item for _, item in counted(0, 1000, done)), (item for _, item in broken())], 0)
 
 
 @pytest.mark.parametrize("failing", [(0, 1), (1,)])
@@ -130,7 +128,7 @@ print(seen)
 
 
 def test_threads_are_for_many_values_and_as_many_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, count in ((1, 1), (3, 3), (64, passes._READERS)):
+    for cores, count in ((1, 1), (3, 3), (64, passes._MOST_READERS)):
         monkeypatch.setattr(passes, "cores", lambda cores=cores: cores)
-        assert passes.readers(passes._SHARED) == count
-        assert passes.readers(passes._SHARED - 1) == 1
+        assert passes.readers(passes._FOR_THREADS) == count
+        assert passes.readers(passes._FOR_THREADS - 1) == 1

@@ -159,8 +159,8 @@ def test_a_note_is_one_line_whatever_the_path_holds(inside: Inside, tmp_path: Pa
     folder = str(tmp_path / "file" / f"a\nb{ODD}\udcff")
     ran = inside("lookup", "--ids", "1", "--vocab", "6", "--dim", "3", "-f", "csv", EMBCLI_CACHE_DIR=folder)
     assert ran.status == 0
-    assert ran.err.startswith("embcli: layers are not kept: cannot write to ")
-    assert ran.err.endswith("--no-cache does without\n")
+    assert ran.err.startswith("embcli: nothing is cached: cannot write to ")
+    assert ran.err.endswith("(Not a directory)\n")
     assert ran.err.count("\n") == 1
     assert not RAW.search(ran.err)
 

@@ -78,10 +78,10 @@ def _name(key: str) -> str:
 def _load(file: FileIO, key: str | None = None, name: str | None = None) -> Index:
     """Read an index; raises Damaged for the index of another file than the one with this key, or name."""
     try:
-        found = read_header(file)
-        parts = [file.read(found.tensors[part].end - found.tensors[part].start) for part in _shapes(0, 0)]
-        dim, end, own = found.metadata["dim"], found.metadata["end"], found.metadata["key"]
-        if found.metadata["crc32"] != _checksum(dim, end, parts):
+        described = read_header(file)
+        parts = [file.read(described.tensors[part].end - described.tensors[part].start) for part in _shapes(0, 0)]
+        dim, end, own = described.metadata["dim"], described.metadata["end"], described.metadata["key"]
+        if described.metadata["crc32"] != _checksum(dim, end, parts):
             raise Damaged("its bytes are not what was written")
         index = Index(int(dim), np.frombuffer(parts[0], "<i8"), np.frombuffer(parts[1], "<u4"), parts[2], int(end))
     except (Malformed, KeyError, ValueError) as error:

@@ -1,1 +1,1 @@
-"""Seeded layers: drawn by torch, kept in files, and where the two meet."""
+"""Seeded layers: drawn by torch, kept in files, opened from either."""

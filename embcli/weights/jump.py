@@ -1,7 +1,7 @@
-"""Moving a Mersenne Twister far forwards at once, without the draws in between.
+"""Move a Mersenne Twister far forwards at once, without the draws in between.
 
 The generator's state is a window of 624 words on a sequence that is linear over GF(2). With p the characteristic
-polynomial of one step, x^n mod p says which of the next 19,937 windows add up to the window n steps on (Haramoto,
+polynomial of one step, x^n mod p says which of the next 19,937 windows add up to the window after n steps (Haramoto,
 Matsumoto, Nishimura, Panneton, L'Ecuyer: Efficient Jump Ahead for F2-Linear Random Number Generators, 2008). A
 polynomial over GF(2) is an int here, bit i the coefficient of x^i. A jump takes about as long as 30 million draws.
 """
@@ -15,21 +15,21 @@ import numpy as np
 WORDS, _MIDDLE = 624, 397
 _TWIST = 0x9908B0DF
 _DEGREE = 19937
-_GAP = WORDS - _MIDDLE  # words that can be made at once; also how far p's second-highest term is below its highest
+_GAP = WORDS - _MIDDLE  # words that can be computed at once, and the distance from p's highest term to its second
 
 
 def jump(window: np.ndarray, distance: int) -> np.ndarray:
-    """Return the window, (624,) uint32, that many words further on in the sequence.
+    """Return the window, (624,) uint32, `distance` words further on in the sequence.
 
-    The low 31 bits of its first word are no part of the generator's state and may differ.
+    The low 31 bits of its first word are not part of the generator's state and may differ.
     """
     polynomial = _power_of_x(distance)
     bits = np.frombuffer(polynomial.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
     words = _continued(window)
-    found = np.zeros(WORDS, np.uint32)
+    moved = np.zeros(WORDS, np.uint32)
     for place in np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist():
-        found ^= words[place : place + WORDS]
-    return found
+        moved ^= words[place : place + WORDS]
+    return moved
 
 
 def _continued(window: np.ndarray) -> np.ndarray:
@@ -47,7 +47,7 @@ def _continued(window: np.ndarray) -> np.ndarray:
 
 @cache
 def _characteristic() -> tuple[int, ...]:
-    """Return the exponents of p, as Matsumoto and Nishimura (1998) give it: a Horner scheme over the twist's bits."""
+    """Return the exponents of p by Matsumoto and Nishimura (1998): a Horner scheme over the twist's bits."""
     polynomial = 1
     for bit in range(31):
         polynomial = (polynomial << (WORDS - 1)) ^ (polynomial << (_MIDDLE - 1)) ^ (_TWIST >> bit & 1)
@@ -65,7 +65,7 @@ def _power_of_x(exponent: int) -> int:
 
 
 def _reduced(polynomial: int) -> int:
-    """Return a polynomial mod p, taking off its highest terms as many at a time as p's gap allows."""
+    """Return a polynomial mod p; each step removes as many of the highest terms as p's gap allows."""
     while (length := polynomial.bit_length()) > _DEGREE:
         low = max(length - _GAP, _DEGREE)
         terms = polynomial >> low

@@ -98,7 +98,7 @@ def write(file: BinaryIO, key: Key, blocks: Iterable[np.ndarray], build: dict[st
 class KeptLayer(Layer):
     """A layer in a kept file, which may be closed afterwards; raises Damaged if it is not what was written.
 
-    Several threads may read it: they share nothing but the note which chunks are sound.
+    Several threads may read it: they only share a record of sound chunks.
     """
 
     dtype = "float32"
@@ -165,18 +165,18 @@ def check(file: FileIO, name: str) -> None:
 def _described(file: FileIO) -> tuple[str, tuple[int, int], dict[str, str]]:
     """Return the name and the shape of the layer in a file, and the file's metadata."""
     try:
-        found = read_header(file)  # which requires that the tensors fill the file
+        described = read_header(file)  # it checks that the tensors fill the file
     except Malformed as error:
         raise Damaged(str(error)) from None
-    name, tensor = next(iter(found.tensors.items()), ("", None))
-    if tensor is None or len(tensor.shape) != 2 or 0 in tensor.shape or found.metadata.keys() != _METADATA:
+    name, tensor = next(iter(described.tensors.items()), ("", None))
+    if tensor is None or len(tensor.shape) != 2 or 0 in tensor.shape or described.metadata.keys() != _METADATA:
         raise Damaged("it contains no layer")
     shape = (tensor.shape[0], tensor.shape[1])
-    metadata = dict(found.metadata)
+    metadata = dict(described.metadata)
     checksum = metadata.pop("check")
     file.seek(0)
     if (
-        file.read(_HEADER) != header(_tensors(name, shape), found.metadata, size=_HEADER)
+        file.read(_HEADER) != header(_tensors(name, shape), described.metadata, size=_HEADER)
         or _check(name, shape, metadata) != checksum
     ):
         raise Damaged("its header is damaged")

@@ -36,7 +36,7 @@ class Seeded:
 
 
 def check_size(name: str, size: int) -> None:
-    """Raise LayerError for a parameter that is no size of a matrix."""
+    """Raise LayerError for a size of a matrix that is out of range."""
     if size < 1:
         raise LayerError(naming(f"{{{name}}} must be at least 1, not {{given:,}}", given=size))
     if size >= 10**40:  # whose digits would fill the message

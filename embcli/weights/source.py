@@ -86,9 +86,9 @@ class SeededSource:
         before, after = str(key).split(f"torch={key.build.torch}")
         for entry in reversed(store.entries()):
             with suppress(OSError, Damaged), store.open(entry.path.name) as file:
-                found = KeptLayer(file)
-                if found.name == key.name and found.key.startswith(before) and found.key.endswith(after):
-                    yield found.key[len(before) : -len(after)].removeprefix("torch=")
+                layer = KeptLayer(file)
+                if layer.name == key.name and layer.key.startswith(before) and layer.key.endswith(after):
+                    yield layer.key[len(before) : -len(after)].removeprefix("torch=")
 
     def _is_sound(self, store: Store, key: Key) -> bool:
         layer = store.read(key.file_name, partial(load, key=key))

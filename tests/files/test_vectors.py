@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 
 from embcli.errors import InputError
 from embcli.files import index, open_tensors
+from embcli.files.stored import Binary
 from embcli.files.tensors import Tensors
+from embcli.files.vectors import VectorsFile
 from embcli.layer import Layer
+from embcli.notes import Notes
+from embcli.store import Store
+from embcli.verbs.cache import contents
 from tests.files.made import assert_equal, assert_rows, matrix, refusal
 
 WORDS = ["the", "</s>", "nan", "1", "Café", "\u00a0", "a\u0085b", "the", ". . .", "at name@example.com", "-0.5"]
@@ -134,12 +139,13 @@ def test_a_file_is_gone_through_once(tmp_path: Path, scans: list[str], form: obj
 
 
 def test_a_note_is_made_where_going_through_a_file_takes_seconds(
-    tmp_path: Path, scans: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, scans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "_LARGE", 10)
+    path, notes = text_file(tmp_path / "large.txt", ["a", "b"], matrix(2, 3)), Notes()
     for _ in range(2):
-        opened(text_file(tmp_path / "large.txt", ["a", "b"], matrix(2, 3)))
-    assert capsys.readouterr().err == "embcli: large.txt is gone through once, to find its words; that takes a while\n"
+        VectorsFile(Binary(path), notes)
+    assert list(notes) == ["large.txt is read once to index its words; this takes a while"]
 
 
 def test_a_file_that_changed_is_gone_through_again(tmp_path: Path, scans: list[str]) -> None:
@@ -158,9 +164,11 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, scans: list[str]) -> None:
     whole = kept.read_bytes()
     for place in range(len(whole)):
         kept.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert contents(Store(kept.parent), verify=True).damaged == 1
         _, layer, words = opened(path)
         assert words == ["a", "b"]
         assert_rows(layer, matrix(2, 3))
+        assert contents(Store(kept.parent), verify=True).damaged == 0
     kept.write_bytes(b"")
     assert opened(path)[2] == ["a", "b"]
 
@@ -172,6 +180,7 @@ def test_the_index_of_another_file_is_not_taken(tmp_path: Path, scans: list[str]
         opened(path)
         kept += [each for each in (tmp_path / "cache").iterdir() if each not in kept]
     kept[0].replace(kept[1])
+    assert contents(Store(kept[1].parent), verify=True).faults == ("it is the index of another file",)
     assert opened(paths[1])[2] == ["b", "z"]
 
 
@@ -179,7 +188,7 @@ def test_the_index_of_another_file_is_not_taken(tmp_path: Path, scans: list[str]
 def test_regular_lines_are_not_gone_through_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    monkeypatch.setattr(index, "_odd", None)
+    monkeypatch.setattr(index, "_length_of_word", None)
     assert opened(text_file(tmp_path / "m.vec", ["a", "b"], matrix(2, 3), header=True, end=end))[2] == ["a", "b"]
 
 
@@ -201,21 +210,21 @@ def test_where_nothing_can_be_kept_rows_are_right_all_the_same(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"a 1 2 3\nb 1 2\n", "line 2 has 2 numbers behind its word, and not 3"),
+        (b"a 1 2 3\nb 1 2\n", "line 2 has 2 numbers after its word, not 3"),
         (b"a 1 2 3\nb 1 2 3 4\n", "line 2 has 4 numbers"),
         (b"2 3\na 1 2 3\nb 1 2\n", "line 3 has 2 numbers"),
         (b"2 3\na 1 2\nb 1 2\n", "line 2 has 2 numbers"),
         (b"a 1 2 3\n\nb 1 2 3\n", "line 2 has 0 numbers"),
         (b"a 1 2 3\n 1 2 3\n", "line 2 has 2 numbers"),
-        (b"a 1 2 3\nb 1 x 3\n", "line 2 has 'x' where a number stands"),
-        (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3 has 'x' where a number stands"),
-        (b"a 1 2 3\nb 1 \x1b[2J 3\n", r"line 2 has '\x1b[2J' where"),
+        (b"a 1 2 3\nb 1 x 3\n", "line 2 has 'x' in place of a number"),
+        (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3 has 'x' in place of a number"),
+        (b"a 1 2 3\nb 1 \x1b[2J 3\n", r"line 2 has '\x1b[2J' in place"),
         (b"a 1 2 3\nb 1 2  3\nc 1  2\n", "line 3 has 2 numbers"),
         (b"3 3\na 1 2 3\nb 1 2 3\n", "promises 3 rows, and it has 2"),
         (b"1 3\na 1 2 3\nb 1 2 3\n", "promises 1 rows, and it has 2"),
         (b"0 3\n", "no line"),
         (b"5 3\n\n\n", "no line"),
-        (b"a 1 2 3\n" + b"b" * 5_000_000, "line 2 goes on for more than 4,194,304 bytes"),
+        (b"a 1 2 3\n" + b"b" * 5_000_000, "line 2 has more than 4,194,304 bytes"),
         (b"2 3\nab \0\0\0\0\1\1\1\1\2\2\2\2\nb \0\0\0", "promises 2 rows of 3 numbers"),
         (b"2 3\nabcdefghijklmnop \0\0\0\0\1\1\1\1\2\2\2\2\nb \0\0\0", "ends within row 1 of 2"),
         (b"1 2\na \0\0\0\0\1\1\1\1\nxxxx", "5 bytes follow"),
