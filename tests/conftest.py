@@ -11,9 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 TIMEOUT = 120  # seconds after which a process that hangs is a failure
 _OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", "TERM")
+
+# `--hypothesis-profile long` looks further; whoever asks for a number of examples gets that number.
+settings.register_profile("suite", max_examples=40)
+settings.register_profile("long", max_examples=1000)
+settings.load_profile("suite")
 
 
 def pytest_configure() -> None:

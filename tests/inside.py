@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import pty
+import struct
 import sys
+import termios
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -42,14 +49,83 @@ class Inside(Embcli):
     def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
         data = stdin.encode() if isinstance(stdin, str) else stdin or b""
         out, err = Buffer(self.terminal), Buffer(self.noisy)
-        safe.note.cache_clear()  # a process says each of its notes once
+        streams = Stream(io.BytesIO(data)), Stream(out), Stream(err)  # which close their buffers as they go
+        status = run(arguments, environment, *streams)
+        return Ran(status, out.getvalue(), err.getvalue().decode())
+
+
+def run(
+    arguments: tuple[str | bytes, ...],
+    environment: dict[str, str],
+    stdin: io.TextIOWrapper,
+    stdout: io.TextIOWrapper,
+    stderr: io.TextIOWrapper,
+) -> int:
+    """Run embcli with these streams and return its status, as a process would; this alone knows embcli's own state."""
+    safe.note.cache_clear()  # a process says each of its notes once
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "argv", ["embcli", *arguments])
+        patch.setattr(sys, "stdin", stdin)
+        patch.setattr(sys, "stdout", stdout)
+        patch.setattr(sys, "stderr", stderr)
+        status = main()
+        with suppress(OSError):
+            stdout.flush()
+        return status
+
+
+def into(place: str | int, *arguments: str) -> Ran:
+    """Run embcli with a file as its standard output, which may take no more at any time; nothing is returned of it."""
+    err = Buffer()
+    with suppress(OSError), open(place, "wb") as file:  # what is left in its buffer a process ends without
+        streams = Stream(io.BytesIO()), io.TextIOWrapper(file, encoding="utf-8"), Stream(err)
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            patch.setattr(sys, "argv", ["embcli", *arguments])
-            patch.setattr(sys, "stdin", Stream(io.BytesIO(data)))
-            patch.setattr(sys, "stdout", Stream(out))
-            patch.setattr(sys, "stderr", Stream(err))
-            status = main()
-            sys.stdout.flush()
-            return Ran(status, out.getvalue(), err.getvalue().decode())
+            patch.setattr("embcli.__main__._silence", lambda: None)  # it would be this process's own standard output
+            status = run(arguments, {}, *streams)
+        streams[1].detach()
+    return Ran(status, b"", err.getvalue().decode())
+
+
+def read_early(count: int, *arguments: str) -> Ran:
+    """Run embcli into a pipe whose reader leaves when it has some bytes."""
+    ours, theirs = os.pipe()
+    found = bytearray()
+
+    def read() -> None:
+        while len(found) < count and (piece := os.read(ours, count - len(found))):
+            found.extend(piece)
+        os.close(ours)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    ran = into(theirs, *arguments)
+    reader.join()
+    return Ran(ran.status, bytes(found), ran.err)
+
+
+def in_terminal(width: int, height: int, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run embcli with all streams on a pseudo-terminal of this size; return its status and what came out."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+    pieces: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while piece := os.read(ours, 65536):
+                pieces.append(piece)
+        except OSError:  # nobody holds the other end any more
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with (
+        open(os.dup(theirs), encoding="utf-8") as stdin,
+        open(os.dup(theirs), "w", encoding="utf-8") as stdout,
+        open(theirs, "w", encoding="utf-8") as stderr,
+    ):
+        status = run(arguments, environment, stdin, stdout, stderr)
+    reader.join()
+    os.close(ours)
+    return status, b"".join(pieces).decode()

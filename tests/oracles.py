@@ -1,4 +1,7 @@
-"""What results are held against: torch's own layers, equality to the last bit, and stub layers."""
+"""What results are held against: torch's own layers, equality to the last bit, and stub layers.
+
+torch is imported where it is asked: processes that tests start import this module too.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch.nn.functional import one_hot
 
 from embcli.layer import Layer, Origin
 from embcli.notes import Notes
@@ -19,12 +20,16 @@ from embcli.weights.seeded import Seeded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import torch
+
     from embcli.encodings import Encoding
 
 
 @lru_cache(maxsize=8)
 def live(seeded: Seeded) -> dict[str, np.ndarray]:
     """Return both layers as torch itself draws them."""
+    import torch
+
     torch.manual_seed(seeded.seed)
     token = torch.nn.Embedding(seeded.vocab, seeded.dim)
     position = torch.nn.Embedding(seeded.context_length, seeded.dim)
@@ -52,6 +57,9 @@ class Compared:
 
 def live_comparison(ids: list[int], vocabulary_size: int, dim: int = 5, seed: int = 123) -> Compared:
     """Return what torch gives where nothing but torch is used."""
+    import torch
+    from torch.nn.functional import one_hot
+
     torch.manual_seed(seed)
     embedding = torch.nn.Embedding(vocabulary_size, dim)
     torch.manual_seed(seed)

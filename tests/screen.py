@@ -13,12 +13,14 @@ import pyte
 from wcwidth import wcswidth
 
 from tests.conftest import TIMEOUT, Embcli
+from tests.inside import in_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy as np
 
+COLORS = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 OWN_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # colours: all that embcli ever sends
 
 
@@ -115,10 +117,21 @@ def drawn(raw: str, width: int, height: int = 300) -> Terminal:
 
 def on_terminal(width: int, *arguments: str, height: int = 300, **environment: str) -> Terminal:
     """Run embcli in a pseudo-terminal; a line that is wider than it would be seen to go on in the next one."""
+    status, raw = in_terminal(width, height, *arguments, **COLORS, **environment)
+    assert status == 0, raw
+    return drawn(raw, width, height)
+
+
+def as_process_on_terminal(width: int, *arguments: str, height: int = 300) -> Terminal:
+    """Run embcli as a process of its own in a pseudo-terminal, for what is decided as it starts: the layout of help."""
     command, *rest = Embcli.command
-    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment}
     child = pexpect.spawn(
-        command, [*rest, *arguments], dimensions=(height, width), env=environment, timeout=TIMEOUT, encoding="utf-8"
+        command,
+        [*rest, *arguments],
+        dimensions=(height, width),
+        env=os.environ | COLORS,
+        timeout=TIMEOUT,
+        encoding="utf-8",
     )
     raw = child.read()
     child.close()

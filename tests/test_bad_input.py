@@ -205,7 +205,7 @@ def test_no_lines_and_empty_lines_are_empty_results(inside: Embcli) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x" * 1_000_000, " " * 200_000, "\x00" * 200_000, "\n" * 200_000, "\u0301" * 200_000, "\u202e" * 9]
+    "text", ["x" * 200_000, " " * 200_000, "\x00" * 200_000, "\n" * 200_000, "\u0301" * 200_000, "\u202e" * 9]
 )
 def test_long_runs_of_one_character(inside: Embcli, text: str) -> None:
     expected = encodings.get("gpt2").tiktoken.encode_ordinary(text)

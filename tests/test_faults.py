@@ -44,8 +44,7 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(embcli: Embcli, broken: dict[str, str]) -> None:
     kept = Inside().ok("lookup", "--ids", "2,3", *TOY).out
     assert embcli.ok("lookup", "--ids", "2,3", *TOY, **broken).out == kept
-    assert embcli.ok("info", "-f", "json", **broken).out == embcli.ok("info", "-f", "json").out
-    assert embcli.ok("tokenize", "hi", "-f", "ids", **broken).out == b"5303\n"
+    assert embcli.ok("info", "-f", "json", **broken).out == Inside().ok("info", "-f", "json").out
 
 
 @pytest.mark.parametrize("command", ["compare", "lookup --ids 1 --seed 77 --vocab 6 --dim 3", "weights --no-cache"])
@@ -115,15 +114,17 @@ def test_rows_that_are_asked_for_again_and_again_take_no_more_memory_than_once()
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_as_a_file_goes_on_where_it_stands(tmp_path: Path, place: str) -> None:
+def test_standard_output_as_a_file_goes_on_where_it_stands(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("held\n")
-    run = f"{' '.join(Embcli.command)} tokenize hi -f ids -o {place}"
-    subprocess.run(["sh", "-c", f"{run} >> {log}"], check=True, timeout=TIMEOUT)
+    first, second, third = (
+        f"{' '.join(Embcli.command)} tokenize hi -f ids -o {place}"
+        for place in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+    )
+    subprocess.run(["sh", "-c", f"{first} >> {log}"], check=True, timeout=TIMEOUT)
     assert log.read_text() == "held\n5303\n"
-    subprocess.run(["sh", "-c", f"(echo one; {run}; echo two) > {log}"], check=True, timeout=TIMEOUT)
-    assert log.read_text() == "one\n5303\ntwo\n"
+    subprocess.run(["sh", "-c", f"(echo one; {second}; {third}; echo two) > {log}"], check=True, timeout=TIMEOUT)
+    assert log.read_text() == "one\n5303\n5303\ntwo\n"
 
 
 # --- signals, and any words -------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from embcli.groups import PANELS
 from embcli.output import to
 from tests.conftest import Embcli
 from tests.inside import Inside
-from tests.screen import Terminal, drawn, on_terminal
+from tests.screen import Terminal, as_process_on_terminal, drawn
 
 GROUP = typer.main.get_command(cli.app)
 COMMANDS = GROUP.commands
@@ -143,7 +143,7 @@ def _long(option: object) -> str:
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_help_on_a_terminal_has_panels_and_is_as_wide_as_it_up_to_100(width: int) -> None:
-    page = on_terminal(width, "lookup", "--help")
+    page = as_process_on_terminal(width, "lookup", "--help")
     found = panels(page)
     assert [*found] == ["Arguments", "Options", *PANELS]
     assert {len(line) for line in page.text.splitlines() if line[:1] in "╭│╰" and line} == {min(width, 100)}
@@ -159,7 +159,7 @@ def test_embcli_alone_is_the_help_with_status_0(embcli: Embcli) -> None:
 
 def test_the_first_screen_has_room_for_all_verbs_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 80 x 24, with 14 verbs, the prompt below them and the line that was typed."""
-    alone = on_terminal(80, height=24)
+    alone = as_process_on_terminal(80, height=24)
     later = ("batch", "positions", "neighbors", "audit", "diff", "tour", "explore")
     more = [name for name in later if name not in COMMANDS]
     assert len(COMMANDS) + len(more) == 14

@@ -100,7 +100,7 @@ VALUES = [
 ]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(files(), st.data())
 def test_a_file_that_the_library_refuses_is_never_accepted(
     case: tuple[dict[str, Any], bytes], data: st.DataObject

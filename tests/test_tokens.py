@@ -203,7 +203,7 @@ def test_shown(token: bytes | None, view: str) -> None:
 def test_only_what_is_asked_for_is_said_of_a_token(wanted: tuple[str, ...]) -> None:
     result = of_lines(["a b", "c"])
     whole = result.fields(np.arange(3), ("sequence", "position", "id", "token"))
-    assert [*whole] == [*result.field_names]
+    assert [*whole] == [*result.field_types]
     found = result.fields(np.arange(3), wanted)
     assert {*found} == {*wanted} & {*whole}
     assert all(np.array_equal(found[name], whole[name]) for name in found)

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import termios
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +45,14 @@ def numbers(text: str) -> set[str]:
     return {number.rstrip(",") for number in NUMBER.findall(text.replace("GPT-2", ""))}
 
 
+@cache
+def printed_by(command: tuple[str, ...]) -> str:
+    return Inside().ok(*command, COLUMNS="80").text
+
+
 def output(step: Step) -> str:
     """Return what the command of a step prints when it is typed."""
-    return Inside().ok(*typed(step, TOUR.text), COLUMNS="80").text
+    return printed_by(tuple(typed(step, TOUR.text)))
 
 
 def a_tour(folder: Path, *steps: object) -> str:
