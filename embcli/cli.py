@@ -164,10 +164,10 @@ def weights(
 
         output.draw(verb.scatter(source, layer, rows, columns, watched), view_of_scatter.view)
     else:
-        from embcli.verbs.weights import matrix
+        from embcli.verbs.weights import weights
         from embcli.views.weights import view
 
-        output.write(matrix(source, layer, rows, columns, output.room(1), watched), view)
+        output.write(weights(source, layer, rows, columns, watched), view)
     model.tell_changes(source)
 
 
@@ -336,15 +336,16 @@ def neighbors(
 
     Of all rows of the token layer, exactly: scores are float64, and proven to be the first.
     """
+    from embcli.layer import shape_of
     from embcli.page.progress import watched
     from embcli.verbs.neighbors import neighbors
     from embcli.views.neighbors import view
 
     wanted = near.wanted()
-    output = place.to(needs=wanted.needs())
+    output = place.to(needs={"--why": (*names.PAGES, "json", "ndjson")} if wanted.why else {})
     source, known = model.source(encoding)
-    queries = given.queries(known if given.as_text else source.encoding)
-    output.write(neighbors(source, wanted, queries, watched, output.room(1)), view)
+    queries = given.queries(known if given.as_text else source.encoding)(shape_of(source, "token"))
+    output.write(neighbors(source, queries, wanted, watched), view)
     model.tell_changes(source)
 
 
@@ -371,7 +372,7 @@ def audit(
     chosen = options.listed(fail_on, names.FAULTS, "--fail-on")
     output = place.to()
     source, _ = model.source(encoding)
-    result = audit(source, watched, chosen, output.room(1))
+    result = audit(source, chosen, watched)
     output.write(result, view)
     model.tell_changes(source)
     return int(bool(result.broken))
@@ -389,7 +390,7 @@ def diff(models: options.TwoModels, encoding: options.EncodingOfModel = None, *,
 
     output = place.to()
     base, tuned = models.opened(encoding)
-    result = diff(base, tuned, watched, output.room(1))
+    result = diff(base, tuned, watched)
     output.write(result, view)
     return int(result.different)
 

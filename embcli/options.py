@@ -420,20 +420,20 @@ class GivenQueries(GivenLines):
         """Return what gives the queries for a layer of a shape; all input is read before that."""
         from embcli.errors import InputError
         from embcli.text import read
-        from embcli.verbs.neighbors import of_tokens, of_vectors
+        from embcli.verbs.neighbors import queries_of_tokens, queries_of_vectors
 
         plus, minus = self.plus or [], self.minus or []
         if self.vector is None:
             if self.show is not None:
                 raise InputError("--show says which vectors, and goes with --vector")
             tokens = self.tokens(encoding, 'embcli neighbors " Paris"')
-            return lambda shape: of_tokens(tokens, encoding if self.as_text else None, plus, minus, shape)
+            return lambda shape: queries_of_tokens(tokens, encoding if self.as_text else None, plus, minus, shape[0])
         given = {"TEXT": self.text, "--file": self.file, "--ids": self.ids, "--plus": self.plus, "--minus": self.minus}
         others = [name for name, value in given.items() if value]
         if others:
             raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
         (text,) = read(None, self.vector, None, False, self.errors, "embcli neighbors --vector -").texts or ("",)
-        return lambda shape: of_vectors(text, self.show, shape)
+        return lambda shape: queries_of_vectors(text, self.show, shape[1])
 
 
 class Nearness(Group):
@@ -478,11 +478,11 @@ class Nearness(Group):
     rows: Rows = None
     why: Annotated[bool, typer.Option("--why", help="Tell what each score is made of.", rich_help_panel=VIEW)] = False
 
-    def wanted(self) -> "neighbors.Wanted":
+    def wanted(self) -> "neighbors.Nearness":
         """Return what is wanted; raises InputError for what cannot be."""
-        from embcli.verbs.neighbors import Wanted
+        from embcli.verbs.neighbors import Nearness
 
-        return Wanted(**vars(self))
+        return Nearness(**vars(self))
 
 
 class GivenWindows(GivenLines):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from embcli.layer import Layer
+from embcli.layer import Layer, Origin
 from embcli.text import Given
 from embcli.tokens import Tokens, tokenize
 from embcli.weights.seeded import Seeded
@@ -94,6 +94,7 @@ class StubSource:
     layers: dict[str, Stub]
     encoding: Encoding | None = None
     run: dict[str, Any] = field(default_factory=dict)
+    origin: Origin = field(default_factory=Origin)
     asked: dict[str, Any] = field(default_factory=dict)
 
     def shape(self, name: str) -> tuple[int, int] | None:
