@@ -156,9 +156,9 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
     return shape
 
 
-def run_of(source: Source, encoding: Encoding | None) -> dict[str, Any]:
-    """Return the `run` of a result, complete once the layers are open; `encoding` is that of its rows, if any."""
-    return {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **source.run}
+def run_of(origin: Origin, encoding: Encoding | None) -> dict[str, Any]:
+    """Return the `run` of a result from the origin of its layers and the encoding of its rows, if any."""
+    return {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **origin.document()}
 
 
 class Meter:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison
     from embcli.verbs.diff import Diff
     from embcli.verbs.lookup import Lookup
-    from embcli.verbs.map import DensityMap
     from embcli.verbs.model import ModelInfo
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
@@ -232,7 +231,7 @@ class Model:
         columns: str | None = None,
         map: bool = False,
         scatter: bool = False,
-    ) -> WeightMatrix | DensityMap | Scatter:
+    ) -> WeightMatrix | Scatter:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
         `map` returns the size of its numbers in bins instead, and `scatter` its rows on the plane of their first two
@@ -451,7 +450,8 @@ class Model:
         >>> seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()
         [0, 1]
         """
-        from embcli.verbs.neighbors import Nearness, neighbors, queries_of_tokens, queries_of_vectors
+        from embcli.options import Nearness
+        from embcli.verbs.neighbors import neighbors, queries_of_tokens, queries_of_vectors
 
         nearness = Nearness(
             metric=metric,
@@ -466,11 +466,12 @@ class Model:
         if (text is None) == (vector is None):
             raise InputError(naming("give {text} or {vector}, one of them"))
         if vector is not None:
-            queries = queries_of_vectors(np.atleast_2d(vector), self.shape)
+            queries = queries_of_vectors(vector, self.shape[1])
         else:
             tokens = self.tokens(cast("Text", text), special, lines)
-            queries = queries_of_tokens(tokens, self.encoding, plus, minus, self.shape)
-        return neighbors(self.source, nearness, queries, self.watch)
+            encoding = self.encoding if tokens.from_text else None
+            queries = queries_of_tokens(tokens, encoding, plus, minus, len(self))
+        return neighbors(self.source, queries, nearness, self.watch)
 
     def audit(self, *, fail_on: Iterable[Fault] | None = None) -> Audit:
         """Return what looks unusual in the token matrix: broken, unused, equal and under-trained rows, norms.
@@ -482,7 +483,7 @@ class Model:
         """
         from embcli.verbs.audit import audit
 
-        return audit(self.source, self.watch, None if fail_on is None else tuple(fail_on))
+        return audit(self.source, None if fail_on is None else tuple(fail_on), self.watch)
 
     def diff(self, other: Model) -> Diff:
         """Return which rows of the token matrices of two models are equal, and how far the others moved.

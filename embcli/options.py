@@ -6,11 +6,12 @@ They check themselves. The command makes its flags from these fields, so this mo
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
-from embcli.names import MATRICES, OUTPUTS, STEPS, Pairing
+from embcli.names import MATRICES, OUTPUTS, STEPS, Metric, Pairing
 from embcli.positions import DEFAULT_KIND, JoinedKind, Kind, check_options, joined_kind, shown_kind
 from embcli.words import counted, naming
 
@@ -207,3 +208,39 @@ class PositionOptions:
             given = {"given": str(self.ids)[:40], "count": len(ids)}
             raise InputError(naming("{ids} must be one token ID, not {count}: {given!r}", **given))
         return int(ids[0])
+
+
+_DEFAULT_COUNT = 10
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """The metric of a search, and which rows may be answers; raises InputError for invalid values."""
+
+    metric: Metric = "cosine"
+    top: int | None = None  # k; 10, or with `within` all
+    include_query: bool = False
+    center: bool = False
+    within: float | None = None
+    match: str | None = None
+    rows: str | None = None  # as in `0:5,100`
+    why: bool = False
+
+    def __post_init__(self) -> None:
+        if self.top is not None and self.top < 1:
+            raise InputError(naming("{top} must be at least 1, not {given:,}", given=self.top))
+        if self.within is not None and not math.isfinite(self.within):
+            raise InputError(naming("{within} must be a finite number, not {given}", given=self.within))
+        if self.within is not None and self.metric == "l2" and self.within < 0:
+            raise InputError(naming("{within} must be at least 0 under l2, not {given:g}", given=self.within))
+        if self.match is not None:
+            try:
+                re.compile(self.match)
+            except re.error as error:
+                problem = "{match} {given!r} is not a regular expression: {error}"
+                raise InputError(naming(problem, given=self.match[:60], error=error)) from None
+
+    def count(self, rows: int) -> int:
+        """Return k for a search of `rows` rows."""
+        most = rows if self.within is not None else _DEFAULT_COUNT
+        return min(most if self.top is None else self.top, max(rows, 1))

@@ -32,7 +32,8 @@ class Tokens:
     encoding: Encoding | None  # what the IDs mean; None where they are just row numbers
     many: bool = False  # more than one sequence was asked for, so rows say which one they are of
     spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, where the text has others than the ID
-    spans: np.ndarray | None = None  # (T, 2) int64, from and to which character; None where the bytes tell it
+    spans: np.ndarray | None = None  # (T, 2) int64, from and to which character; None if their bytes tell it
+    from_text: bool = False  # whether a text was encoded, not IDs given
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -114,7 +115,8 @@ def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False,
         ids, lengths, found = np.concatenate([np.empty(0, np.int64), *arrays]), list(map(len, arrays)), None
     else:
         ids, lengths, found = _encoded(given.texts, encoding, special, spans)
-    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.many, spans=found)
+    from_text = given.texts is not None and encoding is not None
+    tokens = Tokens(ids, np.cumsum([0, *lengths]), encoding, given.many, spans=found, from_text=from_text)
     return replace(tokens, spelled=_spelled(given.texts, tokens)) if special and given.texts else tokens
 
 

@@ -11,14 +11,13 @@ import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
-from embcli import names
+from embcli import names, statistics
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.stored import StoredLayer
 from embcli.options import OneMatrix
+from embcli.statistics import Covariance
 from embcli.verbs.audit import Audit, audit, passes
-from embcli.weights import statistics
-from embcli.weights.statistics import Covariance
 from tests.inside import Inside
 from tests.test_startup import imported
 
@@ -78,8 +77,8 @@ def test_planted_faults_are_all_found_and_nothing_else_is(inside: Inside, tmp_pa
     assert found.zero.tolist() == PLANTED["zero"]
     assert found.non_finite.tolist() == PLANTED["non-finite"]
     assert [*found.equal] == PLANTED["equal"]
-    assert {*found.untrained.candidates.tolist()} == PLANTED["candidates"]
-    assert found.untrained.indicator == ("cosine" if tied else "norm")
+    assert {*found.undertrained.candidates.tolist()} == PLANTED["candidates"]
+    assert found.undertrained.indicator == ("cosine" if tied else "norm")
     assert {why: rows.tolist() for why, rows in found.by_use.items()} == {
         "reserved": [*range(USED, TOKENS)],
         "padding": [*range(TOKENS, TOKENS + PADDING)],
@@ -176,7 +175,9 @@ def test_an_unused_row_that_outweighs_the_others_is_held_against_them(tmp_path: 
     wide = matrix[UNUSED].astype(np.float64)
     own = [cosine_distances(wide[[row]], np.delete(wide, row, axis=0).mean(axis=0))[0] for row in range(len(wide))]
     middle = np.median(own)
-    assert found.untrained.threshold == pytest.approx(middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9)
+    assert found.undertrained.threshold == pytest.approx(
+        middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9
+    )
     assert second_pass(matrix).unused_apart[UNUSED] == pytest.approx(own, abs=1e-6)
 
 
@@ -207,7 +208,9 @@ def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path) -> 
     wide = matrix[UNUSED].astype(np.float64)
     own = [cosine_distances(wide[[row]], np.delete(wide, row, axis=0).mean(axis=0))[0] for row in range(len(wide))]
     middle = np.median(own)
-    assert found.untrained.threshold == pytest.approx(middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9)
+    assert found.undertrained.threshold == pytest.approx(
+        middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("block", [1 << 18, 100])
@@ -217,7 +220,7 @@ def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path, monkeypatch: pyte
     matrix = vectors(3000, 7) * np.arange(1, 8, dtype=np.float32) + np.float32(0.5)
     matrix[17], matrix[1200, 3] = 0, np.nan
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    lying = audited(tmp_path).lying
+    lying = audited(tmp_path).statistics
     wide = np.delete(matrix, 1200, axis=0).astype(np.float64)
     norms = np.linalg.norm(wide, axis=1)
     assert lying.rows == 2999
@@ -231,7 +234,7 @@ def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("rows", [5000, 40_000])
 def test_equal_rows_vary_in_no_direction(tmp_path: Path, rows: int) -> None:
     save_file({"wte.weight": np.repeat(vectors(1, 8), rows, axis=0)}, tmp_path / "model.safetensors")
-    lying = audited(tmp_path).lying
+    lying = audited(tmp_path).statistics
     assert lying.iso_score is None
     assert lying.centred_mean_cosine is None
     assert lying.mean_cosine == pytest.approx(1)
@@ -243,7 +246,7 @@ def test_rows_that_differ_in_their_last_bits_vary_as_numpy_says(tmp_path: Path) 
     matrix = (1000 + steps).astype(np.float32)
     matrix[:, 2] = 0.1
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    assert audited(tmp_path).lying.iso_score == pytest.approx(
+    assert audited(tmp_path).statistics.iso_score == pytest.approx(
         written_out(np.cov(matrix.T.astype(np.float64))), abs=1e-9
     )
     covariance = Covariance(6)
@@ -279,9 +282,9 @@ def test_norms_are_ranked_against_ids_of_merges(tmp_path: Path) -> None:
     values, places, counts = np.unique(norms, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
     assert len(values) < len(norms)
-    assert found.lying.norm_by_merge == pytest.approx(np.corrcoef(ranks, np.arange(49999))[0, 1], abs=1e-12)
+    assert found.statistics.norm_by_merge == pytest.approx(np.corrcoef(ranks, np.arange(49999))[0, 1], abs=1e-12)
     words = model(tmp_path / "words", trained(False))
-    assert audited(words).lying.norm_by_merge is None, "whole words have no merges"
+    assert audited(words).statistics.norm_by_merge is None, "whole words have no merges"
 
 
 @pytest.mark.parametrize("most", [1 << 37, 0])
@@ -309,7 +312,7 @@ def test_a_head_of_its_own_is_asked_for_each_rows_own_token(
 def test_which_head_was_taken_as_the_token_matrix_is_told(inside: Inside, tmp_path: Path) -> None:
     folder = model(tmp_path / "model", planted(True))
     (folder / "config.json").write_text(json.dumps({"architectures": ["GPT2LMHeadModel"]}))
-    found = audited(folder).untrained
+    found = audited(folder).undertrained
     assert found.indicator == "cosine"
     assert {*found.candidates.tolist()} == PLANTED["candidates"]
     text = inside("audit", "--from", str(folder)).text
@@ -322,7 +325,7 @@ def test_which_head_was_taken_as_the_token_matrix_is_told(inside: Inside, tmp_pa
 def test_small_indicators_keep_their_digits_on_the_page(inside: Inside, tmp_path: Path) -> None:
     matrix = planted(False) * np.float32(1e-6)
     folder = model(tmp_path / "model", matrix)
-    found = audited(folder).untrained
+    found = audited(folder).undertrained
     text = inside("audit", "--from", str(folder)).text
     assert f"3 candidates, up to {found.threshold:.4e}," in text
     rows = [line.split() for line in text.partition("candidates, up to")[2].splitlines()]

@@ -90,7 +90,7 @@ def test_small_moves_do_not_cancel_out(tmp_path: Path) -> None:
         ab, aa, bb = (sum(x * y for x, y in zip(*pair, strict=True)) for pair in pairs)
         assert found.distances[row] == pytest.approx(float(aa - 2 * ab + bb) ** 0.5, rel=1e-12)
         squared = ab * ab / (aa * bb)  # 1 - cos is (1 - cos^2) / (1 + cos)
-        assert found.turns[row] == pytest.approx(float((1 - squared) / 2), rel=1e-2, abs=0)
+        assert found.cosine_distances[row] == pytest.approx(float((1 - squared) / 2), rel=1e-2, abs=0)
 
 
 @pytest.mark.parametrize("times", [1.5, 3, 1e5, 1e9, 1e16, 1e30])
@@ -99,7 +99,7 @@ def test_rows_of_very_different_lengths_have_their_angle(tmp_path: Path, times: 
     found = compared(saved(tmp_path / "a.safetensors", vectors()), saved(tmp_path / "b.safetensors", edited))
     left, right = vectors().astype(np.float64), edited.astype(np.float64)
     cosines = (left * right).sum(axis=1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
-    assert 1 - found.turns == pytest.approx(cosines, rel=1e-12, abs=1e-14)
+    assert 1 - found.cosine_distances == pytest.approx(cosines, rel=1e-12, abs=1e-14)
 
 
 def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_zeros_and_nan_differ_in_bits_alone(tmp_path: Path) -> None:
     found = compared(saved(tmp_path / "base.safetensors", matrix), saved(tmp_path / "t.safetensors", other))
     assert states(found) == ["equal", "rounded", "rounded", "moved", "moved", "moved"]
     assert found.moved.tolist() == [3, 5, 4], "what is not finite comes first"
-    assert np.isnan(found.turns[[3, 4, 5]]).all()
+    assert np.isnan(found.cosine_distances[[3, 4, 5]]).all()
     assert found.distances[4] == 3
     assert found.quantiles(found.distances)[0] == 3
 
@@ -385,7 +385,7 @@ def test_one_matrix_saved_in_two_dtypes_is_only_rounded(tmp_path: Path, left: to
 def test_no_row_turns_by_less_than_nothing(tmp_path: Path) -> None:
     """Rows that grow and do not turn, of which rounding makes as many a little less than 0 as more."""
     base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors() * 2)
-    turns = compared(base, tuned).turns
+    turns = compared(base, tuned).cosine_distances
     assert (turns >= 0).all()
     assert (turns < 1e-15).all()
 

@@ -29,7 +29,7 @@ from embcli.verbs.cache import contents
 from embcli.verbs.info import info
 from embcli.verbs.lookup import LookupOptions, look_up
 from embcli.verbs.tokenize import Tokenization
-from embcli.verbs.weights import matrix
+from embcli.verbs.weights import weights
 from embcli.weights.cache import Cache
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
@@ -250,7 +250,7 @@ def test_no_token_at_all_is_a_result_in_every_format() -> None:
 def test_weights_in_every_format_are_the_rows_of_torch(layer: str, form: str) -> None:
     rows = ROWS if layer == "token" else [*range(5), 1023, 7]
     spec = ",".join(["0:5", *map(str, rows[5:])])
-    data = written(matrix(SeededSource(GPT2, None, encodings.get("gpt2")), layer, spec).records(), form)
+    data = written(weights(SeededSource(GPT2, None, encodings.get("gpt2")), layer, spec).records(), form)
     tokens = [as_token(row) for row in rows] if layer == "token" else None
     ids: list[int] = rows
     if form in SEPARATED:

@@ -20,7 +20,7 @@ from embcli.positions.learned import Learned
 from embcli.text import Given
 from embcli.tokens import tokenize
 from embcli.verbs.lookup import Lookup, LookupOptions, look_up
-from embcli.verbs.weights import matrix
+from embcli.verbs.weights import weights
 from embcli.views.lookup import view
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
@@ -76,7 +76,7 @@ def test_rows_are_rows_of_the_weight_matrix(data: st.DataObject, size: int, dim:
     ids = data.draw(st.lists(st.integers(0, size - 1), max_size=8))
     found = everything(look_up(of_ids(ids), source))
     for name, rows in (("token", np.array(ids, np.int64)), ("position", np.arange(len(ids)))):
-        shown = matrix(source, name, None)
+        shown = weights(source, name, None)
         assert found[name].tobytes() == shown.rows(shown.ids)[rows].tobytes()
 
 

@@ -55,12 +55,12 @@ def test_bins_are_those_of_plain_numpy(values: np.ndarray, rows: int, columns: i
         norms = np.sqrt((part[sound] ** 2).sum(axis=1))
         assert found.norms[place] == pytest.approx(norms.mean() if sound.any() else np.nan, rel=1e-12, nan_ok=True)
         assert found.zero_rows[place] == (part == 0).all(axis=1).sum()
-        assert found.odd_rows[place] == (~sound).sum()
+        assert found.non_finite_rows[place] == (~sound).sum()
         for at, column in enumerate(range(0, dim, columns)):
             cell = part[:, column : column + columns]
             assert found.sizes[place, at] == pytest.approx(np.sqrt((cell**2).mean()), rel=1e-12, nan_ok=True)
     assert found.zero_columns.tolist() == (wide == 0).all(axis=0).tolist()
-    assert found.odd_columns.tolist() == (~whole.all(axis=0)).tolist()
+    assert found.non_finite_columns.tolist() == (~whole.all(axis=0)).tolist()
     if whole.all():
         assert found.summary.mean == pytest.approx(wide.mean(), rel=1e-9, abs=1e-12 * np.abs(wide).max())
         assert (found.summary.minimum, found.summary.maximum) == (values.min(), values.max())
@@ -115,9 +115,9 @@ def test_what_is_odd_in_any_part_is_told_of_the_whole(monkeypatch: pytest.Monkey
     monkeypatch.setattr(type(layer), "parts", lambda self: parts)
     found = density_map(source, "token").bins(2, 1)
     assert found.zero_rows.tolist() == [0, 0, 1]
-    assert found.odd_rows.tolist() == [0, 0, 1]
+    assert found.non_finite_rows.tolist() == [0, 0, 1]
     assert found.zero_columns.tolist() == [False, False, True, False, False]
-    assert found.odd_columns.tolist() == [False, False, False, True, False]
+    assert found.non_finite_columns.tolist() == [False, False, False, True, False]
     assert np.array_equal(found.sizes, expected(values, 2, 1), equal_nan=True)
 
 

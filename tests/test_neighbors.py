@@ -17,7 +17,7 @@ import pytest
 import safetensors.numpy
 
 from embcli import binary, encodings
-from embcli.verbs.neighbors import Query, Wanted, neighbors
+from embcli.verbs.neighbors import Nearness, Query, neighbors
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 from tests.oracles import Stub, StubSource, live
@@ -125,7 +125,7 @@ def test_rows_and_a_border_choose_the_answers(inside: Embcli, model: str, matrix
     assert ids(answers(inside, *within)) == [row for row in first(scores, "l2", ROWS) if scores[row] <= float(border)]
     assert len(answers(inside, *within, "-k", "2")) == 2
     assert answers(inside, "--ids", "7", "--from", model, "--within", "1.5") == []
-    assert "There is no such row." in inside.ok("neighbors", "--ids", "7", "--from", model, "--within", "1.5").text
+    assert "No other rows." in inside.ok("neighbors", "--ids", "7", "--from", model, "--within", "1.5").text
 
 
 def test_what_lookup_writes_is_what_vector_reads(inside: Embcli) -> None:
@@ -187,12 +187,12 @@ def test_the_parts_of_a_score_add_up_to_it(inside: Embcli, model: str, matrix: n
 
 def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
     page = inside.ok("neighbors", "--ids", "7", "--from", model).text
-    assert re.search(r"^Searched 300 rows; 1[0-9] scores in float64 prove the first\.$", page, re.MULTILINE)
+    assert re.search(r"^Searched 300 rows; top 10 verified in float64 \(1[0-9] scores\)\.$", page, re.MULTILINE)
     assert "\nLeft out: 2 rows with NaN or infinity: 21, 22\n" in page
-    assert "\nLeft out: 1 row with zeros alone, and so no direction: 20\n" in page
+    assert "\nLeft out: 1 row of zeros, without a direction: 20\n" in page
     assert "zeros" not in inside.ok("neighbors", "--ids", "7", "--from", model, "--metric", "dot").text
     one = inside.ok("neighbors", "--ids", "7", "--from", model, "--rows", "9", "-k", "1").text
-    assert "\nSearched 1 row of 300; 1 score in float64 proves the first.\n" in one
+    assert "\nSearched 1 row of 300; top 1 verified in float64 (1 score).\n" in one
     run = json.loads(inside.ok("neighbors", "--ids", "7", "--from", model, "-f", "json").out)["run"]
     assert (run["searched"], run["not_finite"], run["zero"]) == (300, 2, 1)
     assert run["queries"] == [{"ids": [7], "plus": [], "minus": []}]
@@ -202,7 +202,7 @@ def test_rows_that_are_the_mean_row_have_no_direction_once_it_is_taken_away(insi
     path = tmp_path / "model.safetensors"
     safetensors.numpy.save_file({"wte.weight": np.array([[1, 2], [3, 4], [2, 3]], np.float32)}, path)
     page = inside.ok("neighbors", "--ids", "0", "--center", "--from", str(path)).text
-    assert "\nLeft out: 1 row with no direction once the mean row is taken away: 2\n" in page
+    assert "\nLeft out: 1 row equal to the mean row, without a direction: 2\n" in page
 
 
 def test_lines_and_queries_are_counted_from_1(inside: Embcli, model: str) -> None:
@@ -253,18 +253,18 @@ def test_colours_show_the_rows_under_that_of_the_query(inside: Embcli, model: st
 
 BAD = [
     ("--ids 5,300", "ID 300 at position 1 has no row", "from 0 to 299"),
-    ("--ids 5 -k 0", "--top 0 makes no list", "1 or more"),
-    ("--ids 5 -k -3", "--top -3"),
-    ("--ids 20", "row 20 is zero and has no direction", "--metric dot"),
-    ("--ids 21", "row 21 has NaN or infinity"),
-    ("--ids 5 --minus 22", "row 22 has NaN or infinity"),
+    ("--ids 5 -k 0", "top must be at least 1, not 0"),
+    ("--ids 5 -k -3", "top must be at least 1, not -3"),
+    ("--ids 20", "row 20 is zero and has no direction", "metric dot or l2"),
+    ("--ids 21", "row 21 contains NaN or infinity"),
+    ("--ids 5 --minus 22", "row 22 contains NaN or infinity"),
     ("--ids 5 --plus 301", "ID 301"),
     ("--ids 5 --plus x", "'x' at position 0 is not a token ID"),
     ("--ids 5 --minus 23", "query 1 is zero and has no direction"),
-    ("--ids 5 --within nan", "--within nan"),
-    ("--ids 5 --within -1 --metric l2", "--within -1 is no distance"),
-    ("--ids 5 --match (", "--match '('", "no regular expression"),
-    ("--ids 5 --match a", "--match 'a' looks at tokens"),
+    ("--ids 5 --within nan", "within must be a finite number, not nan"),
+    ("--ids 5 --within -1 --metric l2", "within must be at least 0 under l2, not -1"),
+    ("--ids 5 --match (", "match '(' is not a regular expression"),
+    ("--ids 5 --match a", "match 'a' needs tokens"),
     ("--ids 5 --rows 400", "row 400 is out of range"),
     ("--ids 5 --metric l3", "'l3'", "cosine"),
     ("--ids 5 --show token", "--show", "--vector"),
@@ -284,16 +284,16 @@ def test_bad_input_is_refused_by_name(inside: Embcli, model: str, case: tuple[st
 
 
 BAD_VECTORS = [
-    ("", "no line with a vector"),
-    ("[1, 2]", "line 1 of --vector has 2 numbers, and rows have D = 12"),
-    (f"{[1] * DIM}\n[1]", "line 2 of --vector has 1 numbers"),
-    ("[NaN]", "line 1 of --vector is no JSON"),
-    (json.dumps([None] * DIM), "null or NaN in it"),
+    ("", "has no vectors"),
+    ("[1, 2]", "line 1 of vector has 2 numbers, and rows have D = 12"),
+    (f"{[1] * DIM}\n[1]", "line 2 of vector has 1 numbers"),
+    ("[NaN]", "line 1 of vector is not valid JSON"),
+    (json.dumps([None] * DIM), "contains null or NaN"),
     (json.dumps(["1"] * DIM), "no array of numbers"),
     (json.dumps([True] * DIM), "no array of numbers"),
-    (json.dumps([1e39] * DIM), "beyond float32"),
+    (json.dumps([1e39] * DIM), "out of the range of float32"),
     (json.dumps([0] * DIM), "query 1 is zero and has no direction"),
-    ('{"vectors": {"token": [1]}}', "no vectors.input; --show names another: token"),
+    ('{"vectors": {"token": [1]}}', "no vectors.input; show chooses from: token"),
     ('{"id": 3}', "no vectors.input"),
     ("3", "no array of numbers"),
 ]
@@ -313,13 +313,13 @@ def test_more_than_a_terminal_or_memory_has_room_for_is_refused(
     assert inside.ok("neighbors", *lines, "csv", stdin="5\n" * 100).text.count("\n") == 28_001
     monkeypatch.setattr("embcli.memory.free", lambda: 10**6)
     told = inside.refused("neighbors", *lines, "csv", stdin="5\n" * 100)
-    assert "280 neighbours of each of 100 queries do not fit into memory; lower --top" in told
+    assert "280 neighbours of each of 100 queries do not fit into memory; lower top" in told
 
 
 def test_neighbours_are_told_query_by_query(matrix: np.ndarray) -> None:
     source = StubSource({"token": Stub(matrix)})
     queries = [Query(np.array([row])) for row in (3, 5, 7)]
-    records = neighbors(source, Wanted(top=7, why=True), lambda _: queries).records()
+    records = neighbors(source, queries, Nearness(top=7, why=True)).records()
     pieces = [(piece.rows, piece.fields["query"].tolist()) for piece in records.pieces(records.fields, ("share",))]
     assert pieces == [(7, [number] * 7) for number in range(3)]
     assert records.rows == 21
@@ -329,7 +329,7 @@ def test_no_tokens_have_no_neighbours(inside: Embcli) -> None:
     for stdin, arguments in (("", []), ("a\n\nb\n", ["--lines"])):
         ran = inside("neighbors", *arguments, "--dim", "4", stdin=stdin)
         assert (ran.status, ran.out) == (2, b"")
-        assert "no tokens, and so no neighbours" in ran.err
+        assert "no tokens, so there are no neighbours" in ran.err
 
 
 WORDS = "king 0.9 0.8 0.1\nqueen 0.9 0.1 0.8\nman 0.1 0.9 0\nwoman 0.1 0.1 0.9\nbread 0 0.1 0\nkin 1 1 1\n"

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from embcli import layer
+from embcli import layer, statistics
 from embcli.errors import InputError
 from embcli.page import progress
 from embcli.page.canvas import CELL, LINE, PALETTES
 from embcli.page.svg import SvgCanvas
 from embcli.verbs.scatter import Scatter, scatter
 from embcli.views.scatter import view
-from embcli.weights import statistics
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests import drawings

@@ -19,14 +19,13 @@ from embcli.files.stored import StoredLayer
 from embcli.layer import Layer
 from embcli.names import Metric
 from embcli.search import kernel, mean_row, nearest
-from embcli.search.bounds import Products
+from embcli.search.bounds import Bounds
 from embcli.search.kernel import Kernel
-from embcli.search.sieve import Sieve
 from embcli.search.space import Space
 from tests.files.made import safetensors_bytes
 from tests.oracles import Stub
 
-ALL_BUT = search._all_but
+ALLOWED = search._allowed
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "l2")
 DTYPES = {
     "F32": np.float32,
@@ -41,14 +40,13 @@ DTYPES = {
 @pytest.fixture(params=["simsimd", "numpy"], autouse=True)
 def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test by both kernels, with small windows and several threads; no bound may turn out to be wrong."""
-    monkeypatch.setattr(search, "_all_but", lambda *_: pytest.fail("a bound was not kept"))
+    monkeypatch.setattr(search, "_allowed", lambda *_: pytest.fail("a bound was wrong"))
     if request.param == "numpy":
         for module in (search, kernel):
             monkeypatch.setattr(module, "simsimd", lambda: None)
     else:
         pytest.importorskip("simsimd")
     monkeypatch.setattr(passes, "_SHARED", 64)
-    monkeypatch.setattr(search, "_CANDIDATES", 16)
     monkeypatch.setattr(passes, "cores", lambda: 3)
     monkeypatch.setattr(search, "_PIECE", 1 << 11)
     monkeypatch.setattr("embcli.files.stored._READ", 1 << 12)
@@ -119,7 +117,7 @@ def check(layer: Layer, matrix: np.ndarray, query: np.ndarray, metric: Metric, k
     query = query if mean is None else query - mean
     found = nearest(layer, [query], Space(metric, mean), k)
     scores = reference(matrix, query, metric, mean)
-    (answer,) = found.found
+    (answer,) = found.rankings
     assert answer.ids.tolist() == first(scores, metric, k)
     assert answer.scores == pytest.approx(scores[answer.ids], rel=1e-12, abs=1e-300)
     assert found.not_finite.tolist() == np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist()
@@ -190,7 +188,7 @@ def test_several_queries_are_searched_in_one_pass_with_their_own_exclusions() ->
     queries = [matrix[row].astype(np.float64) for row in (4, 7, 9)]
     without = [np.array([4]), np.array([7, 1, 1]), np.empty(0, np.int64)]
     found = nearest(Counted(matrix), queries, Space("cosine"), 5, excluded=without)
-    for query, answer, none in zip(queries, found.found, without, strict=True):
+    for query, answer, none in zip(queries, found.rankings, without, strict=True):
         wanted = first(reference(matrix, query, "cosine"), "cosine", 5, tuple(none.tolist()))
         assert answer.ids.tolist() == wanted
     assert len(passes) == 1
@@ -207,9 +205,9 @@ def test_many_answers_are_looked_for_in_several_passes(monkeypatch: pytest.Monke
     without = [np.array([row]) for row in range(50)]
     found = nearest(Stub(matrix), [*matrix[:50].astype(np.float64)], Space("l2"), 20, excluded=without, watch=watch)
     assert sizes == [90] * 13
-    for row, answer in enumerate(found.found):
+    for row, answer in enumerate(found.rankings):
         assert answer.ids.tolist() == first(reference(matrix, matrix[row].astype(float), "l2"), "l2", 20, (row,))
-    assert len(found.found) == 50
+    assert len(found.rankings) == 50
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -219,7 +217,7 @@ def test_rows_that_are_chosen_are_the_only_answers(metric: Metric) -> None:
     query = matrix[5].astype(np.float64)
     found = nearest(Stub(matrix), [query], Space(metric), 4, among)
     others = tuple({*range(90)} - {*among.tolist()})
-    assert found.found[0].ids.tolist() == first(reference(matrix, query, metric), metric, 4, others)
+    assert found.rankings[0].ids.tolist() == first(reference(matrix, query, metric), metric, 4, others)
     assert (found.searched, found.not_finite.tolist()) == (5, [11])
 
 
@@ -230,11 +228,11 @@ def test_within_is_a_border_that_belongs_to_it(metric: Metric) -> None:
     scores = reference(matrix, query, metric)
     ranked = first(scores, metric, 90)
     for place in (0, 1, 20, 89):
-        border = nearest(Stub(matrix), [query], Space(metric), 90).found[0].scores[place]
+        border = nearest(Stub(matrix), [query], Space(metric), 90).rankings[0].scores[place]
         found = nearest(Stub(matrix), [query], Space(metric), 90, within=border)
-        assert found.found[0].ids.tolist() == ranked[: place + 1]
+        assert found.rankings[0].ids.tolist() == ranked[: place + 1]
         assert (
-            nearest(Stub(matrix), [query], Space(metric), 3, within=border).found[0].ids.tolist()
+            nearest(Stub(matrix), [query], Space(metric), 3, within=border).rankings[0].ids.tolist()
             == ranked[: min(place + 1, 3)]
         )
 
@@ -243,7 +241,7 @@ def test_within_is_a_border_that_belongs_to_it(metric: Metric) -> None:
 def test_few_rows_are_scored_in_float64_where_few_are_in_doubt(metric: Metric) -> None:
     matrix = normal(5000, 64)
     found = nearest(Stub(matrix), [matrix[7].astype(np.float64)], Space(metric), 10)
-    assert 10 <= found.found[0].rescored < 15
+    assert 10 <= found.rankings[0].rescored < 15
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -255,16 +253,16 @@ def test_queries_that_16_bits_cannot_hold(tmp_path: Path, name: str, metric: Met
     query = normal(1, 24, 8)[0].astype(np.float64) * size
     if metric != "l2" or size == 1:  # a distance to what is far away is the same for all rows
         check(layer, matrix, query, metric, 10)
-        assert nearest(layer, [query], Space(metric), 10).found[0].rescored < 300
+        assert nearest(layer, [query], Space(metric), 10).rankings[0].rescored < 300
 
 
 def test_a_kernel_that_does_not_keep_its_bounds_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_all_but", ALL_BUT)
+    monkeypatch.setattr(search, "_allowed", ALLOWED)
     matrix = normal(300, 16)
     query = matrix[7].astype(np.float64)
     honest = Kernel.products
     monkeypatch.setattr(Kernel, "products", lambda *given: np.sign(found := honest(*given)) * np.abs(found) ** 0.9)
-    found = nearest(Stub(matrix), [query], Space("dot"), 10).found[0]
+    found = nearest(Stub(matrix), [query], Space("dot"), 10).rankings[0]
     assert found.ids.tolist() == first(reference(matrix, query, "dot"), "dot", 10)
     assert found.rescored == 300
 
@@ -277,7 +275,7 @@ def test_products_keep_the_bound_that_is_claimed_for_them(tmp_path: Path, name: 
     stored[2::4] *= np.float32(-1)
     layer, wide = of_file(tmp_path, name, stored), stored.astype(np.float64)
     for row in range(0, 64, 7):
-        found = nearest(layer, [wide[row]], Space("dot"), 5).found[0]
+        found = nearest(layer, [wide[row]], Space("dot"), 5).rankings[0]
         assert found.rescored < 64
         assert found.ids.tolist() == first(reference(wide, wide[row], "dot"), "dot", 5)
 
@@ -338,91 +336,71 @@ def test_files_that_one_thread_can_read_at_a_time_are_read_in_one(
         check(layer, matrix, matrix[row].astype(np.float64), "cosine", 10)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(
-    ("name", "matrix"),
-    [
-        *adversarial(),
-        *((f"squares of {size}", normal(400, 33) * np.float32(size)) for size in (3e-19, 1e-18, 3e-18, 1e-17)),
-        *((f"{dim} columns", normal(2000, dim, 3)) for dim in (1, 2, 3)),
-        ("a large query", np.concatenate([normal(200, 3) * np.float32(1e5), normal(300, 3) * np.float32(1e-12)])),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
-)
-def test_no_row_that_may_reach_a_bar_is_passed_over(name: str, matrix: np.ndarray, metric: Metric) -> None:
-    """Not even one whose bound is the bar itself; and of random rows few others are looked at."""
-    space, everything = Space(metric), np.arange(len(matrix))
-    query = matrix[len(matrix) // 3].astype(np.float64)
-    if not np.isfinite(query).all() or not query.any():
-        return
-    multiplied = Kernel([query], matrix, "float32")
-    with np.errstate(all="ignore"):
-        found = multiplied.products(matrix)
-        products = Products(space, matrix.shape[1], found[-1])
-        places, bounds = products.reaching(-np.inf, found[0], multiplied.vectors[0], query)
-        assert places.tolist() == everything.tolist()
-        for bar in bounds.high:
-            places, among = products.reaching(float(bar), found[0], multiplied.vectors[0], query)
-            assert {*np.flatnonzero(bounds.high >= bar).tolist()} <= {*places.tolist()}
-            assert np.array_equal(among.high, bounds.high[places])
-            assert np.array_equal(among.low, bounds.low[places])
-            if name == "random" and bar > 0:
-                assert len(places) <= (bounds.high >= bar).sum() + 1
+SIZES = (1e-23, 3e-19, 1e-18, 1e-17, 1e-12, 3e18, 1e19)
 
 
-PATHS = [(), ("genoa",), ("genoa", "ice", "skylake")]  # of x86, best first
-
-
-@pytest.fixture(params=PATHS, ids=lambda each: "without " + ", ".join(each) if each else "all there is")
-def simsimd_path(request: pytest.FixtureRequest, _by: None) -> Iterator[None]:
-    """Take each of simsimd's paths that there are on this machine."""
+def paths() -> Iterator[None]:
+    """Take each of simsimd's paths that this x86 machine has, or numpy's only one."""
     package = kernel.simsimd()
-    assert package is not None
-    there = package.get_capabilities()
-    if not all(there.get(each) for each in ("haswell", *request.param)):
-        pytest.skip("not on this machine")
-    for each in request.param:
-        package.disable_capability(each)
     yield
-    for each in request.param:
-        package.enable_capability(each)
+    best_first = [each for each in ("genoa", "ice", "skylake") if package and package.get_capabilities().get(each)]
+    for each in best_first:
+        package.disable_capability(each)  # type: ignore[union-attr]  # there is none without a package
+        yield
+    for each in best_first:
+        package.enable_capability(each)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("_by", ["simsimd"], indirect=True)
+@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize(
     ("kind", "matrix"),
     [
         *adversarial(),
-        *((f"squares of {size}", normal(400, 33) * np.float32(size)) for size in (1e-23, 3e-19, 1e-12, 3e18, 1e19)),
+        *((f"squares of {size}", normal(400, 33) * np.float32(size)) for size in SIZES),
         *((f"{dim} columns", normal(500, dim, 3)) for dim in (1, 2, 3, 16, 17, 5000)),
         ("nearly one direction", normal(1, 64, 8) + normal(500, 64, 9) * np.float32(1e-3)),
         ("one large column", np.where(np.arange(30) == 29, np.float32(1e30), normal(300, 30))),
         ("small first columns", normal(300, 64) * np.where(np.arange(64) < 4, np.float32(1e-25), np.float32(1))),
+        ("a large query", np.concatenate([normal(200, 3) * np.float32(1e5), normal(300, 3) * np.float32(1e-12)])),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_a_sieve_keeps_what_may_be_near_and_all_that_has_no_cosine(
-    simsimd_path: None, name: str, kind: str, matrix: np.ndarray
-) -> None:
+def test_bounds_contain_every_score(name: str, kind: str, matrix: np.ndarray, metric: Metric) -> None:
+    """Rows that reach a threshold are those whose upper bound does, and the bounds of random rows are close."""
     with np.errstate(over="ignore"):
         stored = matrix.astype(DTYPES[name])
     wide = stored.astype(np.float64)
     usable = np.flatnonzero(np.isfinite(wide).all(axis=1) & wide.any(axis=1))
     if not len(usable):
         return
-    dtype = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[name]
-    rows = stored if name == "F32" else stored.view(np.uint16)
+    if kernel.simsimd() is None:
+        rows = stored.astype(np.float32)
+    else:
+        rows = stored if name == "F32" else stored.view(np.uint16)
     query = wide[usable[len(usable) // 2]] + (normal(1, matrix.shape[1], 4)[0] * 0.01 if kind == "random" else 0)
-    scores, bar = reference(wide, query, "cosine"), -np.inf
-    sieve = Sieve(Kernel([query], rows, dtype), lambda: bar)
-    assert len(np.arange(len(rows))[sieve.kept(rows)]) == len(rows)
-    bars = np.unique(scores[usable])
-    for bar in bars[:: max(len(bars) // 32, 1)]:
-        kept = sieve.kept(rows)
-        assert {*np.flatnonzero(~(scores < bar)).tolist()} <= {*np.arange(len(rows))[kept].tolist()}
-        if kind == "random":
-            assert len(kept) <= (scores > bar - 0.01).sum()
+    space = Space(metric)
+    closeness = space.closeness(reference(wide, query, metric))
+    multiplied = Kernel([query], rows, {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}[name])
+    scored = ~np.isnan(closeness)
+    unscored = ~scored if metric == "cosine" else ~np.isfinite(wide).all(axis=1)
+    for _ in paths():
+        with np.errstate(all="ignore"):
+            products = multiplied.products(rows)
+            bounds = Bounds(space, matrix.shape[1], products[-1])
+            given = products[0], multiplied.vectors[0], query
+            places, intervals = bounds.reaching(-np.inf, *given)
+            assert places.tolist() == [*range(len(matrix))]
+            assert (intervals.low <= closeness)[scored].all()
+            assert (closeness <= intervals.high)[scored].all()
+            assert {*np.flatnonzero(unscored).tolist()} <= {*bounds.possibly_unscored().tolist()}
+            for threshold in intervals.high[:: max(len(matrix) // 8, 1)]:
+                places, among = bounds.reaching(threshold, *given)
+                assert places.tolist() == np.flatnonzero(intervals.high >= threshold).tolist()
+                assert np.array_equal(among.low, intervals.low[places])
+    if kind == "random":
+        size = 1 if metric == "cosine" else float(np.abs(closeness).max())
+        assert (intervals.high - intervals.low).max() < 0.01 * size
 
 
 def open_tensors_numbers(name: str):  # type: ignore[no-untyped-def]
@@ -463,4 +441,4 @@ def test_a_border_that_no_cosine_reaches_leaves_out_no_row_that_has_none(within:
         found = nearest(layer, [query], Space("cosine"), 3, within=within)
         assert len(found.not_finite) == 6
         assert len(found.zero) == 1
-        assert len(found.found[0].ids) == (within <= 1) + 2 * (within <= -1)
+        assert len(found.rankings[0].ids) == (within <= 1) + 2 * (within <= -1)

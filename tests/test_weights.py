@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli import encodings
-from embcli.verbs.weights import matrix
+from embcli.verbs.weights import weights
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
@@ -25,7 +25,7 @@ def test_rows_are_those_of_torchs_layer(data: st.DataObject, size: int, dim: int
     spec = Seeded(size, dim, 7)
     rows = data.draw(st.lists(st.integers(0, spec.shape(name)[0] - 1), min_size=1, max_size=6))
     columns = data.draw(st.lists(st.integers(0, dim - 1), min_size=1, max_size=6))
-    found = matrix(SeededSource(spec), name, ",".join(map(str, rows)), ",".join(map(str, columns)))
+    found = weights(SeededSource(spec), name, ",".join(map(str, rows)), ",".join(map(str, columns)))
     expected = live(spec)[name][rows][:, columns]
     assert_same_bits(found.rows(found.ids), expected)
     pieces = list(found.pieces(("id",), (name,)))
@@ -79,8 +79,8 @@ def test_a_position_row_stands_for_no_token(inside: Embcli, length: str) -> None
     (table,) = grids(inside.ok(*arguments).text, 120)
     assert table.labels == [["0"], ["1"], ["2"]]
     source = SeededSource(Seeded(50257, 2, int(length)), None, encodings.get("gpt2"))
-    assert matrix(source, "position").encoding is None
-    assert matrix(source, "token").encoding is not None
+    assert weights(source, "position").encoding is None
+    assert weights(source, "token").encoding is not None
 
 
 def test_the_summary_is_torch_s(inside: Embcli) -> None:
@@ -92,7 +92,7 @@ def test_the_summary_is_torch_s(inside: Embcli) -> None:
 
 def test_a_source_is_asked_for_any_row() -> None:
     source = stub(np.eye(3), np.eye(3))
-    found = matrix(source, "token", "2,0")
+    found = weights(source, "token", "2,0")
     assert source.asked == {"token": None}
     assert found.rows(found.ids).tolist() == np.eye(3)[[2, 0]].tolist()
     assert found.summary.maximum == 1

@@ -63,7 +63,7 @@ class GivenQueries(GivenLines):
     def queries(self, model: Model) -> dict[str, Any]:
         """Return what `Model.neighbors` takes; raises InputError where text and vectors are both given."""
         from embcli.cli.text import read
-        from embcli.verbs.neighbors import vectors_in
+        from embcli.verbs.neighbors import vectors_in_lines
 
         if self.vector is None:
             if self.show is not None:
@@ -75,7 +75,7 @@ class GivenQueries(GivenLines):
         if others:
             raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
         (text,) = read(None, self.vector, None, False, self.errors, "embcli neighbors --vector -").texts or ("",)
-        return {"vector": vectors_in(text, self.show, model.shape[1])}
+        return {"vector": vectors_in_lines(text, self.show, model.shape[1])}
 
 
 class GivenOrExample(Given):

@@ -13,7 +13,7 @@ from embcli.cli import keys
 from embcli.cli.console import say
 from embcli.cli.options import flag_of
 from embcli.cli.output import Output
-from embcli.errors import EmbcliError, InputError
+from embcli.errors import EmbcliError
 from embcli.verbs.tour import PLACE, read
 from embcli.views import tour as view
 

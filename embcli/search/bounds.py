@@ -1,10 +1,10 @@
-"""Between what the scores of rows lie, told from products in float32."""
+"""Bounds on how close rows are to a query, computed from products in float32."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,185 +12,109 @@ if TYPE_CHECKING:
     from embcli.search.kernel import Vector
     from embcli.search.space import Space
 
-_UNIT = 2.0**-23  # twice float32's unit roundoff: ARM's products of bfloat16 are rounded to odd
-_LEAST = 2.0**-126  # below which a float32 may be flushed to zero
+_UNIT = 2.0**-23  # twice the unit roundoff of float32, because ARM rounds products of bfloat16 to odd
+_LEAST = 2.0**-126  # the smallest normal float32; smaller numbers may be flushed to zero
 _EXACT = 2.0**-50  # a few roundings of float64
-_SINGLE = 2.0**-20  # of any part of a sum in float32: four roundings of it, and that of its factor
 
 
 def gamma(dim: int) -> float:
-    """Return how much a product of vectors of so many numbers can be off, for each unit of the product of their norms.
+    """Return the largest error of a product of two vectors of `dim` numbers, divided by the product of their norms.
 
-    Higham 2002, "Accuracy and stability of numerical algorithms", section 3.1: it is, in whatever order it is added up,
-    at most D u / (1 - D u), with u the unit roundoff, where nothing overflows or underflows.
+    Higham 2002, "Accuracy and stability of numerical algorithms", section 3.1: in any order of summation it is at most
+    D u / (1 - D u), with u the unit roundoff, unless something overflows or underflows.
     """
-    unit = (dim + 8) * _UNIT  # and some for sums of lanes
+    unit = (dim + 8) * _UNIT  # 8 for sums of SIMD lanes
     return unit / (1 - unit) if unit < 0.5 else np.inf
 
 
 @dataclass(frozen=True)
-class Between:
-    """For numbers of rows the least and the most that each can be, both (n,) float64."""
+class Interval:
+    """A lower and an upper bound for each of some rows, both (n,) float64."""
 
     low: np.ndarray
     high: np.ndarray
 
 
 @dataclass(frozen=True)
-class Products:
-    """What the products of some rows tell: which have a score, and between what their closeness to a query lies.
+class Bounds:
+    """Bounds on the closeness of rows to queries, from the products of the rows with the queries and with themselves.
 
-    A product is at most `gamma` times the product of the norms off. What underflows adds at most the least normal
-    number for each product and each sum, and as much times the other number for each that is flushed.
+    The error of a product is at most `gamma` times the product of the norms. Underflow adds at most the smallest normal
+    number for each multiplication and each addition, and that times the other factor for each number flushed to zero.
     """
 
     space: Space
     dim: int
-    squares: np.ndarray  # (n,) float32, of the rows with themselves
-    with_mean: np.ndarray | None = None  # (n,) float32, where a mean row is taken away
+    squares: np.ndarray  # (n,) float32, products of the rows with themselves
+    mean_products: np.ndarray | None = None  # (n,) float32, products with the mean row, if that is subtracted
     mean: Vector | None = None
 
-    def unsure(self) -> np.ndarray:
-        """Return which rows may be without a score, (n,) int64: they are not finite, or of no length to be sure of."""
-        if self._plain:
-            return np.empty(0, np.int64)
-        return np.flatnonzero(~(self._lengths.low > 0))  # NaN too
+    def possibly_unscored(self) -> np.ndarray:
+        """Return the rows that may have no score, (n,) int64: not finite, or with a length that may be zero."""
+        return np.flatnonzero(~(self._squared_lengths.low > 0))  # NaN too
 
     def reaching(
-        self, bar: float, products: np.ndarray, vector: Vector, query: np.ndarray
-    ) -> tuple[np.ndarray, Between]:
-        """Return all rows that may be as close to a query as `bar`, (n,) int64, and between what they lie.
-
-        There may be others among them.
-        """
-        line = self._line(bar, vector, query) if self._plain else None
-        if line is None:
-            return np.arange(len(products)), self._closeness(products, vector, query)
-        places = np.flatnonzero(line.reached(self._roots, products))
-        few = replace(self, squares=self.squares[places])
-        return places, few._closeness(products[places], vector, query)
-
-    @cached_property
-    def _gamma(self) -> float:
-        return gamma(self.dim)
-
-    @property
-    def _most(self) -> float:
-        """How many times a squared norm can be what its product tells."""
-        return (1 + self._gamma) / (1 - self._gamma)
-
-    @property
-    def _flushed(self) -> float:
-        """How much can be missing from a squared norm."""
-        return 4 * self.dim * _LEAST
-
-    @cached_property
-    def _plain(self) -> bool:
-        """Whether all rows are finite and have a length, so that a line tells of them."""
-        if self.space.mean is not None or not self._most < 2 or not len(self.squares):
-            return False
-        return bool(self.squares.min() * (2 - self._most) > self._flushed and np.isfinite(self.squares.max()))
-
-    @cached_property
-    def _roots(self) -> np.ndarray:
-        roots: np.ndarray = np.sqrt(self.squares)
-        return roots
+        self, threshold: float, products: np.ndarray, vector: Vector, query: np.ndarray
+    ) -> tuple[np.ndarray, Interval]:
+        """Return the rows whose upper bound reaches a threshold, (n,) int64, and the bounds of their closeness."""
+        high = self._bound(1, slice(None), products, vector, query)
+        rows = np.flatnonzero(high >= threshold)
+        return rows, Interval(self._bound(-1, rows, products[rows], vector, query), high[rows])
 
     @cached_property
     def _norms(self) -> np.ndarray:
-        """Return the most that the norm of each row can be, (n,) float64; not finite where that is not known."""
-        most: np.ndarray = np.sqrt(self._with_error(self.squares.astype(np.float64)))
-        return most
+        """Upper bounds on the norms of the rows as stored, (n,) float64; NaN or infinite if there is none."""
+        squares = self.squares.astype(np.float64)
+        norms: np.ndarray = np.sqrt(squares + self._error_of_squares(squares))
+        return norms
 
-    def _with_error(self, squares: np.ndarray) -> np.ndarray:
-        return squares * self._most + self._flushed
+    def _error_of_squares(self, squares: np.ndarray) -> np.ndarray:
+        relative = gamma(self.dim)
+        return squares * ((1 + relative) / (1 - relative) - 1) + 4 * self.dim * _LEAST
 
-    def _error(self, vector: Vector) -> tuple[float, float]:
-        """Return how much products with a vector can be off, in its scale: for each unit of a row's norm, and besides.
+    def _error(self, rows: slice | np.ndarray, vector: Vector) -> np.ndarray:
+        """Return the largest errors of products of rows with a vector, (n,) float64.
 
-        Nothing is known of products that overflow: then the norm is not finite either.
+        A product that overflows has no bound: the norm of its row is not finite either.
         """
         root = float(np.sqrt(self.dim))
-        each = self._gamma * vector.norm + vector.error * (1 + self.dim * _EXACT) + _LEAST * root
-        return each, _LEAST * (2 * self.dim + root * vector.norm)
-
-    def _product(self, products: np.ndarray, vector: Vector) -> tuple[np.ndarray, np.ndarray]:
-        """Return the products of rows with a vector, and how much they can be off, both (n,) float64."""
-        each, besides = self._error(vector)
-        return products * vector.scale, (each * self._norms + besides) * vector.scale
+        per_norm = gamma(self.dim) * vector.norm + vector.error * (1 + self.dim * _EXACT) + _LEAST * root
+        return (
+            self._norms[rows] * (per_norm * vector.scale) + _LEAST * (2 * self.dim + root * vector.norm) * vector.scale
+        )
 
     @cached_property
-    def _lengths(self) -> Between:
-        """Return between what the squared norms of the rows lie, once the mean is taken away."""
+    def _squared_lengths(self) -> Interval:
+        """Bounds on the squared norms of the rows, once the mean row is subtracted."""
         squares = self.squares.astype(np.float64)
-        error = self._with_error(squares) - squares
-        if self.space.mean is not None and self.with_mean is not None and self.mean is not None:
-            product, off = self._product(self.with_mean.astype(np.float64), self.mean)
+        error = self._error_of_squares(squares)
+        if self.space.mean is not None and self.mean_products is not None and self.mean is not None:
             size = float(np.square(self.space.mean).sum())
-            error = error + 2 * off + self.dim * _EXACT * (squares + size)
-            squares = squares - 2 * product + size
-        return Between(np.maximum(squares - error, 0), squares + error)
+            error += 2 * self._error(slice(None), self.mean) + self.dim * _EXACT * (squares + size)
+            squares += size - 2 * (self.mean_products.astype(np.float64) * self.mean.scale)
+        return Interval(np.maximum(squares - error, 0), squares + error)
 
-    def _closeness(self, products: np.ndarray, vector: Vector, query: np.ndarray) -> Between:
-        """Return between what the closeness of rows to a query lies; anything where that is not known."""
-        product, error = self._product(products.astype(np.float64), vector)
-        norm = float(np.sqrt(np.square(query).sum()))
-        rounding = self.dim * _EXACT
+    @cached_property
+    def _inverse_lengths(self) -> Interval:
+        return Interval(1 / np.sqrt(self._squared_lengths.high), 1 / np.sqrt(self._squared_lengths.low))
+
+    def _bound(
+        self, sign: Literal[1, -1], rows: slice | np.ndarray, products: np.ndarray, vector: Vector, query: np.ndarray
+    ) -> np.ndarray:
+        """Return upper (sign 1) or lower (-1) bounds of the closeness of rows, (n,); infinite where there is none."""
+        norm, rounding = float(np.linalg.norm(query)), (self.dim + 4) * _EXACT
+        error = self._error(rows, vector)
+        bounds = products.astype(np.float64) * vector.scale
         if self.space.mean is not None:
-            product = product - float(self.space.mean @ query)
-            error = error + rounding * norm * (self._norms + np.linalg.norm(self.space.mean))
-        least, most = product - error, product + error
+            bounds -= float(self.space.mean @ query)
+            error += rounding * norm * (self._norms[rows] + np.linalg.norm(self.space.mean))
+        bounds += sign * error
         if self.space.metric == "cosine":
-            near, far = np.sqrt(self._lengths.low) * norm, np.sqrt(self._lengths.high) * norm
-            least = least / np.where(least < 0, near, far) - rounding
-            most = most / np.where(most < 0, far, near) + rounding
+            outermost = np.maximum if sign > 0 else np.minimum
+            inverse = self._inverse_lengths
+            bounds = outermost(bounds * inverse.low[rows], bounds * inverse.high[rows]) / norm + sign * rounding
         elif self.space.metric == "l2":
-            slack = rounding * (self._lengths.high + norm * norm)
-            least = 2 * least - self._lengths.high - norm * norm - slack
-            most = 2 * most - self._lengths.low - norm * norm + slack
-        known = np.isfinite(least) & np.isfinite(most)
-        return Between(np.where(known, least, -np.inf), np.where(known, most, np.inf))
-
-    def _line(self, bar: float, vector: Vector, query: np.ndarray) -> _Line | None:
-        """Return a line below which no row is whose closeness may reach `bar`; None where there is none.
-
-        It is what `_closeness` says is the most, for each unit of the vector's scale: with r the root of the squared
-        norm that the product tells, the norm is at most sqrt(most) r + thin, at least sqrt(2 - most) r - thin.
-        """
-        each, besides = self._error(vector)
-        thin, norm = float(np.sqrt(self._flushed)), float(np.sqrt(np.square(query).sum()))
-        rounding = self.dim * _EXACT
-        slope, bend, start = each * float(np.sqrt(self._most)), 0.0, -besides - each * thin
-        if self.space.metric == "dot":
-            start += bar / vector.scale
-        elif self.space.metric == "cosine":
-            least = (bar - rounding) * norm / vector.scale
-            if least <= 0:
-                return None
-            slope -= least * float(np.sqrt(2 - self._most))
-            start -= least * thin
-        else:
-            bend = -(2 - self._most - rounding * self._most) / (2 * vector.scale)
-            above = bar + norm * norm * (1 - rounding) - self._flushed * (1 + rounding)
-            start += (above - _EXACT * (abs(bar) + norm * norm)) / (2 * vector.scale)
-        slope += _SINGLE * (abs(slope) + vector.norm)  # products are at most about r times the vector's norm
-        found = _Line(*np.array([start - _SINGLE * abs(start) - 16 * _LEAST, slope, bend * (1 - _SINGLE)], np.float32))
-        return found if all(map(np.isfinite, (found.start, found.slope, found.bend))) else None
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A bound for products p of rows: p + slope r + bend r^2 >= start, in float32, r the roots of their squares."""
-
-    start: np.float32
-    slope: np.float32
-    bend: np.float32
-
-    def reached(self, roots: np.ndarray, products: np.ndarray) -> np.ndarray:
-        """Return which products reach it, (n,) bool."""
-        sums = roots * self.bend
-        sums += self.slope
-        sums *= roots
-        sums += products
-        reached: np.ndarray = sums >= self.start
-        return reached
+            low, high = self._squared_lengths.low[rows], self._squared_lengths.high[rows]
+            bounds = 2 * bounds - (low if sign > 0 else high) - norm**2 + sign * rounding * (high + norm**2)
+        known: np.ndarray = np.where(np.isfinite(bounds), bounds, sign * np.inf)
+        return known

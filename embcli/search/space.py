@@ -1,4 +1,4 @@
-"""What near means, and scores in float64."""
+"""The score of a row: its metric, and the computation in float64."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Space:
-    """What near means: by which metric, and whether the mean row is taken away from all rows first."""
+    """The metric of a search, and the mean row if it is subtracted from all rows first."""
 
     metric: Metric
-    mean: np.ndarray | None = None  # (D,) float64; queries are without it already
+    mean: np.ndarray | None = None  # (D,) float64; already subtracted from queries
 
     def scores(self, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
-        """Return the scores of rows (n, D) with a query (D,), (n,) float64; NaN where a row has none.
+        """Return the scores of rows (n, D) with a query (D,), (n,) float64; NaN for a row without a score.
 
-        Equal rows have equal scores, wherever they stand: each row is summed by itself.
+        Equal rows have equal scores at any place, because each row is summed separately.
         """
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             wide = rows.astype(np.float64)
             if self.mean is not None:
                 wide -= self.mean
             terms = np.square(wide - query) if self.metric == "l2" else wide * query
-            found: np.ndarray = terms.sum(axis=1)
+            scores: np.ndarray = terms.sum(axis=1)
             if self.metric == "l2":
-                found = np.sqrt(found)
+                scores = np.sqrt(scores)
             elif self.metric == "cosine":
-                found = np.clip(found / np.sqrt(np.square(wide).sum(axis=1) * np.square(query).sum()), -1, 1)
-        found[~np.isfinite(found)] = np.nan
-        return found
+                scores = np.clip(scores / np.sqrt(np.square(wide).sum(axis=1) * np.square(query).sum()), -1, 1)
+        scores[~np.isfinite(scores)] = np.nan
+        return scores
 
     def closeness(self, scores: np.ndarray) -> np.ndarray:
-        """Return numbers that are larger for rows which are nearer: the scores, but of l2 their negative squares."""
+        """Return numbers that are larger for nearer rows: the scores, or for l2 their negative squares."""
         return -np.square(scores) if self.metric == "l2" else scores

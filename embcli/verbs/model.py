@@ -1,12 +1,13 @@
-"""What a checkpoint's file holds: its tensors, which of them are the layers that embcli shows, and why."""
+"""The contents of a checkpoint: its tensors, which of them are the layers that embcli shows, and why."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import embcli
 from embcli.records import Records, listed
+from embcli.result import Result
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
@@ -16,37 +17,39 @@ if TYPE_CHECKING:
 ROLES = ("token", "position", "token_type", "head")
 
 
-@dataclass(frozen=True)
-class ModelInfo:
-    """A checkpoint, and the tensors of it that are told: (role or nothing, tensor) each."""
+@dataclass(frozen=True, eq=False)
+class ModelInfo(Result):
+    """A checkpoint and the tensors of it that are listed."""
+
+    verb: ClassVar[str] = "model"
 
     checkpoint: Checkpoint
-    tensors: tuple[tuple[str, Tensor], ...]
+    tensors: tuple[tuple[str, Tensor], ...]  # role (empty if unknown) and tensor
 
     @property
     def run(self) -> dict[str, Any]:
-        """What there is to say of the whole: its files, its output head, its positions, and what is a guess."""
-        found = self.checkpoint
-        head = found.head
+        """The files, the output head, the positions, and what is a guess."""
+        checkpoint = self.checkpoint
+        head = checkpoint.head
         return {
             "embcli": embcli.__version__,
-            "from": found.given,
-            "format": found.tensors.format,
-            "files": [in_data(str(path)) for path in found.tensors.files],
-            "encoding": found.encoding.name if found.encoding else None,
+            "from": checkpoint.given,
+            "format": checkpoint.tensors.format,
+            "files": [in_data(str(path)) for path in checkpoint.tensors.files],
+            "encoding": checkpoint.encoding.name if checkpoint.encoding else None,
             "head": {
                 "tensor": head.tensor.name if head.tensor else None,
                 "relation": head.relation,
                 "rows_compared": head.rows,
                 "reason": head.reason,
             },
-            "positions": found.positions,
-            "first_position": found.first_position,
-            "guesses": dict(found.reasons),
+            "positions": checkpoint.positions,
+            "first_position": checkpoint.first_position,
+            "guesses": dict(checkpoint.reasons),
         }
 
     def records(self) -> Records:
-        """Return the tensors as rows, and the rest beside them."""
+        """Return the tensors as data."""
         fields: dict[str, list[Any]] = {
             "role": [role or None for role, _ in self.tensors],
             "tensor": [tensor.name for _, tensor in self.tensors],
@@ -59,9 +62,9 @@ class ModelInfo:
 
 
 def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
-    """Return what a checkpoint holds: the tensors that embcli knows the role of, or every one.
+    """Return the contents of a checkpoint: the tensors with a known role, or all tensors.
 
-    Raises InputError where several tensors could have a role.
+    Raises InputError if several tensors could have one role.
     """
     roles = {tensor.name: role for role in ROLES if (tensor := checkpoint.find(role)) is not None}
     shown = checkpoint.tensors if every else roles

@@ -1,14 +1,15 @@
-"""The weight matrix itself: chosen rows and columns of a layer, and what the whole layer is like."""
+"""The weight matrix itself: chosen rows and columns of a layer, and a summary of the whole layer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from embcli.layer import run_of, shape_of
 from embcli.passes import unwatched
-from embcli.records import Array, Names, Piece, Records, refuse_too_many
+from embcli.records import Array, Names, Piece, Records
+from embcli.result import Result
 from embcli.selection import select
 from embcli.tokens import token_text, tokens_of
 
@@ -18,29 +19,32 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.encodings import Encoding
-    from embcli.layer import Layer, Source, Summary
+    from embcli.layer import Layer, Origin, Source, Summary
     from embcli.passes import Watch
 
-_PIECE = 1 << 18  # values that are worked on at a time
+_PIECE = 1 << 18  # values processed at a time
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """Rows and columns of a layer; the rows are read when they are asked for."""
+@dataclass(frozen=True, eq=False)
+class WeightMatrix(Result):
+    """Rows and columns of a layer; the rows are read when they are used."""
+
+    verb: ClassVar[str] = "weights"
 
     name: str  # "token" or "position"
     layer: Layer
     ids: np.ndarray  # (chosen rows,) int64
     columns: np.ndarray  # (chosen columns,) int64
-    encoding: Encoding | None  # whose tokens the rows stand for; None where they stand for none
+    encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
+    origin: Origin
     run: dict[str, Any]
-    rows_chosen: bool = False  # by the user
-    columns_chosen: bool = False
-    watch: Watch = unwatched  # told of a long pass
+    rows_chosen: bool  # by the user
+    columns_chosen: bool
+    watch: Watch  # counts the rows of a pass over the whole layer
 
     @cached_property
     def summary(self) -> Summary:
-        """What the whole layer is like."""
+        """The mean, standard deviation, minimum and maximum of the whole layer."""
         return self.layer.summary(self.watch)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -51,17 +55,6 @@ class Matrix:
         """Return the bytes of the token that each row stands for."""
         return tokens_of(ids, self.encoding)
 
-    def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
-        """Yield the chosen rows in consecutive pieces, with the named fields and matrices."""
-        step = max(_PIECE // self.layer.shape[1], 1)
-        for start in range(0, len(self.ids), step):
-            ids = self.ids[start : start + step]
-            values = {name: self._field(name, ids) for name in fields}
-            yield Piece(len(ids), values, {name: self.rows(ids) for name in matrices})
-
-    def _field(self, name: str, ids: np.ndarray) -> Any:
-        return ids if name == "id" else [token_text(token) for token in self.tokens(ids)]
-
     def records(self) -> Records:
         """Return the matrix as data: the ID and token of each row, and its values."""
         return Records(
@@ -69,30 +62,43 @@ class Matrix:
             unit="rows",
             rows=len(self.ids),
             fields={"id": int, "token": str} if self.encoding else {"id": int},
-            pieces=self.pieces,
+            pieces=self._pieces,
             matrices={self.name: Array((len(self.ids), len(self.columns)))},
             columns=tuple(self.columns.tolist()),
             default=self.name,
         )
 
+    def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
+        step = max(_PIECE // self.layer.shape[1], 1)
+        for start in range(0, len(self.ids), step):
+            ids = self.ids[start : start + step]
+            values: dict[str, Any] = {"id": ids}
+            if "token" in fields:
+                values["token"] = [token_text(token) for token in self.tokens(ids)]
+            yield Piece(len(ids), {name: values[name] for name in fields}, {name: self.rows(ids) for name in matrices})
 
-def matrix(
-    source: Source,
-    name: str,
-    rows: str | None = None,
-    columns: str | None = None,
-    room: int | None = None,
-    watch: Watch = unwatched,
-) -> Matrix:
-    """Return the `token` or the `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
 
-    Raises InputError for rows and columns out of range, and OutputError for more numbers than there is room for.
+def weights(
+    source: Source, layer: str, rows: str | None = None, columns: str | None = None, watch: Watch = unwatched
+) -> WeightMatrix:
+    """Return the `token` or `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
+
+    Raises InputError for rows and columns out of range.
     """
-    size, dim = shape_of(source, name)
+    size, dim = shape_of(source, layer)
+    encoding = source.encoding if layer == "token" else None
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
-    refuse_too_many(len(ids) * len(chosen), room)
-    encoding = source.encoding if name == "token" else None
-    layer = source.open({name: None})[name]
-    return Matrix(
-        name, layer, ids, chosen, encoding, run_of(source, encoding), rows is not None, columns is not None, watch
+    layers = source.open({layer: None})
+    return WeightMatrix(
+        name=layer,
+        layer=layers[layer],
+        ids=ids,
+        columns=chosen,
+        encoding=encoding,
+        origin=layers.origin,
+        run=run_of(layers.origin, encoding),
+        rows_chosen=rows is not None,
+        columns_chosen=columns is not None,
+        watch=watch,
+        notes=source.notes,
     )

@@ -8,69 +8,68 @@ import numpy as np
 
 from embcli.names import BROKEN
 from embcli.page import Block, Column, Word
-from embcli.views.parts import head_in_words, put_guesses, token_column
+from embcli.views.parts import head_in_words, origin_in_words, put_guesses, token_column
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
     from embcli.page import Page
-    from embcli.verbs.audit import Audit, OwnToken
+    from embcli.verbs.audit import Audit, HeadCheck
 
 _MOST_NAMED = 6  # rows, or groups of them, in a line
 _EXTREMES = 5  # rows in a table
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {
-    "padding": "behind the last token",
-    "gap": "of IDs without a token",
-    "byte": "of bytes that UTF-8 never has",
-    "reserved": "of reserved names",
+    "padding": "after the last token",
+    "gap": "IDs without a token",
+    "byte": "bytes invalid in UTF-8",
+    "reserved": "reserved names",
 }
 
 
 def view(result: Audit, page: Page) -> None:
-    """Put the verdict on a page, what is broken or unused, how the rows lie, and those that stand out."""
+    """Put the verdict on a page, broken and unused rows, statistics of all rows, and rows that stand out."""
     size, dim = result.shape
-    origin = f"seed {result.run['seed']}" if "seed" in result.run else result.run["tensors"]["token"]
+    origin = origin_in_words(result.origin, "token")
     page.title(f"Audit of a token matrix, (V, D) = ({size:,}, {dim:,}): {origin}, {result.dtype}")
-    for name, told in _found(result).items():
-        page.line(f"{name:12}  ", told if isinstance(told, Word) else Word(told))
+    for name, words in _rows_in_words(result).items():
+        page.line(f"{name:12}  ", words if isinstance(words, Word) else Word(words))
     page.line()
-    _put_lying(result, page)
+    _put_statistics(result, page)
     _put_extremes(result, page)
-    _put_untrained(result, page)
+    _put_undertrained(result, page)
     if result.head is not None:
         _put_head(result.head, page)
     put_guesses(page, result.run)
     page.line(_verdict(result))
 
 
-def _found(result: Audit) -> dict[str, str | Word]:
-    """Return in words what is found by looking at each row."""
+def _rows_in_words(result: Audit) -> dict[str, str | Word]:
+    """Return the numbers of rows, and broken, unused and equal rows, in words."""
     bad = {"non-finite": result.non_finite, "all zero": result.zero}
     return {
         "rows": _rows(result),
-        "no use": _unused(result),
+        "unused": _unused(result),
         **{name: Word(_named(rows), "bad" if len(rows) else "plain") for name, rows in bad.items()},
         "equal": _equal(result),
     }
 
 
 def _rows(result: Audit) -> str | Word:
-    size, known = result.shape[0], result.encoding
-    if known is None:
-        return f"{size:,}; their tokens are not known"
-    told = f"{size:,}, for {known.vocabulary_size:,} tokens of {known.name}"
-    return Word(f"{told}: {result.faults['missing']:,} have none", "bad") if result.faults["missing"] else told
+    size, encoding, missing = result.shape[0], result.encoding, result.faults["missing"]
+    if encoding is None:
+        return f"{size:,}; their tokens are unknown"
+    rows = f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}"
+    return Word(f"{rows}: {missing:,} have no row", "bad") if missing else rows
 
 
 def _unused(result: Audit) -> str:
     if result.encoding is None:
-        return "not known without an encoding"
-    told = [f"{len(rows):,} {_WHY[why]}{_span(rows)}" for why, rows in result.by_use.items()]
-    return ", ".join(told) or "none"
+        return "unknown without an encoding"
+    return ", ".join(f"{len(rows):,} {_WHY[why]}{_span(rows)}" for why, rows in result.by_use.items()) or "none"
 
 
 def _span(rows: np.ndarray) -> str:
-    """Return from where to where consecutive rows go, in words."""
+    """Return the first and last of consecutive rows in words; empty for other rows."""
     return f" ({rows[0]} to {rows[-1]})" if len(rows) > 1 and (np.diff(rows) == 1).all() else ""
 
 
@@ -91,26 +90,30 @@ def _equal(result: Audit) -> str:
     return f"{counted(len(groups), 'group')}: {'; '.join(groups[:_MOST_NAMED])}{more}"
 
 
-def _put_lying(result: Audit, page: Page) -> None:
-    """Put on the page how the rows lie: their norms in short, and their directions."""
-    lying = result.lying
-    if not lying.rows:
-        page.line("No row of a token is finite.")
+def _put_statistics(result: Audit, page: Page) -> None:
+    """Put statistics of the norms and directions of the rows on a page."""
+    statistics = result.statistics
+    if not statistics.rows:
+        page.line("No token has a finite row.")
         return
-    write = page.numbers([Block("", np.array([lying.quantiles]))]).write
-    labels = Column("norms of", [counted(lying.rows, "row")], "left")
-    quantiles = [Column(name, [write(value)]) for name, value in zip(QUANTILES, lying.quantiles, strict=True)]
+    write = page.numbers([Block("", np.array([statistics.quantiles]))]).write
+    labels = Column("norms of", [counted(statistics.rows, "row")], "left")
+    quantiles = [Column(name, [write(value)]) for name, value in zip(QUANTILES, statistics.quantiles, strict=True)]
     page.table([labels, *quantiles])
-    page.line(f"from {write(lying.quantiles[0])} {_bars(lying.histogram)} to {write(lying.quantiles[-1])}")
+    page.line(
+        f"from {write(statistics.quantiles[0])} {_bars(statistics.histogram)} to {write(statistics.quantiles[-1])}"
+    )
     page.line()
-    page.line(f"mean cosine of all pairs {_number(lying.mean_cosine)}, centred {_number(lying.centred_mean_cosine)}")
-    page.line(f"IsoScore {_number(lying.iso_score)} (Rudman et al. 2022): 1 in all directions alike, 0 in one")
-    if lying.norm_by_merge is not None:
-        page.line(f"norm against order of merges {lying.norm_by_merge:.4f} (Spearman's rank correlation)")
+    page.line(
+        f"mean cosine of all pairs {_number(statistics.mean_cosine)}, centred {_number(statistics.centred_mean_cosine)}"
+    )
+    page.line(f"IsoScore {_number(statistics.iso_score)} (Rudman et al. 2022): 1 for equal spread, 0 for one direction")
+    if statistics.norm_by_merge is not None:
+        page.line(f"norm and merge order {statistics.norm_by_merge:.4f} (Spearman's rank correlation)")
 
 
 def _bars(counts: tuple[int, ...]) -> str:
-    """Return a histogram as bars; the least bar is of a single row, and there is none for no row.
+    """Return a histogram as bars; one row has the smallest bar, and no row has none.
 
     >>> _bars((0, 1, 8, 4))
     ' ▁█▄'
@@ -139,45 +142,45 @@ def _put_extremes(result: Audit, page: Page) -> None:
         page.table([*columns])
 
 
-def _put_untrained(result: Audit, page: Page) -> None:
-    """Put the tokens that are most like unused ones on the page, and how that is told."""
-    untrained = result.untrained
-    by = {"cosine": "1 - cos to the mean of the unused rows", "norm": "norm"}[untrained.indicator]
+def _put_undertrained(result: Audit, page: Page) -> None:
+    """Put the tokens that resemble unused ones most on a page, with the indicator."""
+    tokens = result.undertrained
+    by = {"cosine": "1 - cos to the mean of the unused rows", "norm": "norm"}[tokens.indicator]
     page.line()
-    page.line(f"Hardly trained, by {by} (Land and Bartolo 2024)")
-    if untrained.output is not None:
-        page.line(f"output head: {head_in_words(untrained.output)}")
-    if untrained.threshold is None:
-        page.line(f"No candidates: {untrained.reason}")
+    page.line(f"Under-trained, by {by} (Land and Bartolo 2024)")
+    if tokens.output is not None:
+        page.line(f"output head: {head_in_words(tokens.output)}")
+    if tokens.threshold is None:
+        page.line(f"No candidates: {tokens.reason}")
         return
-    count = counted(len(untrained.candidates), "candidate")
-    ids = untrained.candidates[:_EXTREMES]
-    write = page.numbers([Block("", np.array([[untrained.threshold, *result.indicator[ids]]]))]).write
-    page.line(f"{count}, up to {write(untrained.threshold)}, as unused rows are; only a prompt can prove one")
+    count = counted(len(tokens.candidates), "candidate")
+    ids = tokens.candidates[:_EXTREMES]
+    write = page.numbers([Block("", np.array([[tokens.threshold, *result.indicator[ids]]]))]).write
+    page.line(f"{count}, up to {write(tokens.threshold)} like unused rows; only prompting can confirm")
     if len(ids):
         columns = [Column("ID", [str(row) for row in ids])]
         columns += [token_column(result.tokens(ids))] if result.encoding else []
-        columns.append(Column(untrained.indicator, [write(value) for value in result.indicator[ids]]))
+        columns.append(Column(tokens.indicator, [write(value) for value in result.indicator[ids]]))
         page.table([*columns, *_others(result, ids, page)])
 
 
 def _others(result: Audit, ids: np.ndarray, page: Page) -> list[Column]:
-    """Return what the indicators of rows, (n,) int64, are by which they are no candidates."""
+    """Return the other indicators of rows, (n,) int64, as columns."""
     if result.indicators is None:
         return []
-    names = [name for name in vars(result.indicators) if name != result.untrained.indicator]
+    names = [name for name in vars(result.indicators) if name != result.undertrained.indicator]
     values = {name: vars(result.indicators)[name][ids] for name in names}
     write = page.numbers([Block("", np.array([*values.values()]))]).write
     return [Column(name, [write(value) for value in each]) for name, each in values.items()]
 
 
-def _put_head(head: OwnToken, page: Page) -> None:
-    tried = f"{head.rows:,}" if head.rows == head.used else f"{head.rows:,} (of {head.used:,}, evenly spread)"
-    page.line(f"Output head {head.tensor}: of {tried} rows, {head.wins:,} have their own token's logit largest")
+def _put_head(head: HeadCheck, page: Page) -> None:
+    rows = f"{head.rows:,} rows" if head.rows == head.used else f"{head.rows:,} rows (of {head.used:,}, evenly sampled)"
+    page.line(f"Output head {head.tensor}: for {head.wins:,} of {rows}, the token's own logit is the largest")
 
 
 def _verdict(result: Audit) -> Word:
     if result.broken:
         return Word(f"Broken: {', '.join(f'{name} ({result.faults[name]:,})' for name in result.broken)}", "bad")
-    sound = "Sound" if {*BROKEN} <= {*result.fail_on} else "Passed"  # of what else is wrong nobody asked
+    sound = "Sound" if {*BROKEN} <= {*result.fail_on} else "Passed"  # other faults were not checked
     return Word(f"{sound}: {', '.join(result.fail_on)}: none", "good")

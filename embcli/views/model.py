@@ -1,4 +1,4 @@
-"""How `info --from` looks."""
+"""How the contents of a checkpoint look."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from embcli.page import Page
     from embcli.verbs.model import ModelInfo
 
-_LEAST_NAME = 12  # cells that a tensor's name is shortened to at most
+_LEAST_NAME = 12  # cells of a tensor's name, at least
 
 
 def view(result: ModelInfo, page: Page) -> None:
-    """Put the files, the tensors that matter, the output head and what is known of positions on a page."""
-    found = result.checkpoint
-    page.title(f"{found.given}: {found.tensors.format}")
-    for path in found.tensors.files:
+    """Put the files, the listed tensors, the output head and the position settings on a page."""
+    checkpoint = result.checkpoint
+    page.title(f"{checkpoint.given}: {checkpoint.tensors.format}")
+    for path in checkpoint.tensors.files:
         page.line(f"{path}")
-    page.line(f"{counted(len(found.tensors), 'tensor')}; encoding: {found.encoding.name if found.encoding else 'none'}")
+    encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
+    page.line(f"{counted(len(checkpoint.tensors), 'tensor')}; encoding: {encoding}")
     page.line()
     tensors = [tensor for _, tensor in result.tensors]
     page.table(
@@ -34,7 +35,7 @@ def view(result: ModelInfo, page: Page) -> None:
         ]
     )
     page.line()
-    page.line(f"output head: {head_in_words(found.head)}")
-    for name, value in found.positions.items():
+    page.line(f"output head: {head_in_words(checkpoint.head)}")
+    for name, value in checkpoint.positions.items():
         page.line(f"{name}: {value}")
     put_guesses(page, result.run)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.views.parts import bar, left_out, put_guesses, token_column
@@ -14,7 +15,7 @@ from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.page import NumberFormat, Page
-    from embcli.search import Found
+    from embcli.search import Ranking
     from embcli.verbs.neighbors import Neighbors, Query, Shares
 
 _MOST_QUERIES = 20
@@ -27,128 +28,122 @@ _METRICS = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
 
 
 def view(result: Neighbors, page: Page) -> None:
-    """Put the neighbours of each query on a page, what their scores are made of, and which rows have none."""
+    """Put the neighbours of each query on a page, what their scores are made of, and the rows without a score."""
     queries = Excerpt.most(_MOST_QUERIES, len(result.queries))
     for number in queries.places.tolist():
         if number:
             page.line()
         _put_query(result, number, page)
-    _put_words(result, page)
+    _put_search(result, page)
     if queries.left_out:
         missing = queries.missing(np.arange(1, len(result.queries) + 1), "query", "queries")
-        page.line(f"{left_out(missing)}; -f ndjson gives all.")
+        page.line(f"{left_out(missing)}; {hint('ndjson')}.")
     put_guesses(page, result.run)
 
 
 def _put_query(result: Neighbors, number: int, page: Page) -> None:
-    query, found = result.queries[number], result.search.found[number]
-    page.title(f"Nearest to {_in_words(result, query, number)} by {_METRICS[result.wanted.metric]}{_space(result)}")
+    query, ranking = result.queries[number], result.search.rankings[number]
+    centered = ", the mean row subtracted" if result.nearness.center else ""
+    page.title(f"Nearest to {_in_words(result, query, number)} by {_METRICS[result.nearness.metric]}{centered}")
     if len(query.ids) > 1:
         page.line(f"The query is the mean of {len(query.ids):,} rows.")
-    if not len(found.ids):
-        page.line("There is no such row.")
+    if not len(ranking.ids):
+        page.line("No other rows.")
         return
-    rows = Excerpt.most(_MOST_ROWS, len(found.ids))
-    written = page.numbers([Block("", found.scores[:, None])])
-    columns = _labels(result, found, rows, written)
+    rows = Excerpt.most(_MOST_ROWS, len(ranking.ids))
+    numbers = page.numbers([Block("", ranking.scores[:, None])])
+    columns = _labels(result, ranking, rows, numbers)
     if page.paper.heat:
         _put_heat(result, number, rows, columns, page)
-    if result.wanted.why:
+    if result.nearness.why:
         _put_shares(columns, result.shares(number), rows, page)
     elif not page.paper.heat:
-        page.table([*columns, Column("", _bars(found, rows), "left")], rows.gaps)
+        page.table([*columns, Column("", _bars(ranking, rows), "left")], rows.gaps)
     if rows.left_out:
-        missing = rows.missing(np.arange(1, len(found.ids) + 1), "rank")
-        page.line(f"{left_out(missing)}; -f ndjson gives all.")
+        missing = rows.missing(np.arange(1, len(ranking.ids) + 1), "rank")
+        page.line(f"{left_out(missing)}; {hint('ndjson')}.")
 
 
-def _labels(result: Neighbors, found: Found, rows: Excerpt, written: NumberFormat) -> list[Column]:
-    ids = found.ids[rows.places]
+def _labels(result: Neighbors, ranking: Ranking, rows: Excerpt, numbers: NumberFormat) -> list[Column]:
+    ids = ranking.ids[rows.places]
     tokens = [token_column(result.tokens(ids))] if result.encoding is not None else []
     return [
         Column("rank", [str(place + 1) for place in rows.places]),
         *tokens,
         Column("ID", [str(each) for each in ids]),
-        Column("score", [written.write(score) for score in found.scores[rows.places]]),
+        Column("score", [numbers.write(score) for score in ranking.scores[rows.places]]),
     ]
 
 
-def _bars(found: Found, rows: Excerpt) -> list[str | Word]:
-    """Return a bar for each score, the longer the larger; a score of 0 or below has none."""
-    largest = max(float(found.scores.max()), 0.0)
-    scores = found.scores[rows.places].tolist()
+def _bars(ranking: Ranking, rows: Excerpt) -> list[str | Word]:
+    """Return a bar for each score, proportional to it; a score of 0 or below has none."""
+    largest = max(float(ranking.scores.max()), 0.0)
+    scores = ranking.scores[rows.places].tolist()
     return [Word(bar(score / largest, _BAR) if score > 0 else "", "embedding") for score in scores]
 
 
 def _put_heat(result: Neighbors, number: int, rows: Excerpt, labels: list[Column], page: Page) -> None:
-    """Put the rows on the page as colours, that of the query above those that are near to it."""
+    """Put the rows on the page as a heat map, with the query above its neighbours."""
     labels = [replace(label, cells=["query" if label.header == "rank" else "", *label.cells]) for label in labels]
-    values = np.concatenate([result.vectors[number][None], result.rows(result.search.found[number].ids[rows.places])])
+    neighbors = result.rows(result.search.rankings[number].ids[rows.places])
+    values = np.concatenate([result.vectors[number][None], neighbors])
     numbers = np.arange(values.shape[1])
     page.grid(labels, [Block("", values.astype(np.float32))], numbers, [gap + 1 for gap in rows.gaps])
 
 
 def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page) -> None:
     """Put the parts of each score on the page, and the columns that add most to it."""
-    told = shares.columns.shape[1]
-    parts = {"mean row": shares.mean, f"{counted(told, 'column')}": shares.told, "rest": shares.rest}
-    written = page.numbers([Block("", np.stack([*parts.values()], axis=1))])
+    named = counted(shares.columns.shape[1], "column")
+    parts = {"mean row": shares.mean, named: shares.parts.sum(axis=1), "rest": shares.rest}
+    numbers = page.numbers([Block("", np.stack([*parts.values()], axis=1))])
     names = [", ".join(map(str, each)) for each in shares.columns[rows.places].tolist()]
     sums: Columns = [*labels]
     for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):
         sums.append(Column("", [sign] * len(names)))
-        sums.append(Column(name, [written.write(value) for value in values[rows.places]]))
+        sums.append(Column(name, [numbers.write(value) for value in values[rows.places]]))
     whole: Columns = [*sums, Column("those columns", names, "left")]
     if page.holds(whole):
         page.table(whole, rows.gaps)
     else:
         page.table(sums, rows.gaps)
         page.line()
-        room = page.width - labels[0].width - _GAP
-        page.table([labels[0], Column("those columns", [_whole(each, room) for each in names], "left")], rows.gaps)
+        width = page.width - labels[0].width - _GAP
+        page.table([labels[0], Column("those columns", [_shortened(each, width) for each in names], "left")], rows.gaps)
 
 
-def _whole(numbers: str, room: int) -> str:
-    """Return as many of some numbers between commas as there is room for, and dots for the others."""
-    if len(numbers) <= room:
-        return numbers
-    return f"{numbers[: numbers.rindex(',', 0, room - 2)]}, …"
+def _shortened(numbers: str, width: int) -> str:
+    """Return a list of numbers, cut after a number to fit a width, with dots for the others."""
+    return numbers if len(numbers) <= width else f"{numbers[: numbers.rindex(',', 0, width - 2)]}, …"
 
 
 def _in_words(result: Neighbors, query: Query, number: int) -> str:
-    """Return what a query is: its tokens and their IDs."""
-    if query.given is not None:
+    """Return the tokens and IDs of a query."""
+    if query.vector is not None:
         return f"vector {number + 1:,}"
     added = "".join(f" + {_terms(result, ids)}" for ids in query.plus)
-    taken = "".join(f" - {_terms(result, ids)}" for ids in query.minus)
-    return f"{_terms(result, query.ids)}{taken}{added}"
+    subtracted = "".join(f" - {_terms(result, ids)}" for ids in query.minus)
+    return f"{_terms(result, query.ids)}{subtracted}{added}"
 
 
 def _terms(result: Neighbors, ids: np.ndarray) -> str:
-    few = ids[:_MOST_TERMS]
-    tokens = [shown(token) for token in result.tokens(few)]
-    words = [f"{token} ({each})" if token else f"ID {each}" for token, each in zip(tokens, few.tolist(), strict=True)]
-    more = [f"{len(ids) - len(few):,} more"] if len(ids) > len(few) else []
+    first = ids[:_MOST_TERMS]
+    tokens = [shown(token) for token in result.tokens(first)]
+    words = [f"{token} ({each})" if token else f"ID {each}" for token, each in zip(tokens, first.tolist(), strict=True)]
+    more = [f"{len(ids) - len(first):,} more"] if len(ids) > len(first) else []
     return ", ".join([*words, *more])
 
 
-def _space(result: Neighbors) -> str:
-    return ", the mean row taken away" if result.wanted.center else ""
-
-
-def _put_words(result: Neighbors, page: Page) -> None:
-    """Say how many rows were searched, how many scores that took in float64, and which rows have none."""
+def _put_search(result: Neighbors, page: Page) -> None:
+    """Say how many rows were searched, how many scores were computed in float64, and which rows have no score."""
     search, size = result.search, result.layer.shape[0]
     page.line()
     of_all = f" of {size:,}" if search.searched < size else ""
-    rescored = max((each.rescored for each in search.found), default=0)
-    prove = "proves" if rescored == 1 else "prove"
-    scores = counted(rescored, "score")
-    page.line(f"Searched {counted(search.searched, 'row')}{of_all}; {scores} in float64 {prove} the first.")
-    zero = (
-        "no direction once the mean row is taken away" if result.wanted.center else "zeros alone, and so no direction"
-    )
-    for ids, what in ((search.not_finite, "NaN or infinity"), (search.zero, zero)):
+    rescored = max((each.rescored for each in search.rankings), default=0)
+    top = max((len(each.ids) for each in search.rankings), default=0)
+    verified = f"top {top:,} verified in float64 ({counted(rescored, 'score')})"
+    page.line(f"Searched {counted(search.searched, 'row')}{of_all}; {verified}.")
+    zero = "equal to the mean row, without a direction" if result.nearness.center else "of zeros, without a direction"
+    for ids, what in ((search.not_finite, "with NaN or infinity"), (search.zero, zero)):
         if len(ids):
-            few = ", ".join(map(str, ids[:_MOST_TERMS].tolist())) + (", …" if len(ids) > _MOST_TERMS else "")
-            page.line(f"Left out: {counted(len(ids), 'row')} with {what}: {few}")
+            first = ", ".join(map(str, ids[:_MOST_TERMS].tolist())) + (", …" if len(ids) > _MOST_TERMS else "")
+            page.line(f"Left out: {counted(len(ids), 'row')} {what}: {first}")

@@ -1,4 +1,4 @@
-"""How `weights --scatter` looks: dots on a plane, and beside some of them what their rows stand for."""
+"""How a scatter plot looks: dots on a plane, some with a label."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Box = tuple[float, float, float, float]  # left, top, right, bottom
 
-_MOST_LABELS = 40  # where the user chose no rows
+_MOST_LABELS = 40  # if the user chose no rows
 _MOST_TRIED = 1000
 _MOST_CELLS = 16  # of a label
 _MOST_TICKS = 8
@@ -28,12 +28,12 @@ _TICK = 5
 
 
 def view(result: Scatter, canvas: Canvas) -> None:
-    """Draw the rows as dots, with axes, and labels as far as they do not overlap."""
+    """Draw the rows as dots, with axes and the labels that do not overlap."""
     cells = int((canvas.width - 2 * MARGIN) / CELL)
-    title, told = (textwrap.wrap(text, cells) for text in _head(result))
-    for number, line in enumerate([*title, *told]):
+    title, details = (textwrap.wrap(text, cells) for text in _head(result))
+    for number, line in enumerate([*title, *details]):
         _write(canvas, MARGIN, MARGIN + number * LINE, line, bold=number < len(title))
-    frame = _Frame.around(result.points, canvas, MARGIN + (len(title) + len(told) + 2) * LINE)
+    frame = _Frame.around(result.points, canvas, MARGIN + (len(title) + len(details) + 2) * LINE)
     _put_axes(result, canvas, frame)
     points = frame.places(result.points)  # (rows, 2)
     finite = points[np.isfinite(points).all(axis=1)]
@@ -49,45 +49,45 @@ def view(result: Scatter, canvas: Canvas) -> None:
 
 
 def _head(result: Scatter) -> tuple[str, str]:
-    """Return what stands above the picture: its title, and what is in it."""
+    """Return the title, and the details below it."""
     size, dim = result.shape
     letter = "V" if result.name == "token" else "C"
-    title = f"The rows of the {result.name} weight matrix by their two principal components"
-    told = [f"({letter}, D) = ({size:,}, {dim:,})"]
+    title = f"The rows of the {result.name} weight matrix by the first two principal components"
+    details = [f"({letter}, D) = ({size:,}, {dim:,})"]
     if result.columns < dim:
-        told.append(f"of {result.columns:,} chosen columns")
-    told.append("labels: the rows that lie farthest out" if result.chosen is None else "labels: the chosen rows")
-    told[-1] += ", where there is room"
+        details.append(f"of {result.columns:,} chosen columns")
+    details.append("labels: the outermost rows" if result.chosen is None else "labels: the chosen rows")
+    details[-1] += ", if they fit"
     missing = int(np.isnan(result.points[:, 0]).sum())
     if missing:
-        told.append(f"left out: {counted(missing, 'row')} with NaN or infinity")
-    return title, "; ".join(told)
+        details.append(f"left out: {counted(missing, 'row')} with NaN or infinity")
+    return title, "; ".join(details)
 
 
 class _Frame:
-    """A rectangle on the canvas, and the part of the plane that it shows; a unit is as long on both axes."""
+    """A rectangle on the canvas and the part of the plane that it shows, with the same scale on both axes."""
 
     def __init__(self, box: Box, middle: np.ndarray, scale: float) -> None:
         self.left, self.top, self.right, self.bottom = box
-        self._middle, self._scale = middle, scale  # of the plane; units of the canvas for one of the plane
+        self._middle, self._scale = middle, scale  # of the plane; units of the canvas per unit of the plane
         self._centre = np.array([(self.left + self.right) / 2, (self.top + self.bottom) / 2])
 
     @classmethod
     def around(cls, points: np.ndarray, canvas: Canvas, top: float) -> _Frame:
-        """Return a frame below this height in which all points have a place."""
+        """Return a frame below `top` that contains all points."""
         box = MARGIN + 9 * CELL, top, canvas.width - MARGIN, canvas.height - MARGIN - 2.5 * LINE
         low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
-        room = np.array([box[2] - box[0] - 4 * CELL, box[3] - box[1] - 2 * LINE])
+        available = np.array([box[2] - box[0] - 4 * CELL, box[3] - box[1] - 2 * LINE])
         extent = np.maximum(high - low, 1e-9 * (high - low).max())
-        return cls(box, (low + high) / 2, float((room / extent).min()))
+        return cls(box, (low + high) / 2, float((available / extent).min()))
 
     def places(self, points: np.ndarray) -> np.ndarray:
-        """Return where points of the plane are on the canvas, (n, 2)."""
+        """Return the places of points on the canvas, (n, 2)."""
         places: np.ndarray = self._centre + (points - self._middle) * (self._scale, -self._scale)
         return places
 
     def ticks(self, axis: int) -> list[tuple[float, float]]:
-        """Return round numbers along an axis and where they are on the canvas, as many on both."""
+        """Return round numbers along an axis and their places on the canvas; the step is the same on both axes."""
         ends = np.array([[self.left, self.bottom], [self.right, self.top]])
         low, high = ((ends - self._centre) * (1, -1) / self._scale + self._middle)[:, axis].tolist()
         rough = (self.right - self.left) / self._scale / _MOST_TICKS
@@ -98,7 +98,7 @@ class _Frame:
 
 
 def _put_axes(result: Scatter, canvas: Canvas, frame: _Frame) -> None:
-    """Draw the frame, its ticks, and what each axis is."""
+    """Draw the frame, its ticks and the labels of the axes."""
     color = canvas.palette.dim
     for x in (frame.left, frame.right):
         canvas.rectangle(x, frame.top, 1, frame.bottom - frame.top, color)
@@ -129,7 +129,7 @@ def _radius(dots: int) -> float:
 
 
 def _candidates(result: Scatter, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that labels are tried for, those first that matter most, and where they are on the canvas."""
+    """Return the rows to label, the most important first, and their places on the canvas."""
     if result.chosen is not None:
         rows = result.chosen[np.isfinite(points[result.chosen, 0])]
     else:
@@ -139,16 +139,16 @@ def _candidates(result: Scatter, points: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _label(result: Scatter, row: int) -> str:
-    """Return the token that a row stands for, or its number."""
+    """Return the token that a row stands for, or its ID."""
     token = result.encoding.entry(row) if result.encoding else None
     return str(row) if token is None else shorten(shown(token), _MOST_CELLS)
 
 
 def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, every: bool) -> list[Box | None]:
-    """Return where labels stand beside their dots, in order, outwards if they can.
+    """Return the boxes of labels beside their dots, if possible on the outer side.
 
-    None stands for one that would meet others or the frame. `every` is whether dots without a label are drawn too;
-    where they are not, there are so many labels and no more.
+    None stands for a label that would overlap others or the frame. `every` says whether dots without a label are drawn,
+    too; if not, the number of labels is limited.
     """
     dots = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in places.tolist()]
     taken = [*dots] if every else []
@@ -166,7 +166,7 @@ def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, every: bool) 
             free = []
         box = free[0] if free else None
         if box is not None:
-            taken += [(box[0] - CELL, box[1], box[2] + CELL, box[3]), dot]  # two words side by side stay two
+            taken += [(box[0] - CELL, box[1], box[2] + CELL, box[3]), dot]  # a gap between labels
         boxes.append(box)
     return boxes
 

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page import Block, Column, Excerpt
-from embcli.views.parts import left_out, put_guesses, token_column
+from embcli.views.parts import left_out, origin_in_words, put_guesses, token_column
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     from embcli.layer import Summary
     from embcli.page import Page
-    from embcli.verbs.map import Map
-    from embcli.verbs.weights import Matrix
+    from embcli.verbs.weights import WeightMatrix
 
-_MOST_ROWS = 200  # of those that were chosen
-_FEW_ROWS = 10  # of a whole matrix
+_MOST_CHOSEN_ROWS = 200
+_MOST_ROWS = 10  # if no rows are chosen
 
 
-def view(result: Matrix, page: Page) -> None:
-    """Put a weight matrix on a page, and what all of it is like."""
-    rows = Excerpt.most(_MOST_ROWS if result.rows_chosen else _FEW_ROWS, len(result.ids))
+def view(result: WeightMatrix, page: Page) -> None:
+    """Put a weight matrix on a page, and a summary of the whole layer."""
+    rows = Excerpt.most(_MOST_CHOSEN_ROWS if result.rows_chosen else _MOST_ROWS, len(result.ids))
     ids = result.ids[rows.places]
     labels = [Column("pos" if result.name == "position" else "ID", [str(row) for row in ids])]
     if result.encoding is not None:
@@ -36,26 +36,26 @@ def view(result: Matrix, page: Page) -> None:
     put_guesses(page, result.run)
 
 
-def put_padding(result: Matrix | Map, page: Page) -> None:
-    """Say which rows of a real model come behind the last token."""
-    size, known = result.layer.shape[0], result.encoding
-    if "from" in result.run and known is not None and known.vocabulary_size < size:
-        page.line(f"Padding: rows {known.vocabulary_size} to {size - 1}, for which {known.name} has no tokens")
+def put_padding(result: WeightMatrix, page: Page) -> None:
+    """Say which rows of a checkpoint are padding after the last token."""
+    size, encoding = result.layer.shape[0], result.encoding
+    if not result.origin.is_seeded and encoding is not None and encoding.vocabulary_size < size:
+        page.line(f"Padding: rows {encoding.vocabulary_size} to {size - 1}, for which {encoding.name} has no tokens")
 
 
-def title(result: Matrix | Map) -> str:
-    """Return what heads the page of a weight matrix."""
+def title(result: WeightMatrix) -> str:
+    """Return the title of the page of a weight matrix."""
     size, dim = result.layer.shape
     rows, what = ("V", "token ID") if result.name == "token" else ("C", "position")
-    return f"{result.name.capitalize()} weight matrix, ({rows}, D) = ({size:,}, {dim:,}): a row a {what}"
+    return f"{result.name.capitalize()} weight matrix, ({rows}, D) = ({size:,}, {dim:,}): one row per {what}"
 
 
-def put_summary(result: Matrix | Map, summary: Summary, page: Page) -> None:
-    """Put on the page where a matrix is from, how large it is, and what all of it is like."""
+def put_summary(result: WeightMatrix, summary: Summary, page: Page) -> None:
+    """Put the origin, the size and a summary of the values of a matrix on a page."""
     size, dim = result.layer.shape
     write = page.numbers([Block("", np.array([[summary.minimum, summary.maximum]], np.float32))]).write
-    origin = f"seed {result.run['seed']}" if "seed" in result.run else result.run["tensors"][result.name]
-    stored = result.run.get("bytes", {}).get(result.name, 4 * size * dim)
+    stored = result.origin.sizes.get(result.name, 4 * size * dim)
+    origin = origin_in_words(result.origin, result.name)
     page.line(f"{origin}, {counted(size * dim, 'parameter')} ({result.layer.dtype}), {in_bytes(stored)}")
     page.line(
         f"mean {write(summary.mean)}, standard deviation {write(summary.std)}, "
@@ -63,10 +63,9 @@ def put_summary(result: Matrix | Map, summary: Summary, page: Page) -> None:
     )
 
 
-def _put_left_out(result: Matrix, page: Page, rows: Excerpt, columns: Excerpt) -> None:
-    """Say what is not shown, and how to see it."""
+def _put_left_out(result: WeightMatrix, page: Page, rows: Excerpt, columns: Excerpt) -> None:
+    """Say which rows and columns are not shown, and how to see them."""
     missing = left_out(rows.missing(result.ids, "row"), columns.missing(result.columns, "column"))
-    options = [flag for flag, shown in (("--rows", rows), ("--columns", columns)) if shown.left_out]
     if missing:
-        pick = f"{' and '.join(options)} {'picks' if len(options) == 1 else 'pick'}"
-        page.line(f"{missing}; {pick}, -f npy gives all.")
+        cut = [name for name, excerpt in (("rows", rows), ("columns", columns)) if excerpt.left_out]
+        page.line(f"{missing}; {hint(' and '.join(cut))}, {hint('npy')}.")

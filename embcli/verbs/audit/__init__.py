@@ -1,14 +1,13 @@
-"""What is odd about a token matrix: rows that are broken, equal or of no token, and how all of them lie.
+"""Problems of a token matrix: broken, equal, unused and under-trained rows, and statistics of all rows.
 
-Three passes at most: one over the matrix for norms and sums, one for what takes the mean row, and one over an output
-head of its own.
+It takes up to three passes: one for norms and sums, one that needs the mean row, and one over a separate output head.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -17,111 +16,110 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.layer import run_of, shape_of
 from embcli.names import BROKEN, FAULTS
 from embcli.passes import unwatched
-from embcli.records import FieldType, Names, Piece, Records, refuse_too_many
+from embcli.records import FieldType, Names, Records, in_pieces
+from embcli.result import Result
+from embcli.statistics import AT, equal_rows, histogram, quantiles, rank_correlation, refuse_covariance
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
-from embcli.weights.statistics import AT, equal_rows, histogram, quantiles, rank_correlation, refuse_covariance
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Head
-    from embcli.layer import Layer, Source
+    from embcli.layer import Layer, Origin, Source
     from embcli.names import Fault, Unused
     from embcli.passes import Watch
 
-_PIECE = 4096  # rows that are written at a time
-_LEAST_UNUSED = 2  # rows by which others can be told
-_SCALE = 1.4826  # of the median absolute deviation, to be a standard deviation where numbers are normal
-_SPREAD = 3  # of these, within which a row is like the unused ones
+_PIECE = 4096  # rows written at a time
+_LEAST_UNUSED = 2  # unused rows that other rows can be compared with
+_SCALE = 1.4826  # turns a median absolute deviation into a standard deviation, for normally distributed numbers
+_SPREAD = 3  # standard deviations from the median of the unused rows that a candidate may be
 _ROUNDING = 1e-12  # of a cosine
 BINS = 24  # of the histogram of norms
 
 
 @dataclass(frozen=True)
-class Lying:
-    """How the finite rows of tokens lie, so many of them.
+class RowStatistics:
+    """Norm and direction statistics of the finite token rows; the names are keys of the JSON document.
 
-    Cosines are the mean of all pairs of rows with a direction, before and after the mean row is taken away.
+    Cosines are the mean over all pairs of rows with a direction, before and after the mean row is subtracted.
     """
 
     rows: int
-    quantiles: tuple[float, ...]  # of the norms, at AT; empty where there are no rows
-    histogram: tuple[int, ...]  # of the norms, in BINS from the least to the largest
+    quantiles: tuple[float, ...]  # of the norms, at AT; empty if there are no rows
+    histogram: tuple[int, ...]  # of the norms, in BINS from the smallest to the largest
     mean_cosine: float | None
     centred_mean_cosine: float | None
     iso_score: float | None
-    norm_by_merge: float | None  # rank correlation of norms with the order of BPE's merges; None where there are none
+    norm_by_merge: float | None  # rank correlation of norms with the order of BPE merges; None without merges
 
 
 @dataclass(frozen=True)
-class Untrained:
-    """Tokens whose rows are like those of unused ones: candidates, since only prompting a model can prove one.
+class UndertrainedTokens:
+    """Tokens whose rows resemble those of unused tokens: candidates that only prompting a model can confirm.
 
-    The indicator is `cosine`, see Indicators, where the output head is the token matrix, and else the `norm` of a row.
-    A candidate has one of at most `threshold`: the median of the unused rows' own (in a cosine, of each to the mean of
-    the others) and three times their scaled median absolute deviation. `reason` says why there is no threshold.
+    The indicator is `cosine` (see Indicators) if the output head is the token matrix, otherwise the `norm` of a row.
+    For candidates it is at most `threshold`: the median for the unused rows (for the cosine, of each row to the mean of
+    the others) plus three times their scaled median absolute deviation. `reason` says why there is no threshold.
     """
 
     indicator: Literal["cosine", "norm"]
     threshold: float | None
     reason: str
-    output: Head | None  # which head that is about; None where there is no checkpoint
+    output: Head | None  # the output head; None without a checkpoint
     candidates: np.ndarray  # (n,) int64, by indicator
 
 
 @dataclass(frozen=True)
-class OwnToken:
-    """How often the logits of a token's own row are the largest at that token, in an output head of its own."""
+class HeadCheck:
+    """How often the largest logit for a token's row is that of the same token, with a separate output head."""
 
     tensor: str
-    rows: int  # how many were tried
-    used: int  # of how many, among which they are evenly spread
+    rows: int  # rows that were tried
+    used: int  # rows that they were evenly sampled from
     wins: int
 
 
-@dataclass(frozen=True)
-class Audit:
-    """What is odd about a token matrix, row by row and as a whole."""
+@dataclass(frozen=True, eq=False)
+class Audit(Result):
+    """The problems of a token matrix, by row and in total."""
+
+    verb: ClassVar[str] = "audit"
 
     shape: tuple[int, int]
     dtype: str
     encoding: Encoding | None
+    origin: Origin
     run: dict[str, Any]
-    norms: np.ndarray  # (V,) float64; NaN where a value is NaN or infinite
-    unused: dict[int, Unused]  # ID -> why no text makes it
-    equal: tuple[tuple[int, ...], ...]  # groups of rows, but those of zeros
-    measured: np.ndarray  # (V,) bool, whether it stands for a token and is finite
-    lying: Lying
-    indicators: Indicators | None  # None where no row is known as unused
-    untrained: Untrained
-    head: OwnToken | None
+    norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
+    unused: dict[int, Unused]  # ID -> why no text can produce it
+    equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
+    measured: np.ndarray  # (V,) bool, whether the row stands for a token and is finite
+    statistics: RowStatistics
+    indicators: Indicators | None  # None if no row is known to be unused
+    undertrained: UndertrainedTokens
+    head: HeadCheck | None
     fail_on: tuple[Fault, ...]
-    room: int | None  # for numbers, where they go on a terminal
 
     @cached_property
     def non_finite(self) -> np.ndarray:
-        """The rows with NaN or infinity, (n,) int64."""
+        """The rows that contain NaN or infinity, (n,) int64."""
         return np.flatnonzero(np.isnan(self.norms))
 
     @cached_property
     def zero(self) -> np.ndarray:
-        """The rows of used tokens that are zero, (n,) int64."""
+        """The zero rows of used tokens, (n,) int64."""
         return _used(np.flatnonzero(self.norms == 0), self.unused)
 
     @cached_property
     def by_use(self) -> dict[Unused, np.ndarray]:
-        """The unused rows by what tells them, (n,) int64 each."""
-        found: dict[Unused, list[int]] = {}
-        for row, why in self.unused.items():
-            found.setdefault(why, []).append(row)
-        return {why: np.array(rows, np.int64) for why, rows in found.items()}
+        """The unused rows by the reason why they are unused, (n,) int64 each."""
+        reasons = dict.fromkeys(self.unused.values())
+        return {why: np.array([row for row, each in self.unused.items() if each == why], np.int64) for why in reasons}
 
     @cached_property
     def faults(self) -> dict[Fault, int]:
-        """How many rows each fault is of; of equal ones, those of used tokens but the first of each group."""
+        """The number of rows with each fault; of equal rows, those of used tokens except the first of each group."""
         used = (sum(row not in self.unused for row in group) for group in self.equal)
         counts: dict[Fault, int] = {
             "non-finite": len(self.non_finite),
@@ -129,19 +127,19 @@ class Audit:
             "missing": max(self.encoding.vocabulary_size - self.shape[0], 0) if self.encoding else 0,
             "equal": sum(max(count - 1, 0) for count in used),
             "padding": len(self.by_use.get("padding", ())),
-            "candidates": len(self.untrained.candidates),
+            "candidates": len(self.undertrained.candidates),
         }
         return {name: counts[name] for name in FAULTS}
 
     @property
     def broken(self) -> tuple[Fault, ...]:
-        """The faults there are, of those that it fails on."""
+        """The faults found, of those in `fail_on`."""
         return tuple(name for name in self.fail_on if self.faults[name])
 
     @property
     def indicator(self) -> np.ndarray:
-        """The indicator of each row by which tokens are candidates, (V,) float64."""
-        if self.indicators is None or self.untrained.indicator == "norm":
+        """The indicator that decides about candidates, for each row, (V,) float64."""
+        if self.indicators is None or self.undertrained.indicator == "norm":
             return self.norms
         return self.indicators.cosine
 
@@ -150,35 +148,33 @@ class Audit:
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return the rows as data, and beside them what holds of all.
-
-        Raises OutputError where there are more of them than there is room for.
-        """
+        """Return the rows as data, and a summary of all."""
         token: dict[str, FieldType] = {"token": str} if self.encoding else {}
         indicators: dict[str, FieldType] = dict.fromkeys(vars(self.indicators) if self.indicators else (), float)
-        found: dict[str, FieldType] = {"unused": str, "fault": str, "equal_to": int, "candidate": bool}
-        fields: dict[str, FieldType] = {"id": int, **token, "norm": float, **indicators, **found}
-        refuse_too_many(self.shape[0] * len(fields), self.room)
-        return Records(self.run, "rows", self.shape[0], fields, self._pieces, more={"audit": self._document()})
+        faults: dict[str, FieldType] = {"unused": str, "fault": str, "equal_to": int, "candidate": bool}
+        fields: dict[str, FieldType] = {"id": int, **token, "norm": float, **indicators, **faults}
+        pieces = in_pieces(self.shape[0], _PIECE, self._fields)
+        return Records(self.run, "rows", self.shape[0], fields, pieces, more={"audit": self._document()})
 
-    def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
-        fault = dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero")
-        first = {row: group[0] for group in self.equal for row in group[1:]}
-        candidates = {*self.untrained.candidates.tolist()}
-        for start in range(0, self.shape[0], _PIECE):
-            ids = np.arange(start, min(start + _PIECE, self.shape[0]))
-            rows = ids.tolist()
-            values: dict[str, Any] = {
-                "id": ids,
-                "token": list(map(token_text, self.tokens(ids))),
-                "norm": self.norms[ids],
-                "unused": list(map(self.unused.get, rows)),
-                "fault": list(map(fault.get, rows)),
-                "equal_to": list(map(first.get, rows)),
-                "candidate": [row in candidates for row in rows],
-            }
-            values |= {name: each[ids] for name, each in vars(self.indicators).items()} if self.indicators else {}
-            yield Piece(len(rows), {name: values[name] for name in fields})
+    @cached_property
+    def _by_row(self) -> dict[str, dict[int, Any]]:
+        """The fields that most rows do not have, by ID."""
+        return {
+            "unused": dict(self.unused),
+            "fault": dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero"),
+            "equal_to": {row: group[0] for group in self.equal for row in group[1:]},
+        }
+
+    def _fields(self, ids: np.ndarray, names: Names) -> dict[str, Any]:
+        rows, indicators = ids.tolist(), vars(self.indicators) if self.indicators else {}
+        return {
+            "id": ids,
+            "token": list(map(token_text, self.tokens(ids))) if "token" in names else [],
+            "norm": self.norms[ids],
+            **{name: values[ids] for name, values in indicators.items()},
+            **{name: list(map(values.get, rows)) for name, values in self._by_row.items()},
+            "candidate": np.isin(ids, self.undertrained.candidates).tolist(),
+        }
 
     def _document(self) -> dict[str, Any]:
         return {
@@ -187,65 +183,65 @@ class Audit:
             "broken": list(self.broken),
             "unused": {why: len(rows) for why, rows in self.by_use.items()},
             "equal": [list(group) for group in self.equal],
-            **vars(self.lying),
+            **vars(self.statistics),
             "quantiles_at": list(AT),
-            "indicator": self.untrained.indicator,
-            "threshold": self.untrained.threshold,
-            "reason": self.untrained.reason or None,
-            "candidates": self.untrained.candidates.tolist(),
+            "indicator": self.undertrained.indicator,
+            "threshold": self.undertrained.threshold,
+            "reason": self.undertrained.reason or None,
+            "candidates": self.undertrained.candidates.tolist(),
             "head": dict(vars(self.head)) if self.head else None,
         }
 
 
-def audit(
-    source: Source, watch: Watch = unwatched, fail_on: tuple[Fault, ...] | None = None, room: int | None = None
-) -> Audit:
-    """Return what is odd about the token matrix of a source.
+def audit(source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch = unwatched) -> Audit:
+    """Return the problems of the token matrix of a source.
 
-    `watch` is told of the rows of each pass. `fail_on` are the faults for which it is broken, by default those of a
-    matrix that no model can use as it is.
+    `fail_on` are the faults that make it broken, by default those of a matrix that no model can use. `watch` counts the
+    rows of each pass.
     """
     size, dim = shape_of(source, "token")
-    refuse_covariance(dim, "rows of so many numbers may be columns, see --transposed")
-    known, layer = source.encoding, source.open({"token": None})["token"]
-    idle = unused(known, size) if known else {}
-    first = FirstPass(size, dim, idle)
+    refuse_covariance(dim, "if the rows of the file are columns, use {transposed}")
+    encoding, layers = source.encoding, source.open({"token": None})
+    layer = layers["token"]
+    unused_rows = unused(encoding, size) if encoding else {}
+    first = FirstPass(size, dim, unused_rows)
     for block in watch(layer.blocks(), size, len):
         first.add(block)
     second = SecondPass(first)
     for block in watch(layer.blocks(), size, len):
         second.add(block)
-    head = _own_token(source, layer, _used(np.flatnonzero(first.norms > 0), idle), watch)
+    nonzero = np.flatnonzero(first.norms > 0)
     return Audit(
         shape=(size, dim),
         dtype=layer.dtype,
-        encoding=known,
-        run=run_of(source, known),
+        encoding=encoding,
+        origin=layers.origin,
+        run=run_of(layers.origin, encoding),
         norms=first.norms,
-        unused=idle,
-        equal=equal_rows(first.digests, np.flatnonzero(first.norms > 0)),
+        unused=unused_rows,
+        equal=equal_rows(first.digests, nonzero),
         measured=first.measured,
-        lying=_lying(first, second, known),
+        statistics=_statistics(first, second, encoding),
         indicators=second.indicators,
-        untrained=_untrained(source, first, second),
-        head=head,
+        undertrained=_undertrained(source, first, second),
+        head=_head_check(source, layer, _used(nonzero, unused_rows), watch),
         fail_on=BROKEN if fail_on is None else fail_on,
-        room=room,
+        notes=source.notes,
     )
 
 
-def _used(rows: np.ndarray, idle: dict[int, Unused]) -> np.ndarray:
-    """Return the rows that are of used tokens, (n,) int64."""
-    used: np.ndarray = rows[[row not in idle for row in rows.tolist()]] if idle else rows
+def _used(rows: np.ndarray, unused: dict[int, Unused]) -> np.ndarray:
+    """Return the rows of used tokens, (n,) int64."""
+    used: np.ndarray = rows[[row not in unused for row in rows.tolist()]] if unused else rows
     return used
 
 
-def _lying(first: FirstPass, second: SecondPass, known: Encoding | None) -> Lying:
+def _statistics(first: FirstPass, second: SecondPass, encoding: Encoding | None) -> RowStatistics:
     rows = np.flatnonzero(first.measured)
     norms = first.norms[rows]
-    merges = np.array([row for row in known.merges() if row < len(first.norms)] if known else [], np.int64)
+    merges = np.array([row for row in encoding.merges() if row < len(first.norms)] if encoding else [], np.int64)
     in_order = merges[first.measured[merges]]
-    return Lying(
+    return RowStatistics(
         rows=len(rows),
         quantiles=quantiles(norms),
         histogram=histogram(norms, BINS),
@@ -256,8 +252,8 @@ def _lying(first: FirstPass, second: SecondPass, known: Encoding | None) -> Lyin
     )
 
 
-def _untrained(source: Source, first: FirstPass, second: SecondPass) -> Untrained:
-    """Return the tokens by what tells those that were hardly trained."""
+def _undertrained(source: Source, first: FirstPass, second: SecondPass) -> UndertrainedTokens:
+    """Return the tokens whose rows resemble those of unused tokens."""
     indicators = second.indicators
     output = source.head if isinstance(source, Checkpoint) else None
     tied = output is not None and output.relation in ("same", "equal")
@@ -268,26 +264,26 @@ def _untrained(source: Source, first: FirstPass, second: SecondPass) -> Untraine
     threshold, reason = _threshold(values[used], of_unused[first.of_unused & ~np.isnan(of_unused)])
     candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
     ordered = candidates[np.argsort(values[candidates], kind="stable")]
-    return Untrained("norm" if cosine is None else "cosine", threshold, reason, output, ordered)
+    return UndertrainedTokens("norm" if cosine is None else "cosine", threshold, reason, output, ordered)
 
 
 def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]:
-    """Return up to which indicator a row is like unused ones; None, and why, where that cannot be told."""
+    """Return the largest indicator of a row that resembles unused rows; None, with a reason, if there is none."""
     if len(unused) < _LEAST_UNUSED:
-        return None, f"too few are known as unused to be held against: {counted(len(unused), 'row')}"
+        return None, f"too few known unused rows for comparison: {counted(len(unused), 'row')}"
     middle = np.median(unused)
     spread = _SCALE * np.median(np.abs(unused - middle))
     threshold = float(middle + _SPREAD * spread + _ROUNDING)
     if not len(used) or np.median(used) <= threshold:
-        return None, "the unused rows are like all others, as in a matrix that was never trained"
+        return None, "the unused rows resemble all others, as in an untrained matrix"
     return threshold, ""
 
 
-def _own_token(source: Source, layer: Layer, used: np.ndarray, watch: Watch) -> OwnToken | None:
-    """Return how a head of its own answers to the rows of used tokens; None where the file has none."""
+def _head_check(source: Source, layer: Layer, used: np.ndarray, watch: Watch) -> HeadCheck | None:
+    """Return how a separate output head responds to the rows of used tokens; None if the file has no such head."""
     if not isinstance(source, Checkpoint) or source.head.relation != "other" or source.head.tensor is None:
         return None
     head = source.open({"head": None})["head"]
     inside = used[used < head.shape[0]]
     rows = sampled(inside, *head.shape)
-    return OwnToken(source.head.tensor.name, len(rows), len(inside), wins(layer, head, rows, watch))
+    return HeadCheck(source.head.tensor.name, len(rows), len(inside), wins(layer, head, rows, watch))

@@ -1,4 +1,4 @@
-"""The passes of an audit over a token matrix: sums that stream, in float64; rows with NaN or infinity are left out."""
+"""The passes of an audit over a token matrix: running sums in float64, without rows that contain NaN or infinity."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.weights.statistics import Covariance, digests, inverse, iso_score, mean_cosine, squares
+from embcli.statistics import Covariance, digests, inverse, iso_score, mean_cosine, squares
 
 if TYPE_CHECKING:
     from embcli.layer import Layer
     from embcli.names import Unused
     from embcli.passes import Watch
 
-_PRODUCTS = 1 << 37  # multiply-adds of rows with an output head
+_PRODUCTS = 1 << 37  # multiplications of rows with an output head
 _LEAST_SAMPLE = 64  # rows
-_ROUNDING = 2.0**-52  # of a length, for each of a row's values
+_ROUNDING = 2.0**-52  # of a length, for each value of a row
 _NO_TOKEN = ("padding", "gap")
 
 
 @dataclass(frozen=True)
 class Indicators:
-    """How far each row is from those of unused tokens, (V,) float64 each: the lower, the less it was trained.
+    """How far each row is from the rows of unused tokens, (V,) float64 each; lower means less trained.
 
     These are indicators of Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting Under-trained Tokens
-    in Large Language Models", but of the token matrix, tied or not; the code published with it takes those of the
-    output head. With u the mean of the unused rows, `cosine` is 1 - cos(row, u); `centred` is that after the mean of
-    all rows is taken from both, and `without_first` that after their part along the first principal component is. NaN
-    where a row has no direction.
+    in Large Language Models", for the token matrix, tied or not; their published code uses the output head. With u the
+    mean of the unused rows, `cosine` is 1 - cos(row, u), `centred` the same after subtracting the mean of all rows from
+    both, and `without_first` the same after subtracting their first principal component. NaN for a row without a
+    direction.
     """
 
     cosine: np.ndarray
@@ -37,9 +37,9 @@ class Indicators:
 
 
 class FirstPass:
-    """What one look at each row gives: norms and digests, and the sums that the next pass takes.
+    """Norms and digests of the rows, and sums for the second pass.
 
-    Sums are over rows that stand for tokens, but `unused_sum`, which is over those of tokens that are not used.
+    Sums are over rows that stand for tokens, except `unused_sum`, which is over the rows of unused tokens.
     """
 
     def __init__(self, size: int, dim: int, unused: dict[int, Unused]) -> None:
@@ -55,8 +55,8 @@ class FirstPass:
     @property
     def measured(self) -> np.ndarray:
         """Which rows stand for tokens and are finite, (V,) bool."""
-        found: np.ndarray = self.of_token & np.isfinite(self.norms)
-        return found
+        measured: np.ndarray = self.of_token & np.isfinite(self.norms)
+        return measured
 
     @property
     def mean_cosine(self) -> float | None:
@@ -64,27 +64,27 @@ class FirstPass:
         return mean_cosine(self.unit_sum, int(np.count_nonzero(self.norms[self.measured])))
 
     def add(self, block: np.ndarray) -> None:
-        """Take in the next rows, (n, D) float32."""
+        """Add the next rows, (n, D) float32."""
         part = slice(len(self.digests), len(self.digests) + len(block))
         self.digests += digests(block)
         wide, finite, norms = _finite(block)
         self.norms[part][finite] = norms
         self.unused_sum += wide[self.of_unused[part][finite]].sum(axis=0)
-        told = self.of_token[part][finite]
-        wide, norms = (wide, norms) if told.all() else (wide[told], norms[told])
+        of_token = self.of_token[part][finite]
+        wide, norms = (wide, norms) if of_token.all() else (wide[of_token], norms[of_token])
         self.covariance.add(wide)
         self.unit_sum += inverse(norms) @ wide
 
 
 class SecondPass:
-    """What takes the mean row and the first principal component, which the first pass gave."""
+    """Indicators and cosines that need the mean row and the first principal component of the first pass."""
 
     def __init__(self, first: FirstPass) -> None:
         covariance = first.covariance.matrix()
         self.iso_score = iso_score(covariance)
         self._first, self._mean = first, first.covariance.mean()
         self._unit_sum, self._directed, self._seen = np.zeros_like(self._mean), 0, 0
-        self._found = np.full((3, len(first.norms)), np.nan)
+        self._indicators = np.full((3, len(first.norms)), np.nan)
         self.unused_apart = np.full(len(first.norms), np.nan)  # 1 - cos of each unused row to the mean of the others
         self._unused_length = float(np.sqrt(first.unused_sum @ first.unused_sum))
         self._component: np.ndarray | None = None
@@ -96,24 +96,24 @@ class SecondPass:
 
     @property
     def indicators(self) -> Indicators | None:
-        """The indicators of hardly trained tokens; None where no row is known as unused."""
-        return Indicators(*self._found) if self._component is not None else None
+        """The indicators of under-trained tokens; None if no row is known to be unused."""
+        return Indicators(*self._indicators) if self._component is not None else None
 
     @property
     def mean_cosine(self) -> float | None:
-        """The mean cosine of all pairs of rows from which the mean row is taken."""
+        """The mean cosine of all pairs of rows, less the mean row."""
         return mean_cosine(self._unit_sum, self._directed)
 
     def add(self, block: np.ndarray) -> None:
-        """Take in the next rows, (n, D) float32."""
+        """Add the next rows, (n, D) float32."""
         part = slice(self._seen, self._seen + len(block))
         self._seen += len(block)
         wide, finite, norms = _finite(block)
         units = _units(wide, norms)
         if self._component is not None:
-            self._found[0, part][finite] = _apart(units, self._directions[0])
+            self._indicators[0, part][finite] = _apart(units, self._directions[0])
             without = wide - np.outer(wide @ self._component, self._component)
-            self._found[2, part][finite] = _apart(_units(without, norms), self._directions[2])
+            self._indicators[2, part][finite] = _apart(_units(without, norms), self._directions[2])
             own = finite & self._first.of_unused[part]
             others = self._first.unused_sum - wide[own[finite]]
             units_of_others = _units(others, np.full(len(others), self._unused_length))
@@ -121,7 +121,7 @@ class SecondPass:
         wide -= self._mean
         units = _units(wide, norms)
         if self._component is not None:
-            self._found[1, part][finite] = _apart(units, self._directions[1])
+            self._indicators[1, part][finite] = _apart(units, self._directions[1])
         directed = units[self._first.of_token[part][finite] & ~np.isnan(units[:, 0])]
         self._unit_sum += directed.sum(axis=0)
         self._directed += len(directed)
@@ -138,33 +138,33 @@ def _finite(block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Return rows, (n, D), at length 1; NaN where just rounding is left of the lengths that they had before, (n,)."""
+    """Return rows, (n, D), scaled to length 1; NaN if only rounding is left of their earlier lengths, (n,)."""
     lengths = np.sqrt(squares(rows))
-    told = lengths > rows.shape[1] * _ROUNDING * before
-    found: np.ndarray = rows / np.where(told, lengths, np.nan)[:, None]
-    return found
+    directed = lengths > rows.shape[1] * _ROUNDING * before
+    units: np.ndarray = rows / np.where(directed, lengths, np.nan)[:, None]
+    return units
 
 
 def _unit(row: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Return a row, (D,), at length 1; NaN where just rounding is left of another one, which it was."""
-    found: np.ndarray = _units(row[None], np.sqrt(squares(before[None])))[0]
-    return found
+    """Return a row, (D,), scaled to length 1; NaN if only rounding is left of the earlier row."""
+    unit: np.ndarray = _units(row[None], np.sqrt(squares(before[None])))[0]
+    return unit
 
 
 def _apart(units: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return 1 - cos of unit rows, (n, D), to another one, (D,), or each to its own, (n, D)."""
+    """Return 1 - cos of unit rows, (n, D), to one unit row, (D,), or to one each, (n, D)."""
     cosines: np.ndarray = np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape))
     return 1 - cosines.clip(-1, 1)
 
 
 def sampled(used: np.ndarray, size: int, dim: int) -> np.ndarray:
-    """Return so many of the used rows, evenly spread, as a head of `size` rows can be multiplied with in seconds."""
+    """Return an even sample of the used rows that a head of `size` rows can be multiplied with in seconds."""
     most = max(_PRODUCTS // (size * dim), _LEAST_SAMPLE)
     return used if len(used) <= most else used[np.arange(most) * len(used) // most]
 
 
 def wins(layer: Layer, head: Layer, rows: np.ndarray, watch: Watch) -> int:
-    """Return for how many rows, (n,) int64, of a token matrix the product with the head's same row is the largest."""
+    """Return for how many rows, (n,) int64, the largest product with the output head is that of the same ID."""
     hidden = layer.rows(rows).astype(np.float64)  # (n, D)
     best, own = np.full(len(rows), -np.inf), np.full(len(rows), np.nan)
     seen = 0
