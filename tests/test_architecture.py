@@ -19,7 +19,7 @@ VIEWS = [name for name in FILES if name.startswith("embcli.views.")]
 # The modules that may import a package, and all modules of a room by the name of the room.
 ALLOWED = {
     "rich": ("embcli.page",),
-    "matplotlib": ("embcli.page.picture",),
+    "matplotlib": ("embcli.page.png",),
     "typer": ("embcli.cli", "embcli.options", "embcli.completion", "embcli.__main__"),
     "torch": (
         "embcli.weights.drawing",
