@@ -14,12 +14,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
-from rich.style import Style
 
 from embcli.names import PAGES
 from embcli.page import Block, Column, Paper, heat
 from embcli.page.heat import Fit, Scale, Squares, means
-from embcli.page.markup import Latex, Markdown
+from embcli.page.latex import Latex
+from embcli.page.markdown import Markdown
 from embcli.page.terminal import Terminal
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.weights.seeded import Seeded
@@ -40,12 +40,6 @@ DEPTHS = {
 depths = pytest.mark.parametrize(("environment", "palette"), DEPTHS.values(), ids=[*DEPTHS])
 floats = st.floats(width=32, allow_subnormal=True)
 matrices = st_numpy.arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(1, 40)), elements=floats)
-
-
-@pytest.fixture(autouse=True)
-def _fresh_styles() -> None:
-    Style.parse.cache_clear()
-    Style._add.cache_clear()
 
 
 # --- reading strips back ----------------------------------------------------------------------------------------------
@@ -334,7 +328,7 @@ def test_a_scale_that_is_given_is_that_of_every_picture_and_says_what_is_beyond(
     layer = live(Seeded(7, 50))["token"]
     printed = Inside().ok("weights", "--vocab", "7", "--dim", "50", "--heat", "--scale", "0.5").text
     assert range_of(printed) == (-0.5, 0.5)
-    assert f"{int((np.abs(layer) > 0.5).sum())} beyond ±0.5, shown as that" in printed
+    assert f"{int((np.abs(layer) > 0.5).sum())} beyond ±0.5 (clipped)" in printed
     for strip, row in zip(characters(printed), layer, strict=True):
         shown = read(strip[:: len(strip) // 50], 0.5)
         assert np.abs(shown - row.clip(-0.5, 0.5)).max() <= 0.5 / 8 * 1.01
@@ -346,7 +340,7 @@ def test_the_end_of_a_scale_is_told_to_four_digits_and_more(precision: int) -> N
     command = ("weights", "--vocab", "7", "--dim", "50", "--heat", "--scale", "1.25", "--precision", str(precision))
     printed = Inside().ok(*command).text
     assert range_of(printed) == (-1.25, 1.25)
-    assert " beyond ±1.25, " in printed
+    assert " beyond ±1.25 (clipped)" in printed
 
 
 def test_the_rows_of_a_token_stand_under_each_other_so_that_the_sum_is_seen() -> None:

@@ -14,7 +14,8 @@ from markdown_it import MarkdownIt
 
 import embcli
 from embcli.page import Bar, Block, Column, Page, Paper, Word
-from embcli.page.markup import Latex, Markdown
+from embcli.page.latex import Latex
+from embcli.page.markdown import Markdown
 from embcli.page.terminal import Terminal
 from embcli.safe import in_line
 from embcli.tokens import shown

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
-from rich.style import Style
 from wcwidth import wcswidth
 
 from embcli.page import Bar, Block, Column, Excerpt, Paper, Tone, Word, progress
@@ -215,13 +214,6 @@ def test_counts_of_what_is_left_out_have_separators() -> None:
 # --- colours ----------------------------------------------------------------------------------------------------------
 
 GROUNDS = {"black": (0, 0, 0), "white": (255, 255, 255), "Solarized dark": (0, 43, 54), "light": (253, 246, 227)}
-
-
-@pytest.fixture(autouse=True)
-def _fresh_styles() -> None:
-    """Have rich forget what its styles looked like in other environments, which no process has several of."""
-    Style.parse.cache_clear()
-    Style._add.cache_clear()
 
 
 def test_contrast_is_that_of_the_definition() -> None:

@@ -6,19 +6,19 @@ import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.segment import Segment, Segments
-from rich.style import Style
 
 from embcli import memory, names
-from embcli.page import Bar, Column, Page, Paper, Word, canvas, picture
+from embcli.page import Bar, Column, Page, Paper, Word, canvas, heat, png
 from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES
 from embcli.page.html import Html
-from embcli.page.picture import Picture
+from embcli.page.lines import Look, Piece, Sheet
+from embcli.page.png import Png
 from embcli.page.svg import Svg
 from embcli.page.terminal import Terminal
 from embcli.safe import in_line
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from embcli.page.drawn import Drawn
+    from embcli.page.shapes import Drawn
 
 run = Inside()
 untimed = settings(deadline=None)
@@ -172,26 +172,26 @@ def test_tones_have_the_colours_of_the_theme(theme: names.Theme) -> None:
 
 # --- strips: what is drawn cell by cell -------------------------------------------------------------------------------
 
-RED, GREEN, BLUE, GOLD, BLACK = "#ff0000", "#00ff00", "#0000ff", "#ffd700", "#000000"
+STEPS = 90, 30, 10  # places on the scale of colours
+RED, GREEN, BLUE = ("#" + bytes(heat.TRUECOLOR[step]).hex() for step in STEPS)
+GOLD, BLACK = "#ffd700", "#000000"
 STRIP = [
-    Segment("row  "),
-    Segment("▌", Style(color=RED, bgcolor=GREEN)),
-    Segment("▌", Style(color=GREEN, bgcolor=BLUE)),
-    Segment("   ", Style(bgcolor=BLUE)),
-    Segment("▀▀", Style(color=RED, bgcolor=BLUE)),
-    Segment("?", Style(color=GOLD, bgcolor=BLACK, bold=True)),
-    Segment("█", Style(color=GREEN)),
-    Segment("▌", Style(color=RED)),
-    Segment.line(),
+    Piece("row  "),
+    Piece("▌", Look(STEPS[0], STEPS[1])),
+    Piece("▌", Look(STEPS[1], STEPS[2])),
+    Piece("   ", Look(None, STEPS[2])),
+    Piece("▀▀", Look(STEPS[0], STEPS[2])),
+    Piece("?", Look("mark", "black", bold=True)),
+    Piece("█", Look(STEPS[1])),
+    Piece("▌", Look(STEPS[0])),
 ]
 TOP = [RED, GREEN, GREEN, BLUE, *[BLUE] * 6, *[RED] * 4, BLACK, BLACK, GREEN, GREEN, RED, None]  # half cells
 BOTTOM = [RED, GREEN, GREEN, BLUE, *[BLUE] * 10, BLACK, BLACK, GREEN, GREEN, RED, None]
 
 
 def put_strip(page: Page) -> None:
-    assert isinstance(page, Terminal)
-    page._parts.append(page._drawn(Segments(STRIP), 60))
-    page.line("row 2")
+    assert isinstance(page, Sheet)
+    page.rows = lambda: [STRIP, [Piece("row 2")]]  # type: ignore[method-assign]
 
 
 def test_a_strip_in_svg_is_rectangles_that_meet() -> None:
@@ -237,7 +237,7 @@ def test_a_strip_in_html_is_one_background() -> None:
 
 
 def test_a_strip_in_a_png_has_its_colours_to_the_edge() -> None:
-    pixels = drawings.png(page(Picture, put_strip))
+    pixels = drawings.png(page(Png, put_strip))
     for y, wanted in ((MARGIN + 1, TOP), (MARGIN + LINE - 1, BOTTOM)):
         for place, color in enumerate(wanted):
             x = MARGIN + 5 * CELL + (place + 0.5) * CELL / 2
@@ -258,14 +258,78 @@ def test_lines_and_brackets_are_drawn_and_still_text(form: str) -> None:
         assert {box.get("fill") for box in boxes} == {PALETTES["light"].dim, PALETTES["light"].ink}
 
 
+# --- fragments for notebooks ------------------------------------------------------------------------------------------
+
+
+def fragment(put: Callable[[Page], object], width: int = 100, theme: names.Theme = "light") -> str:
+    page = Html(Paper(width, color=True, theme=theme))
+    put(page)
+    return page.fragment()
+
+
+def declared(style: str, selector: str) -> dict[str, str]:
+    """Return the custom properties that a rule declares."""
+    (rule,) = re.findall(re.escape(selector) + r" \{ ([^{}]*)\}", style)
+    return dict(re.findall(r"--embcli-([\w-]+): (#\w+);", rule))
+
+
+def test_a_fragment_has_the_text_and_the_looks_of_the_document() -> None:
+    def put(page: Page) -> None:
+        put_all(page)
+        for text in HOSTILE:
+            page.line(text)
+
+    root = ElementTree.fromstring(fragment(put))
+    (pre,) = root.iter("pre")
+    assert [line.rstrip(" ") for line in "".join(pre.itertext()).split("\n")] == plain(put, 100)
+    assert {each.tag for each in root.iter()} == {"div", "style", "pre", "span", "i"}
+    (document,) = drawings.html(page(Html, put)).iter(f"{drawings.XHTML}pre")
+    palette = PALETTES["light"]
+    names = {palette.ink: "ink", palette.dim: "dim", **{tone: name for name, tone in palette.tones.items()}}
+    for own, other in zip(pre.iter(), document.iter(), strict=True):
+        expected = {
+            key: re.sub("#\\w+", lambda color: f"var(--embcli-{names[color[0]]})", value)
+            for key, value in other.items()
+        }
+        assert own.attrib == expected
+
+
+def test_the_colours_of_a_fragment_are_those_of_the_theme_of_the_notebook() -> None:
+    text = fragment(put_all)
+    assert text == fragment(put_all, theme="dark")
+    style = ElementTree.fromstring(text).findtext("style") or ""
+    for theme, palette in PALETTES.items():
+        expected = {"ink": palette.ink, "dim": palette.dim}
+        expected |= {name.replace(" ", "-"): color for name, color in palette.tones.items()}
+        by_system = ".embcli-page {" if theme == "light" else "@media (prefers-color-scheme: dark) { .embcli-page {"
+        light = str(theme == "light").lower()
+        by_notebook = f'[data-jp-theme-light="{light}"] .embcli-page, .vscode-{theme} .embcli-page {{'
+        assert [declared(style, each.removesuffix(" {")) for each in (f"\n{by_system}", by_notebook)] == [expected] * 2
+    used = {*re.findall(r"var\(--embcli-([\w-]+)\)", text)}
+    assert used <= {*expected}
+
+
+def test_a_fragment_styles_nothing_but_itself() -> None:
+    style = ElementTree.fromstring(fragment(put_all)).findtext("style") or ""
+    selectors = re.findall(r"([^{}]+) \{ [^{}]*\}", style.replace("@media (prefers-color-scheme: dark) {", ""))
+    assert len(selectors) > 5
+    assert all(".embcli-page" in part for selector in selectors for part in selector.split(","))
+    assert not re.search("url|import|script|//|#(?!\\w{6}\\b)", style)
+
+
+def test_colours_of_numbers_are_the_same_in_any_theme() -> None:
+    text = fragment(put_strip)
+    assert all(color in text for color in (RED, GREEN, BLUE, GOLD, BLACK))
+
+
 # --- PNG --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("theme", PALETTES)
 def test_a_png_is_as_large_as_its_lines_and_holds_their_colours(theme: names.Theme) -> None:
     lines = plain(put_all, 100)
-    pixels = drawings.png(page(Picture, put_all, 100, theme))
-    width = int(np.ceil(max(map(picture.cell_len, lines)) * CELL))
+    pixels = drawings.png(page(Png, put_all, 100, theme))
+    width = int(np.ceil(max(map(png.cell_len, lines)) * CELL))
     assert pixels.shape == (2 * (2 * MARGIN + len(lines) * LINE), 2 * (2 * MARGIN + width), 3)
     colors = {tuple(color) for color in pixels.reshape(-1, 3).tolist()}
     palette = PALETTES[theme]
@@ -276,17 +340,20 @@ def test_a_png_is_as_large_as_its_lines_and_holds_their_colours(theme: names.The
 
 
 def test_a_character_that_no_font_has_is_its_escape_in_a_png() -> None:
-    shown = page(Picture, lambda page: page.line("a\U0010fffdb 1\u200d"))
-    assert shown == page(Picture, lambda page: page.line("a\\U0010fffdb 1\\u200d"))
-    assert shown != page(Picture, lambda page: page.line("ab 1"))
+    shown = page(Png, lambda page: page.line("a\U0010fffdb 1\u200d"))
+    assert shown == page(Png, lambda page: page.line("a\\U0010fffdb 1\\u200d"))
+    assert shown != page(Png, lambda page: page.line("ab 1"))
 
 
 def test_a_table_with_escapes_is_straight(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = picture._font
-    monkeypatch.setattr(picture, "_font", lambda each, bold=False: None if each == "é" else own(each, bold))
-    drawn = Picture(Paper(60, color=True))
+    own = png._font
+    monkeypatch.setattr(png, "_font", lambda each, bold=False: None if each == "é" else own(each, bold))
+    drawn = Png(Paper(60, color=True))
     drawn.table([Column("token", ["café", "e"], "left"), Column("n", ["1", "2"])])
-    assert ["".join(run.text for run in line) for line in drawn.runs()][2:] == ["caf\\xe9  1", "e        2"]
+    assert ["".join(run.text for run in line) for line in drawn.runs(drawn.palette)][2:] == [
+        "caf\\xe9  1",
+        "e        2",
+    ]
 
 
 def test_a_page_that_is_too_long_for_a_png_is_refused() -> None:
@@ -294,25 +361,25 @@ def test_a_page_that_is_too_long_for_a_png_is_refused() -> None:
         for _ in range(2000):
             page.line("x")
 
-    with pytest.raises(picture.OutputError, match="too large for a png; -f svg"):
-        page(Picture, put)
+    with pytest.raises(png.OutputError, match="too large for a PNG; SVG"):
+        page(Png, put)
     assert len(drawings.lines(page(Svg, put), "svg")) == 2000
 
 
 def test_a_png_that_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    bytes_of_it = 12 * drawings.png(page(Picture, put_all))[..., 0].size
+    bytes_of_it = 12 * drawings.png(page(Png, put_all))[..., 0].size
     monkeypatch.setattr(memory, "free", lambda: bytes_of_it)
-    page(Picture, put_all)
+    page(Png, put_all)
     monkeypatch.setattr(memory, "free", lambda: bytes_of_it - 1)
-    with pytest.raises(picture.OutputError, match="too large for a png; -f svg"):
-        page(Picture, put_all)
+    with pytest.raises(png.OutputError, match="too large for a PNG; SVG"):
+        page(Png, put_all)
 
 
 LARGE = r"""
 import re
 from pathlib import Path
 from embcli.page.canvas import PALETTES, Span
-from embcli.page.picture import PngCanvas
+from embcli.page.png import PngCanvas
 def most():
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 PngCanvas(9, 18, PALETTES["light"]).content()  # what matplotlib takes for itself

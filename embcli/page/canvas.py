@@ -34,36 +34,26 @@ class Palette:
     tones: dict[str, str]  # the other colours of text
 
 
-PALETTES: dict[Theme, Palette] = {
-    "light": Palette(
-        ground="#ffffff",
-        ink="#24292f",
-        dim="#656d76",
-        faint="#a9b3bd",
-        tones={
-            "cold": "#0066b8",
-            "warm": "#b34700",
-            "good": "#007000",
-            "bad": "#d00000",
-            "token 2": "#4a6b00",
-            "token 3": "#9040b8",
-        },
-    ),
-    "dark": Palette(
-        ground="#11151c",
-        ink="#e2e6ea",
-        dim="#929aa5",
-        faint="#4f5966",
-        tones={
-            "cold": "#55b0ff",
-            "warm": "#ff9040",
-            "good": "#4cc05a",
-            "bad": "#ff7a70",
-            "token 2": "#a6c34c",
-            "token 3": "#cf8fec",
-        },
-    ),
+_COLORS = {  # in the light theme and in the dark one
+    "ground": ("#ffffff", "#11151c"),
+    "ink": ("#24292f", "#e2e6ea"),
+    "dim": ("#656d76", "#929aa5"),
+    "faint": ("#a9b3bd", "#4f5966"),
+    "cold": ("#0066b8", "#55b0ff"),
+    "warm": ("#b34700", "#ff9040"),
+    "good": ("#007000", "#4cc05a"),
+    "bad": ("#d00000", "#ff7a70"),
+    "token 2": ("#4a6b00", "#a6c34c"),
+    "token 3": ("#9040b8", "#cf8fec"),
 }
+
+
+def _palette(theme: int) -> Palette:
+    colors = {name: pair[theme] for name, pair in _COLORS.items()}
+    return Palette(*(colors.pop(name) for name in ("ground", "ink", "dim", "faint")), tones=colors)
+
+
+PALETTES: dict[Theme, Palette] = {"light": _palette(0), "dark": _palette(1)}
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,10 @@ _FRAGMENT = """\
 @media (prefers-color-scheme: dark) {{ .embcli-page {{ {dark} }} }}
 [data-jp-theme-light="true"] .embcli-page, .vscode-light .embcli-page {{ {light} }}
 [data-jp-theme-light="false"] .embcli-page, .vscode-dark .embcli-page {{ {dark} }}
-{rules}div.embcli-page > pre {{ background: none; border: 0; color: {ink}; padding: 0; white-space: pre; }}
+{rules}div.embcli-page pre {{ background: none; border: 0; color: {ink}; padding: 0; white-space: pre; }}
 </style><pre>{lines}</pre></div>
 """
-_SCOPE = "div.embcli-page > pre "
+_SCOPE = "div.embcli-page "
 
 
 def _variables(palette: Palette) -> dict[str, str]:
@@ -89,8 +89,7 @@ class Html(Drawn):
 
 
 def _rules(scope: str) -> str:
-    rules = _RULES.format(scope=scope, size=SIZE, line=LINE, fonts=FONTS)
-    return rules.replace("pre pre ", "pre ")
+    return _RULES.format(scope=scope, size=SIZE, line=LINE, fonts=FONTS)
 
 
 def _line(line: list[Run], ink: str) -> str:

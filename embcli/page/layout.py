@@ -110,11 +110,6 @@ class Block:
     values: np.ndarray  # (n, columns) float32, or whole numbers
 
 
-def consecutive(numbers: np.ndarray) -> bool:
-    """Return whether each number is one more than the last."""
-    return bool((np.diff(numbers) == 1).all())
-
-
 @dataclass(frozen=True, eq=False)
 class Excerpt:
     """Which places of a longer list are shown: the first and the last, or all."""
@@ -153,10 +148,11 @@ class Excerpt:
         if not self.left_out:
             return ""
         hidden = numbers[self.head : self.total - self.tail]
-        which = f" {hidden[0]} to {hidden[-1]}" if consecutive(hidden) and len(hidden) > 1 else ""
-        which = f" {hidden[0]}" if len(hidden) == 1 else which
-        name = (several or f"{what}s") if len(hidden) > 1 else what
-        return f"{name}{which} ({self.left_out:,} of {self.total:,})"
+        of = f"({self.left_out:,} of {self.total:,})"
+        if len(hidden) == 1:
+            return f"{what} {hidden[0]} {of}"
+        are_consecutive = (np.diff(hidden) == 1).all()
+        return f"{several or f'{what}s'} {f'{hidden[0]} to {hidden[-1]} ' if are_consecutive else ''}{of}"
 
 
 class NumberFormat:

@@ -161,11 +161,14 @@ def _titles(table: Table) -> list[Piece]:
 def _wrapped(pieces: Sequence[Piece], width: int) -> Iterator[list[Piece]]:
     """Yield a line broken before words that do not fit, and within words that are wider than the page."""
     text = "".join(piece.text for piece in pieces)
-    ends = [*_breaks(text, width), len(text)]
-    for start, end in zip([0, *ends], ends, strict=False):
+    owners = [piece for piece in pieces for _ in piece.text]
+    starts = [0, *_breaks(text, width)]
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         while cell_len(text[start:end]) > width:
             end -= 1  # a blank, which is not needed at the end of a line
-        yield [*_cut(pieces, start, end)]
+        groups = groupby(range(start, end), key=lambda place: id(owners[place]))
+        parts = [[*places] for _, places in groups]
+        yield [Piece(text[part[0] : part[-1] + 1], owners[part[0]].look) for part in parts]
 
 
 def _breaks(text: str, width: int) -> Iterator[int]:
@@ -187,12 +190,3 @@ def _breaks(text: str, width: int) -> Iterator[int]:
                     yield start
                 start += len(part)
                 taken = cell_len(part)
-
-
-def _cut(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
-    """Yield the pieces of a line from one character to another."""
-    for piece in pieces:
-        text = piece.text[max(start, 0) : max(end, 0)]
-        if text:
-            yield Piece(text, piece.look)
-        start, end = start - len(piece.text), end - len(piece.text)

@@ -7,7 +7,8 @@ invisible.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +16,7 @@ from rich.cells import split_graphemes
 
 from embcli.page import heat
 from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Span
-from embcli.page.lines import Look, Sheet
+from embcli.page.lines import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,21 +71,6 @@ class Run:
         """Whether it is drawn by rectangles, perhaps with text on them."""
         return self.is_shape or self.ground is not None
 
-    @property
-    def looks(self) -> tuple[str, str | None, bool]:
-        """How its characters look."""
-        return self.ink, self.ground, self.bold
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What it has in common with the characters that follow in the same run."""
-        looks = None if self.is_blank else self.looks
-        return looks, self.is_shape and self.text[0], self.text.isascii(), self.cells / len(self.text)
-
-    def with_more(self, text: str, cells: int) -> Run:
-        """Return the run with more characters at its end."""
-        return replace(self, text=self.text + text, cells=self.cells + cells)
-
     def boxes(self) -> Iterator[tuple[Box, str]]:
         """Yield its rectangles, in cells from the left of the line, and their colours; they do not overlap."""
         sign = self.text[0]
@@ -114,44 +100,37 @@ class Drawn(Sheet):
 
 
 def _runs(row: list[Piece], palette: Palette) -> list[Run]:
-    """Return a line in runs."""
+    """Return a line in runs, without blanks at its end."""
     runs: list[Run] = []
     at = 0
-    for piece in row:
-        for start, end, cells in split_graphemes(piece.text)[0]:
-            text = piece.text[start:end]
-            run = Run(at, cells, text, *_shades(text, piece.look, palette))
-            if runs and (not cells or run.kind == runs[-1].kind):
-                runs[-1] = runs[-1].with_more(text, cells)
-            else:
-                runs.append(run)
-            at += cells
-    return _sentences(runs[:-1] if runs and runs[-1].is_blank else runs)
+    for look, pieces in groupby(row, key=lambda piece: piece.look):
+        text = "".join(piece.text for piece in pieces)
+        ground = _shade(look.ground, palette)
+        spans = [(_kind(text, start, end, cells), start, end, cells) for start, end, cells in split_graphemes(text)[0]]
+        for kind, group in groupby(spans, key=lambda span: span[0]):
+            _, starts, ends, widths = zip(*group, strict=True)
+            ink = _shade(look.color, palette) or (palette.dim if look.dim or kind in _STROKES else palette.ink)
+            runs.append(Run(at, sum(widths), text[starts[0] : ends[-1]], ink, ground, look.bold))
+            at += sum(widths)
+    while runs and runs[-1].is_blank:
+        runs.pop()
+    return runs
 
 
-def _shades(text: str, look: Look, palette: Palette) -> tuple[str, str | None, bool]:
-    """Return the colour of a character, of its ground, and whether it is bold."""
-    usual = palette.dim if look.dim or text in _STROKES else palette.ink
-    return _shade(look.color, palette) or usual, _shade(look.ground, palette), look.bold
+def _kind(text: str, start: int, end: int, cells: int) -> str | float:
+    """Return what a character has in common with others in its run.
+
+    Words that are one blank apart are one run; columns of a table are further apart.
+    """
+    if text[start:end] in _SHAPES and not re.fullmatch("[!-~] [!-~]", text[max(start - 1, 0) : end + 1]):
+        return text[start:end]
+    return "ASCII" if text[start:end].isascii() else cells / (end - start)
 
 
 def _shade(color: Color | None, palette: Palette) -> str | None:
     if isinstance(color, int):
         return "#" + bytes(heat.TRUECOLOR[color]).hex()
     return None if color is None else _MARK.get(color) or palette.tones[color]
-
-
-def _sentences(runs: list[Run]) -> list[Run]:
-    """Return the runs of a line with words joined that are one blank apart; columns of a table are further apart."""
-    joined: list[Run] = []
-    for run in runs:
-        if len(joined) > 1 and joined[-1].text == " " and joined[-1].is_blank:
-            first = joined[-2]
-            if all(each.text.isascii() and not each.is_shape for each in (first, run)) and first.looks == run.looks:
-                joined[-2:] = [first.with_more(f" {run.text}", 1 + run.cells)]
-                continue
-        joined.append(run)
-    return joined
 
 
 def boxes_of(line: Sequence[Run]) -> list[tuple[Box, str]]:

@@ -64,7 +64,7 @@ def _depth() -> int | None:
 @cache
 def _codes(look: Look, depth: int) -> str:
     """Return the parameters of the escape sequence for a look."""
-    codes = ["1"] * look.bold + ["2"] * look.dim
+    codes = [code for code, has in (("1", look.bold), ("2", look.dim)) if has]
     for color, base in ((look.color, 30), (look.ground, 40)):
         if color is not None:
             shade = _SCALES[depth][color] if isinstance(color, int) else _COLORS[color][depth]
