@@ -49,30 +49,20 @@ class LookupOptions:
     only_ids: str | None = None
 
     def __post_init__(self) -> None:
-        check_options(self.position, self._given)
-        kind = joined_kind(self.position)
-        kind_name, unknown = self.position, [name for name in self.show or () if name not in MATRICES]
+        check_options(self.position, vars(self))
+        kind, unknown = joined_kind(self.position), {*(self.show or ())} - {*MATRICES}
         if unknown:
-            known = ", ".join(MATRICES)
             raise InputError(
-                naming("{show} {given!r} is not known; choose from {known}", given=unknown[0], known=known)
+                naming(f"{{show}} must be among {', '.join(MATRICES)}, not {{given!r}}", given=unknown.pop())
             )
         if self.show is not None and not {*self.show} <= {*self.matrices}:
-            raise InputError(
-                naming("{show} position has nothing to show: {position} is {kind_name}", kind_name=kind_name)
-            )
+            raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
         if self.trace is not None and not kind.adds:
-            raise InputError(
-                naming("{trace} writes out a sum; {position} {kind_name} adds nothing", kind_name=kind_name)
-            )
+            raise InputError(naming("{trace} writes out a sum; {position} {kind} adds nothing", kind=self.position))
         if self.columns is not None and kind.width != "D" and self.show == ("position",):
             raise InputError(naming("{columns} chooses columns of token and input; those of position are shown whole"))
         if self.only is not None and self.only_ids is not None:
             raise InputError(naming("{only} and {only_ids} stand for the same tokens; give one of them"))
-
-    @property
-    def _given(self) -> dict[str, object]:
-        return {"pairing": self.pairing, "theta": self.theta}
 
     @property
     def matrices(self) -> Names:
@@ -89,7 +79,7 @@ class LookupOptions:
 
     def positions(self, dim: int) -> JoinedPositions:
         """Return the positions of token rows (n, D); their layer is not open. Raises LayerError for a wrong D."""
-        return joined_kind(self.position).of(dim, self._given)
+        return joined_kind(self.position).of(dim, vars(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +212,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions = LookupOptio
     if _has_type(source, options):
         asked["token_type"] = np.array([options.token_type])
     layers = source.open(asked)
-    positions = positions.reading(layers.get("position"))
+    positions = replace(positions, opened=layers.get("position"))
     type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
     return Lookup(
         tokens, layers["token"], positions, columns, source.origin, options, only, type_row, notes=source.notes
@@ -265,9 +255,7 @@ def _occurrences(tokens: Tokens, options: LookupOptions, special: bool) -> np.nd
     if text is None:
         given, wanted = naming("{only_ids} {ids}", ids=(ids or "")[:40]), parse_ids(ids or "")
     elif tokens.encoding is None:
-        raise InputError(
-            naming("{only} {given!r} is a text, but these IDs have no encoding; use {only_ids}", given=text[:40])
-        )
+        raise InputError(naming("{only} {text!r} is a text; IDs without an encoding take {only_ids}", text=text[:40]))
     else:
         given, wanted = naming("{only} {text!r}", text=text[:40]), tokens.encoding.encode(text, special)
     if not len(wanted):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -49,16 +49,12 @@ class PositionOptions:
     columns: str | None = None  # of D, of the pairs of D, or of similarity the other positions
 
     def __post_init__(self) -> None:
-        check_options(self.kind, self._given)
+        check_options(self.kind, vars(self))
         if self.context_length < 1:
             raise LayerError(naming("{context_length} must be at least 1, not {given:,}", given=self.context_length))
         refuse_too_large("a table of positions", (self.context_length, self.dim))
         self.positions()
         self.token_id()
-
-    @property
-    def _given(self) -> dict[str, object]:
-        return {"clip": self.clip, "pairing": self.pairing, "theta": self.theta, "ids": self.ids}
 
     @property
     def layer_rows(self) -> int:
@@ -67,7 +63,7 @@ class PositionOptions:
 
     def positions(self) -> ShownPositions:
         """Return the positions; their layer is not open."""
-        return shown_kind(self.kind).of(self.dim, self._given)
+        return shown_kind(self.kind).of(self.dim, vars(self))
 
     def token_id(self) -> int:
         """Return the ID of the token whose row the positions are applied to."""
@@ -139,9 +135,7 @@ def stored_shape(source: Source, kind: Kind) -> tuple[int, int]:
         raise InputError(naming("{kind} {given} is computed, not read from a file", given=kind))
     shape = source.shape("position")
     if shape is None:
-        raise InputError(
-            naming(f"this model has no {kind} positions; {{position_tensor}} names them if they are there")
-        )
+        raise InputError(naming(f"this model has no {kind} positions; {{position_tensor}} names them if there are any"))
     return shape
 
 
@@ -160,7 +154,7 @@ def positions(source: Source, options: PositionOptions) -> PositionTable:
     if kind.has_layer:
         asked["position"] = None
     layers = source.open(asked) if asked else {}
-    kind = kind.reading(layers.get("position"))
+    kind = replace(kind, opened=layers.get("position"))
     row = layers["token"].rows(np.array([token_id])) if "token" in layers else np.empty((0, 0), np.float32)
     if options.similarity:
         matrices = [Matrix("similarity", kind.products(columns, row), columns)]
