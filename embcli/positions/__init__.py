@@ -1,7 +1,7 @@
 """Kinds of positions, a file each; this one names them, and loads a kind, and numpy with it, when it is used.
 
 To add a kind, write its file, and add its name and its class here: to those that the verb `positions` shows, to those
-that a lookup can join to token rows, or to both.
+that a lookup can join to token rows, or to both. The class is final, so that mypy names what it lacks.
 """
 
 from __future__ import annotations
