@@ -131,30 +131,19 @@ class LookupOptions:
     only_ids: str | None = None
 
     def __post_init__(self) -> None:
-        check_options(self.position, self._given)
-        kind = joined_kind(self.position)
-        kind_name, unknown = self.position, [name for name in self.show or () if name not in MATRICES]
+        check_options(self.position, vars(self))
+        kind, unknown = joined_kind(self.position), {*(self.show or ())} - {*MATRICES}
         if unknown:
-            known = ", ".join(MATRICES)
-            raise InputError(
-                naming("{show} {given!r} is not known; choose from {known}", given=unknown[0], known=known)
-            )
+            message = f"{{show}} must be among {', '.join(MATRICES)}, not {{given!r}}"
+            raise InputError(naming(message, given=unknown.pop()))
         if self.show is not None and not {*self.show} <= {*self.matrices}:
-            raise InputError(
-                naming("{show} position has nothing to show: {position} is {kind_name}", kind_name=kind_name)
-            )
+            raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
         if self.trace is not None and not kind.adds:
-            raise InputError(
-                naming("{trace} writes out a sum; {position} {kind_name} adds nothing", kind_name=kind_name)
-            )
+            raise InputError(naming("{trace} writes out a sum; {position} {kind} adds nothing", kind=self.position))
         if self.columns is not None and kind.width != "D" and self.show == ("position",):
             raise InputError(naming("{columns} chooses columns of token and input; those of position are shown whole"))
         if self.only is not None and self.only_ids is not None:
             raise InputError(naming("{only} and {only_ids} stand for the same tokens; give one of them"))
-
-    @property
-    def _given(self) -> dict[str, object]:
-        return {"pairing": self.pairing, "theta": self.theta}
 
     @property
     def matrices(self) -> tuple[str, ...]:
@@ -171,7 +160,7 @@ class LookupOptions:
 
     def positions(self, dim: int) -> JoinedPositions:
         """Return the positions of token rows (n, D); their layer is not open. Raises LayerError for a wrong D."""
-        return joined_kind(self.position).of(dim, self._given)
+        return joined_kind(self.position).of(dim, vars(self))
 
 
 @dataclass(frozen=True)
@@ -188,16 +177,12 @@ class PositionOptions:
     columns: str | None = None  # of D, of the pairs of D, or of similarity the other positions
 
     def __post_init__(self) -> None:
-        check_options(self.kind, self._given)
+        check_options(self.kind, vars(self))
         self.token_id()
-
-    @property
-    def _given(self) -> dict[str, object]:
-        return {"clip": self.clip, "pairing": self.pairing, "theta": self.theta, "ids": self.ids}
 
     def positions(self, dim: int) -> ShownPositions:
         """Return the positions for rows of D numbers; their layer is not open. Raises LayerError for a wrong D."""
-        return shown_kind(self.kind).of(dim, self._given)
+        return shown_kind(self.kind).of(dim, vars(self))
 
     def token_id(self) -> int:
         """Return the ID of the token whose row the positions are applied to."""

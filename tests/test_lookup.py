@@ -133,10 +133,7 @@ def test_windows_begin_at_position_zero_again(ids: list[list[int]], length: int)
 def test_longer_than_the_context_is_refused_but_several_as_long_are_not() -> None:
     source = SeededSource(Seeded(9, 2, 3))
     assert len(look_up(of_ids([1, 2, 3], [4, 5, 6]), source).tokens) == 6
-    with pytest.raises(
-        InputError,
-        match="^4 tokens are more than the context length of 3: pass context_length 4 for one",
-    ):
+    with pytest.raises(InputError, match=r"^4 tokens .* length of 3: pass context_length 4 for one sequence"):
         look_up(of_ids([1, 2], [1, 2, 3, 4]), source)
 
 

@@ -151,7 +151,7 @@ def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], said: 
 
 
 def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
-    with pytest.raises(InputError, match="use only_ids"):
+    with pytest.raises(InputError, match="take only_ids"):
         look_up(of_ids([1, 2]), SeededSource(Seeded(4, 2)), LookupOptions(only="the"))
     result = look_up(of_ids([1, 2, 1], [2]), SeededSource(Seeded(4, 2)), LookupOptions(only_ids="2"))
     assert result.index(np.arange(2)).tolist() == [1, 3]

@@ -1,7 +1,7 @@
 """Kinds of positions, a file each; this one names them, and loads a kind, and numpy with it, when it is used.
 
 To add a kind, write its file, and add its name and its class here: to those that the verb `positions` shows, to those
-that a lookup can join to token rows, or to both.
+that a lookup can join to token rows, or to both. The class is final, so that mypy names what it lacks.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def joined_kind(name: JoinedKind) -> type[JoinedPositions]:
 
 
 def check_options(name: Kind | JoinedKind, given: Mapping[str, object]) -> None:
-    """Raise InputError for an option that only other kinds have; None stands for an option that is not given."""
+    """Raise InputError for an option that only other kinds have, among fields that may be no option of a kind."""
     kinds: dict[str, type[Positions]] = {each: shown_kind(each) for each in KINDS}
     kinds.update({each: joined_kind(each) for each in JOINED_KINDS})
     for option, value in given.items():
-        if value is not None and option not in kinds[name].options:
-            owners = " and ".join(each for each, kind in kinds.items() if option in kind.options)
+        owners = [each for each, kind in kinds.items() if option in kind.options]
+        if value is not None and owners and name not in owners:
             others = name if name == NO_POSITIONS else f"{name} ones"
-            raise InputError(naming(f"{{{option}}} is an option of {owners} positions, not of {others}"))
+            raise InputError(naming(f"{{{option}}} is an option of {' and '.join(owners)} positions, not of {others}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -44,12 +44,8 @@ class Positions(ABC):
 
     @classmethod
     def of(cls: type[Own], dim: int, given: Mapping[str, Any]) -> Own:
-        """Return positions of this kind with those of the given options that it has; None stands for a default."""
+        """Return positions of this kind with its options among the given values; None stands for a default."""
         return cls(dim, **{name: given[name] for name in cls._fields() if given.get(name) is not None})
-
-    def reading(self: Own, layer: Layer | None) -> Own:
-        """Return these positions with their layer."""
-        return replace(self, opened=layer)
 
     def document(self) -> dict[str, Any]:
         """Return its options for the `run` of a JSON document."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from embcli.positions.kind import AddedPositions, ShownWords
 from embcli.words import naming
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from embcli.positions.kind import JoinedWords
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Learned(AddedPositions):
     """Absolute positions as in GPT-2: each position has a row of a separate layer, (C, D), which is added."""

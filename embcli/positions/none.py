@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
 from embcli.positions.kind import JoinedPositions, JoinedWords
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class NoPositions(JoinedPositions):
     """No positions: a token has the same input embedding at every position."""

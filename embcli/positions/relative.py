@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Relative(ShownPositions):
     """Relative positions of Shaw et al. 2018, section 3.2: a row for each distance, which attention reads.

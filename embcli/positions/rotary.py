@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Rotary(ShownPositions, JoinedPositions):
     """Rotary positions of Su et al. 2021: pairs of columns are rotated by an angle that grows with the position.

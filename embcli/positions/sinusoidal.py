@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from embcli.positions.kind import JoinedWords
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Sinusoidal(AddedPositions):
     """Absolute positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves, which are added.

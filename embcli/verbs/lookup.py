@@ -163,7 +163,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     if _has_type(source, options):
         asked["token_type"] = np.array([options.token_type])
     layers = source.open(asked)
-    positions = positions.reading(layers.get("position"))
+    positions = replace(positions, opened=layers.get("position"))
     type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
     return Lookup(
         tokens, layers["token"], positions, columns, layers.origin, options, only, type_row, notes=source.notes
@@ -206,9 +206,7 @@ def _occurrences(tokens: Tokens, options: LookupOptions, special: bool) -> np.nd
     if text is None:
         given, wanted = naming("{only_ids} {ids}", ids=(ids or "")[:40]), parse_ids(ids or "")
     elif tokens.encoding is None:
-        raise InputError(
-            naming("{only} {given!r} is a text, but these IDs have no encoding; use {only_ids}", given=text[:40])
-        )
+        raise InputError(naming("{only} {text!r} is a text; IDs without an encoding take {only_ids}", text=text[:40]))
     else:
         given, wanted = naming("{only} {text!r}", text=text[:40]), tokens.encoding.encode(text, special)
     if not len(wanted):

@@ -91,9 +91,7 @@ def stored_shape(source: Source, kind: Kind) -> tuple[int, int]:
         raise InputError(naming("{kind} {given} is computed, not read from a file", given=kind))
     shape = source.shape("position")
     if shape is None:
-        raise InputError(
-            naming(f"this model has no {kind} positions; {{position_tensor}} names them if they are there")
-        )
+        raise InputError(naming(f"this model has no {kind} positions; {{position_tensor}} names them if there are any"))
     return shape
 
 

@@ -203,11 +203,7 @@ def _goals(
 
 
 def _goal(places: list[str], most: int) -> str:
-    """Return the first places that a row goes to, and how many more there are.
-
-    >>> _goal(["0", "4", "7"], 2), _goal(["0", "4", "7"], 0), _goal([], 2)
-    ('→ 0, 4, 1 more', '→ 3 in all', '')
-    """
+    """Return the first places that a row goes to, and how many more there are."""
     if not places:
         return ""
     hidden = len(places) - most
