@@ -148,6 +148,23 @@ class Result(ABC):
         return matrix if dtype is None else matrix.astype(dtype)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Drawing(Result):
+    """A result that is drawn on a canvas and has no page of text."""
+
+    def page(self, format: FormatName, paper: Paper) -> bytes:
+        """Return the drawing in one of the formats that hold it."""
+        canvas = new_page(format, paper).canvas()
+        import_module(f"embcli.views.{self.verb}").view(self, canvas)
+        return canvas.content()
+
+    def __str__(self) -> str:
+        return f"<embcli {self.verb}: a drawing; save it as .svg or .png>"
+
+    def _repr_html_(self) -> str:
+        return self.page("svg", self.paper("svg")).decode()
+
+
 class MatrixOf:
     """An attribute of a result that is one of its matrices, assembled when it is asked for."""
 

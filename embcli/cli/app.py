@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from embcli import __version__, names
+from embcli import names
 from embcli.cli.given import (
     GivenFile,
     GivenLines,
@@ -51,12 +51,6 @@ def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Call
 
 def _epilog(*examples: str) -> str:
     return "\n\n".join(["Examples:", *examples])
-
-
-def _version(context: typer.Context, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:  # that is, not while the rest of the line is completed
-        typer.echo(f"embcli {__version__}")
-        raise typer.Exit
 
 
 def embcli(

@@ -14,11 +14,18 @@ from typing import get_args
 import typer  # whose annotations Typer itself reads
 from typer import completion
 
-from embcli import names
+from embcli import __version__, names
 from embcli.errors import InputError, OutputError
 
 PROGRAM = "embcli"
 _REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_bash
+
+
+def show_version(context: typer.Context, wanted: bool) -> None:
+    """Show the version and end, unless the rest of the line is being completed."""
+    if wanted and not context.resilient_parsing:
+        typer.echo(f"embcli {__version__}")
+        raise typer.Exit
 
 
 def prepare() -> None:

@@ -262,6 +262,9 @@ DECLARED: dict[str, Any] = {
         metavar="FORMAT",
     ),
     "output": _option(OUTPUT, "--output -o", "Write to a file; written atomically.", metavar="PATH"),
+    "version": typer.Option(
+        "--version", "-V", help="Show the version and exit.", callback=completion.show_version, is_eager=True
+    ),
     # Typer's own two options of these names detect the shell; here it is named, so that a script can be made anywhere.
     "show_completion": typer.Option(
         "--show-completion", help="Print the completion script for a shell.", callback=show_callback, hidden=True

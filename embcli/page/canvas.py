@@ -50,7 +50,8 @@ _COLORS = {  # in the light theme and in the dark one
 
 def _palette(theme: int) -> Palette:
     colors = {name: pair[theme] for name, pair in _COLORS.items()}
-    return Palette(*(colors.pop(name) for name in ("ground", "ink", "dim", "faint")), tones=colors)
+    ground, ink, dim, faint = (colors.pop(name) for name in ("ground", "ink", "dim", "faint"))
+    return Palette(ground, ink, dim, faint, tones=colors)
 
 
 PALETTES: dict[Theme, Palette] = {"light": _palette(0), "dark": _palette(1)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,7 +11,6 @@ import embcli
 from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import shape_of
-from embcli.options import PositionOptions
 from embcli.positions import Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
 from embcli.records import Array, Names, Piece, Records
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.layer import Origin, Source
+    from embcli.options import PositionOptions
 
 _PIECE = 1 << 18  # values that are computed at a time
 
@@ -119,7 +119,7 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     if kind.has_layer:
         asked["position"] = None
     layers = source.open(asked)
-    kind = kind.reading(layers.get("position"))
+    kind = replace(kind, opened=layers.get("position"))
     row = layers["token"].rows(np.array([token_id])) if "token" in layers else np.empty((0, 0), np.float32)
     if options.similarity:
         matrices = [Matrix("similarity", kind.products(columns, row), columns)]

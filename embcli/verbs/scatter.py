@@ -11,7 +11,7 @@ from embcli.errors import InputError
 from embcli.layer import run_of, shape_of
 from embcli.passes import unwatched
 from embcli.records import Array, Names, Records, in_pieces
-from embcli.result import Result
+from embcli.result import Drawing
 from embcli.selection import select
 from embcli.statistics import Covariance, refuse_covariance
 from embcli.tokens import token_text, tokens_of
@@ -25,7 +25,7 @@ _PIECE = 4096  # rows written at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Scatter(Result):
+class Scatter(Drawing):
     """The rows of a layer as points on a plane."""
 
     verb: ClassVar[str] = "scatter"
