@@ -78,12 +78,12 @@ def _tokenizer_of(folder: Path) -> Path:
 def model_file(folder: Path) -> Path:
     """Return the file with a model's weights; raises InputError if there is none, or several are candidates."""
     for pattern in _FILES:
-        found = sorted(path for path in folder.glob(pattern) if path.is_file())
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(shortened(path.name) for path in found[:6]) + (", ..." if len(found) > 6 else "")
-            raise InputError(f"{str(folder)!r} has {len(found)} candidate files: {names}; choose one")
+        files = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if len(files) == 1:
+            return files[0]
+        if files:
+            names = ", ".join(shortened(path.name) for path in files[:6]) + (", ..." if len(files) > 6 else "")
+            raise InputError(f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one")
     raise InputError(f"{str(folder)!r} has no file of weights, such as {', '.join(_FILES[:1] + _FILES[3:5])}")
 
 
@@ -116,9 +116,9 @@ def _snapshot(name: str) -> Path:
         commit = (folder / "refs" / revision).read_text(errors="replace").strip()
     commits = sorted(path.name for path in folder.glob("snapshots/*") if path.is_dir())
     if _COMMIT.fullmatch(commit):
-        found = [each for each in commits if each.startswith(commit)]
-        if len(found) == 1:
-            return folder / "snapshots" / found[0]
+        matches = [each for each in commits if each.startswith(commit)]
+        if len(matches) == 1:
+            return folder / "snapshots" / matches[0]
     there = ", ".join(f"@{shortened(each, 12).strip(chr(39))}" for each in commits[:4]) or "no revision"
     raise InputError(
         f"the Hugging Face cache has {shortened(named['name'])}, but not its revision {revision!r}; it has {there}"
@@ -130,12 +130,12 @@ def _repository(cache: Path, name: str) -> Path:
     folder = cache / f"models--{name.replace('/', '--')}"
     if folder.is_dir():
         return folder
-    found = sorted(cache.glob(f"models--*--{name}")) if "/" not in name else []
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(path.name.removeprefix("models--").replace("--", "/", 1) for path in found[:6])
-        raise InputError(f"the Hugging Face cache has {len(found)} models {shortened(name)}: {names}; choose one")
+    models = sorted(cache.glob(f"models--*--{name}")) if "/" not in name else []
+    if len(models) == 1:
+        return models[0]
+    if models:
+        names = ", ".join(path.name.removeprefix("models--").replace("--", "/", 1) for path in models[:6])
+        raise InputError(f"the Hugging Face cache has {len(models)} models {shortened(name)}: {names}; choose one")
     raise InputError(
         f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}"
         + (f"; embcli never downloads: run hf download {name}" if "/" in name else "")

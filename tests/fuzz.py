@@ -61,7 +61,7 @@ def read(path: Path) -> None:
             continue
     words = tensors.vocabulary()
     if words is not None and len(words):
-        words[len(words) - 1], words.find(b"a")
+        words[len(words) - 1], words.find_all({b"a"})
     source = Checkpoint(tensors)
     source.shape("position"), source.head, source.positions
 

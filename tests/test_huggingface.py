@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -469,3 +471,15 @@ def test_tokenizers_is_imported_for_such_an_encoding_alone(
 def test_a_name_that_nobody_knows_is_refused_as_before() -> None:
     with pytest.raises(InputError, match="no encoding or model is named 'gpt3'; did you mean gpt2"):
         encodings.get("gpt3")
+
+
+def test_threads_share_a_tokenizer(saved: Callable[[str], Path]) -> None:
+    """With and without special tokens, which the package sets for a whole tokenizer; standard error stays open."""
+    ours = opened(saved("gpt2"))
+    cases = [(f"{'<|endoftext|>' * (place % 3)}text {place}", bool(place % 2)) for place in range(400)]
+    alone = [ours.encode(*case).tolist() for case in cases]
+    standard_error = os.fstat(2)
+    with ThreadPoolExecutor(8) as pool:
+        together = [ids.tolist() for ids in pool.map(lambda case: ours.encode(*case), cases)]
+    assert together == alone
+    assert (os.fstat(2).st_dev, os.fstat(2).st_ino) == (standard_error.st_dev, standard_error.st_ino)

@@ -49,7 +49,7 @@ class Vocabulary:
         return word if self._plain is not None and self._plain[token_id] else self._spelled(word)
 
     def find_all(self, words: set[bytes]) -> dict[bytes, int]:
-        """Return the first IDs of stored words; unknown words are left out.
+        """Return the first IDs of stored words; unknown words and the empty word are left out.
 
         >>> text = b"catdogcat"
         >>> Vocabulary(text, np.array([0, 3, 6]), np.array([3, 6, 9])).find_all({b"cat", b"cow"})

@@ -89,7 +89,7 @@ class Checkpoint:
         self._tensors: dict[str, Tensor | None] = {}
         self._open: dict[str, Layer] = {}
         self.notes.count(self._rounded)
-        self._shape = self._rows_and_columns(self._token())
+        self._shape, _ = self._oriented(self._token())
 
     @classmethod
     def of(
@@ -316,19 +316,14 @@ class Checkpoint:
         rows, dim = self._oriented(tensor)[0]
         return dim == self._shape[1] and (role != "head" or 2 * rows > self._shape[0])
 
-    def _rows_and_columns(self, tensor: Tensor) -> tuple[int, int]:
-        rows, columns = tensor.shape
-        return (columns, rows) if self.transposed else (rows, columns)
-
     def _oriented(self, tensor: Tensor) -> tuple[tuple[int, int], bool]:
         """Return the shape of a matrix' layer, and whether the layer is its transpose.
 
         `transposed` is about the token matrix; others follow only if their rows would otherwise have another length.
         """
-        if tensor is self._tensors.get("token"):
-            return self._rows_and_columns(tensor), self.transposed
         rows, columns = tensor.shape
-        across = self.transposed and (columns != self._shape[1] or rows == columns)
+        is_token = tensor is self._tensors.get("token")
+        across = self.transposed and (is_token or columns != self._shape[1] or rows == columns)
         return ((columns, rows) if across else (rows, columns)), across
 
     def _matrices(self) -> Iterator[Tensor]:

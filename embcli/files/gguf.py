@@ -110,29 +110,24 @@ class Gguf(Tensors):
 
     def __init__(self, binary: Binary) -> None:
         first = _read_header(binary)
-        self._files = {binary.path: binary}
+        self._binaries = {binary.path: binary}
         headers = [first]
         if first.metadata.get("split.count", 1) != 1:
-            self._files = {path: binary if path == binary.path else Binary(path) for path in _parts(binary, first)}
-            headers = [first if part is binary else _read_header(part) for part in self._files.values()]
+            self._binaries = {path: binary if path == binary.path else Binary(path) for path in _parts(binary, first)}
+            headers = [first if part is binary else _read_header(part) for part in self._binaries.values()]
         tensors: dict[str, Tensor] = {}
         for tensor in (tensor for header in headers for tensor in header.tensors):
             if tensor.name in tensors:
-                raise self._files[tensor.file].refused(f"it has the tensor {shortened(tensor.name)} twice")
+                raise self._binaries[tensor.file].refused(f"it has the tensor {shortened(tensor.name)} twice")
             tensors[tensor.name] = tensor
-        super().__init__(binary.path, tensors, headers[0].metadata)
+        super().__init__(binary.path, tensors, headers[0].metadata, self._binaries)
         self._arrays = headers[0].arrays
         words = self._arrays.get("tokenizer.ggml.tokens")
         self.has_words = words is not None and words.kind == _STRING
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that contain the tensors."""
-        return tuple(self._files)
-
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
-        binary = self._files[tensor.file]
+        binary = self._binaries[tensor.file]
         if tensor.dtype not in _TYPE_NUMBERS:
             return stored_layer(binary, tensor, transposed)
         if transposed:
@@ -144,7 +139,7 @@ class Gguf(Tensors):
         """Return the tokens that the file itself has for the rows, or None."""
         if not self.has_words:
             return None
-        words, binary = self._arrays["tokenizer.ggml.tokens"], next(iter(self._files.values()))
+        words, binary = self._arrays["tokenizer.ggml.tokens"], next(iter(self._binaries.values()))
         if words.end - words.start > _LONGEST_VOCABULARY:
             raise binary.refused(f"its vocabulary has {words.end - words.start:,} bytes, more than any model's")
         text = binary.read(words.start, words.end - words.start)

@@ -33,7 +33,7 @@ class Sharded(Tensors):
     """
 
     def __init__(self, binary: Binary, open_part: Callable[[Path], Tensors]) -> None:
-        super().__init__(binary.path, {})
+        self.path = binary.path
         weight_map = read_object(binary, _LONGEST).get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
             raise self.refused("it is JSON, but not an index: it has no weight_map from tensors to files")
@@ -41,6 +41,7 @@ class Sharded(Tensors):
         self._paths = {file: self._path(file) for file in dict.fromkeys(weight_map.values())}
         self._open_part = open_part
         self._parts: dict[str, Tensors] = {}
+        super().__init__(binary.path, {}, files=self._paths.values())
 
     def __getitem__(self, name: str) -> Tensor:
         return self._part(name)[name]
@@ -55,11 +56,6 @@ class Sharded(Tensors):
     def format(self) -> str:  # type: ignore[override]
         """The format of the parts."""
         return self._part(next(iter(self._names))).format if self._names else "index"
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that contain the tensors."""
-        return tuple(self._paths.values())
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""

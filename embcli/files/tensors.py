@@ -11,7 +11,7 @@ from embcli.binary import refused, shortened
 from embcli.encodings.own import OwnWords, Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from embcli.errors import InputError
@@ -52,8 +52,15 @@ class Tensors(Mapping[str, Tensor]):
     words_are_whole = False  # whether these are words rather than pieces: a text is split at spaces
     metadata: Mapping[str, Any]  # what the file says about the model, uninterpreted
 
-    def __init__(self, path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tensors: Mapping[str, Tensor],
+        metadata: Mapping[str, Any] | None = None,
+        files: Iterable[Path] = (),
+    ) -> None:
         self.path = path
+        self.files = tuple(files) or (path,)  # that contain the tensors
         self.metadata = metadata or {}
         self._tensors = tensors
 
@@ -65,11 +72,6 @@ class Tensors(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._tensors)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that contain the tensors."""
-        return (self.path,)
 
     def layer(self, name: str, transposed: bool = False) -> Layer:
         """Return a matrix as a layer of rows; `transposed` if the file stores (D, V).

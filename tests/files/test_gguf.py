@@ -146,7 +146,7 @@ def test_the_vocabulary_is_that_of_the_file(tmp_path: Path, model: str, spelled:
     words = open_tensors(tmp_path / "m.gguf").vocabulary()
     assert words is not None
     assert [words[token_id] for token_id in range(len(words))] == spelled
-    assert [words.find(token) for token in (*TOKENS, b"none")] == [0, 1, 2, 3, 4, 5, 6, None]
+    assert words.find_all({*TOKENS, b"none"}) == {token: token_id for token_id, token in enumerate(TOKENS) if token}
 
 
 def test_a_byte_level_vocabulary_spells_every_byte() -> None:
@@ -215,7 +215,8 @@ def test_a_header_of_262144_words_is_stepped_over_until_they_are_asked_for(wordy
     assert most < wordy.stat().st_size / 2
     words = tensors.vocabulary()
     assert words is not None
-    assert (len(words), words[262_143], words.find("▁word77".encode())) == (262_144, b" word262143", 77)
+    word = "▁word77".encode()
+    assert (len(words), words[262_143], words.find_all({word})) == (262_144, b" word262143", {word: 77})
 
 
 def test_plain_rows_take_neither_the_package_nor_torch(wordy: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ml_dtypes
@@ -16,7 +17,7 @@ import pytest
 
 from embcli.errors import InputError
 from embcli.files import npy, open_tensors
-from tests.files.made import assert_rows, layer, matrix, refusal
+from tests.files.made import assert_equal, assert_rows, layer, matrix, refusal
 
 DTYPES = [
     "<f2",
@@ -244,3 +245,15 @@ def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> No
         os.truncate(path, 50_000)
         with pytest.raises(InputError, match=r"cut off|damaged"):
             found.rows(np.array([99_999]))
+
+
+def test_threads_read_a_deflated_array_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one, which is inflated up to the rows needed each time."""
+    monkeypatch.setattr(npy, "_SMALL", 0)
+    values = matrix(3000, 20)
+    np.savez_compressed(tmp_path / "m.npz", weight=values)
+    weight = layer(tmp_path / "m.npz", "weight")
+    picks = [np.random.default_rng(seed).integers(0, 3000, 5) for seed in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        for ids, rows in zip(picks, pool.map(weight.rows, picks), strict=True):
+            assert_equal(rows, values[ids])

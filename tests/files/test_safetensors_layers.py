@@ -69,7 +69,7 @@ def test_windows_of_any_size_give_the_same_rows(
 ) -> None:
     save_file({"weight": matrix(97, 13)}, tmp_path / "m.safetensors")
     wanted = matrix(97, 13).T if transposed else matrix(97, 13)
-    for name in ("_BLOCK", "_WINDOW", "_GAP"):
+    for name in ("_BLOCK", "_READ", "_COLUMNS", "_GAP"):
         monkeypatch.setattr(stored, name, 40)
     assert_rows(layer(tmp_path / "m.safetensors", "weight", transposed), wanted)
 
