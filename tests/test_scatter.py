@@ -91,6 +91,15 @@ def test_rows_that_are_not_finite_count_for_nothing_and_are_told() -> None:
     assert "left out: 3 rows with NaN or infinity" in " ".join(drawn(found)[0])
 
 
+def test_points_are_data() -> None:
+    result = scattered(np.random.default_rng(1).standard_normal((9000, 4)))
+    records = result.records()
+    pieces = list(records.pieces(("id",), ("points",)))
+    assert np.concatenate([piece.fields["id"] for piece in pieces]).tolist() == [*range(9000)]
+    assert np.array_equal(np.concatenate([piece.matrices["points"] for piece in pieces]), result.points)
+    assert records.matrices["points"].shape == (9000, 2)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
