@@ -199,7 +199,7 @@ def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_re
     monkeypatch.setattr(statistics, "free", lambda: 5 * 8 * DIM**2 - 1)
     message = inside.refused("audit", "--from", folder)
     assert "the covariance of 16 columns does not fit into memory" in message
-    assert "--transposed" in message
+    assert "transposed" in message
 
 
 def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path) -> None:
@@ -220,24 +220,24 @@ def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path, monkeypatch: pyte
     matrix = vectors(3000, 7) * np.arange(1, 8, dtype=np.float32) + np.float32(0.5)
     matrix[17], matrix[1200, 3] = 0, np.nan
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    lying = audited(tmp_path).statistics
+    summary = audited(tmp_path).statistics
     wide = np.delete(matrix, 1200, axis=0).astype(np.float64)
     norms = np.linalg.norm(wide, axis=1)
-    assert lying.rows == 2999
-    np.testing.assert_allclose(lying.quantiles, np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)), rtol=1e-12)
-    assert [*lying.histogram] == np.histogram(norms, 24)[0].tolist()
-    assert lying.mean_cosine == pytest.approx(mean_of_all_pairs(wide), abs=1e-9)
-    assert lying.centred_mean_cosine == pytest.approx(mean_of_all_pairs(wide - wide.mean(axis=0)), abs=1e-9)
-    assert lying.iso_score == pytest.approx(written_out(np.cov(wide.T)), abs=1e-9)
+    assert summary.rows == 2999
+    np.testing.assert_allclose(summary.quantiles, np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)), rtol=1e-12)
+    assert [*summary.histogram] == np.histogram(norms, 24)[0].tolist()
+    assert summary.mean_cosine == pytest.approx(mean_of_all_pairs(wide), abs=1e-9)
+    assert summary.centred_mean_cosine == pytest.approx(mean_of_all_pairs(wide - wide.mean(axis=0)), abs=1e-9)
+    assert summary.iso_score == pytest.approx(written_out(np.cov(wide.T)), abs=1e-9)
 
 
 @pytest.mark.parametrize("rows", [5000, 40_000])
 def test_equal_rows_vary_in_no_direction(tmp_path: Path, rows: int) -> None:
     save_file({"wte.weight": np.repeat(vectors(1, 8), rows, axis=0)}, tmp_path / "model.safetensors")
-    lying = audited(tmp_path).statistics
-    assert lying.iso_score is None
-    assert lying.centred_mean_cosine is None
-    assert lying.mean_cosine == pytest.approx(1)
+    summary = audited(tmp_path).statistics
+    assert summary.iso_score is None
+    assert summary.centred_mean_cosine is None
+    assert summary.mean_cosine == pytest.approx(1)
 
 
 def test_rows_that_differ_in_their_last_bits_vary_as_numpy_says(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_small_indicators_keep_their_digits_on_the_page(inside: Inside, tmp_path
     folder = model(tmp_path / "model", matrix)
     found = audited(folder).undertrained
     text = inside("audit", "--from", str(folder)).text
-    assert f"3 candidates, up to {found.threshold:.4e}," in text
+    assert f"3 candidates, up to {found.threshold:.4e} like" in text
     rows = [line.split() for line in text.partition("candidates, up to")[2].splitlines()]
     told = {row[0]: row[2:] for row in rows if len(row) == 6}
     norms = np.linalg.norm(matrix.astype(np.float64), axis=1)
@@ -365,7 +365,7 @@ def test_fewer_rows_than_tokens_are_broken(inside: Inside, tmp_path: Path) -> No
     folder = model(tmp_path / "model", trained(False)[: TOKENS - 3])
     ran = inside("audit", "--from", str(folder))
     assert ran.status == 1
-    assert f"217, for 220 tokens of {folder / 'tokenizer.json'}: 3 have none" in ran.text
+    assert f"217, for 220 tokens of {folder / 'tokenizer.json'}: 3 have no row" in ran.text
     assert ran.text.endswith("Broken: missing (3)\n")
 
 
@@ -391,10 +391,9 @@ def test_equal_rows_of_unused_tokens_break_nothing(inside: Inside, tmp_path: Pat
 
 def test_a_matrix_that_was_never_trained_has_no_candidates(inside: Inside, tmp_path: Path) -> None:
     text = inside.ok("audit", "--from", str(model(tmp_path / "model", vectors(TOKENS)))).text
-    assert "No candidates: the unused rows are like all others" in text
+    assert "No candidates: the unused rows resemble all others" in text
     assert (
-        "No candidates: too few are known as unused to be held against: 0 rows\n"
-        in inside.ok("audit", "--vocab", "9").text
+        "No candidates: too few known unused rows for comparison: 0 rows\n" in inside.ok("audit", "--vocab", "9").text
     )
     folder = model(tmp_path / "one", trained(False)[: USED + 1])
     assert "to be held against: 1 row\n" in inside("audit", "--from", str(folder)).text

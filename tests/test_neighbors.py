@@ -316,10 +316,21 @@ def test_more_than_a_terminal_or_memory_has_room_for_is_refused(
     assert "280 neighbours of each of 100 queries do not fit into memory; lower top" in told
 
 
-def test_neighbours_are_told_query_by_query(matrix: np.ndarray) -> None:
+def scores_of(matrix: np.ndarray, row: int) -> np.ndarray:
+    return reference(matrix, matrix[row].astype(np.float64), "cosine")
+
+
+def test_neighbours_come_query_by_query(matrix: np.ndarray) -> None:
     source = StubSource({"token": Stub(matrix)})
     queries = [Query(np.array([row])) for row in (3, 5, 7)]
-    records = neighbors(source, queries, Nearness(top=7, why=True)).records()
+    result = neighbors(source, queries, Nearness(top=7, why=True))
+    assert result.ids.tolist() == [
+        row for each in (3, 5, 7) for row in first(scores_of(matrix, each), "cosine", 7, (each,))
+    ]
+    assert result.scores.tolist() == pytest.approx(
+        [scores_of(matrix, (3, 5, 7)[at // 7])[row] for at, row in enumerate(result.ids)]
+    )
+    records = result.records()
     pieces = [(piece.rows, piece.fields["query"].tolist()) for piece in records.pieces(records.fields, ("share",))]
     assert pieces == [(7, [number] * 7) for number in range(3)]
     assert records.rows == 21

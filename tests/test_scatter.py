@@ -91,14 +91,23 @@ def test_rows_that_are_not_finite_count_for_nothing_and_are_told() -> None:
     assert "left out: 3 rows with NaN or infinity" in " ".join(drawn(found)[0])
 
 
+def test_points_are_data() -> None:
+    result = scattered(np.random.default_rng(1).standard_normal((9000, 4)))
+    records = result.records()
+    pieces = list(records.pieces(("id",), ("points",)))
+    assert np.concatenate([piece.fields["id"] for piece in pieces]).tolist() == [*range(9000)]
+    assert np.array_equal(np.concatenate([piece.matrices["points"] for piece in pieces]), result.points)
+    assert records.matrices["points"].shape == (9000, 2)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.ones((1, 5)), "1 x 5 numbers have no plane; it takes two rows and two columns"),
-        (np.ones((5, 1)), "5 x 1 numbers have no plane"),
-        (np.full((5, 4), 7.25), "all rows are equal: they have no plane"),
-        (np.full((5, 4), np.nan), "fewer than two rows are finite"),
-        (np.array([[1, 2], [np.inf, 2]]), "fewer than two rows are finite"),
+        (np.ones((1, 5)), "a plane needs at least two rows and two columns, got 1 x 5"),
+        (np.ones((5, 1)), "a plane needs at least two rows and two columns, got 5 x 1"),
+        (np.full((5, 4), 7.25), "a plane needs different rows"),
+        (np.full((5, 4), np.nan), "a plane needs at least two finite rows"),
+        (np.array([[1, 2], [np.inf, 2]]), "a plane needs at least two finite rows"),
     ],
 )
 def test_a_layer_without_a_plane_is_refused(values: np.ndarray, message: str) -> None:

@@ -264,7 +264,7 @@ TOKENIZED = r"""pos     token        ID  bytes  span
 日 is in tokens 1 to 3: \x20\xe6 + \x97 + \xa5
 本 is in tokens 4 to 5: \xe6\x9c + \xac
 """
-WEIGHED = """Position weight matrix, (C, D) = (4, 5): a row a position
+WEIGHED = """Position weight matrix, (C, D) = (4, 5): one row per position
 pos  │        0        1        2        3        4
 ───────────────────────────────────────────────────
   0  │  {:7.4f}  {:7.4f}  {:7.4f}  {:7.4f}  {:7.4f}

@@ -28,7 +28,7 @@ def test_rows_are_those_of_torchs_layer(data: st.DataObject, size: int, dim: int
     found = weights(SeededSource(spec), name, ",".join(map(str, rows)), ",".join(map(str, columns)))
     expected = live(spec)[name][rows][:, columns]
     assert_same_bits(found.rows(found.ids), expected)
-    pieces = list(found.pieces(("id",), (name,)))
+    pieces = list(found.records().pieces(("id",), (name,)))
     assert_same_bits(np.concatenate([piece.matrices[name] for piece in pieces]), expected)
     assert np.concatenate([piece.fields["id"] for piece in pieces]).tolist() == rows
 
@@ -57,7 +57,7 @@ def test_a_whole_matrix_is_shown_in_short(inside: Embcli) -> None:
     printed = inside.ok("weights").text
     (table,) = grids(printed, 120)
     assert len(table.values) == 10
-    assert printed.startswith("Token weight matrix, (V, D) = (50,257, 256): a row a token ID\n")
+    assert printed.startswith("Token weight matrix, (V, D) = (50,257, 256): one row per token ID\n")
     assert "rows 5 to 50251 (50,247 of 50,257)" in printed
     assert "--rows and --columns pick, -f npy gives all." in printed
     assert "seed 123, 12,865,792 parameters (float32), 51.5 MB" in printed

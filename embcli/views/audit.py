@@ -109,7 +109,7 @@ def _put_statistics(result: Audit, page: Page) -> None:
     )
     page.line(f"IsoScore {_number(statistics.iso_score)} (Rudman et al. 2022): 1 for equal spread, 0 for one direction")
     if statistics.norm_by_merge is not None:
-        page.line(f"norm and merge order {statistics.norm_by_merge:.4f} (Spearman's rank correlation)")
+        page.line(f"norm against merge order {statistics.norm_by_merge:.4f} (Spearman's rank correlation)")
 
 
 def _bars(counts: tuple[int, ...]) -> str:
