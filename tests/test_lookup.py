@@ -151,6 +151,12 @@ def test_a_refused_lookup_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None
             look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)), LookupOptions(columns=columns))
 
 
+def test_a_matrix_that_no_lookup_has_cannot_be_shown() -> None:
+    with pytest.raises(InputError, match=r"^show must be among token, position, input, not 'sum'$"):
+        LookupOptions(show=("token", "sum"))
+    assert LookupOptions(show=("input", "token")).shown == ("token", "input")
+
+
 # --- what a source is asked for ---------------------------------------------------------------------------------------
 
 
