@@ -51,10 +51,10 @@ def view(result: Comparison, page: Page) -> None:
     available -= end.lines
     lines = {step: part.lines + 1 for step, part in steps.items()}  # with a blank line below
     chosen = result.options.steps or _fitting(lines, available + on_screen, () if gradient_first else _MOST_WANTED[:1])
+    one_too_many = on_screen and sum(lines[step] for step in chosen) == available + 1
     _put_head(result, page)
     for step in chosen:
         page.add(steps[step])
-        one_too_many = on_screen and sum(lines[each] for each in chosen) == available + 1
         if step != chosen[-1] or not one_too_many:
             page.line()
     page.add(end)
