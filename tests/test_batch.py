@@ -62,7 +62,7 @@ class PlainDataset(Dataset):
 def plain(ids: list[int], seeded: Seeded, wanted: Wanted) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Return inputs, targets and input embeddings of every batch, as a plain script makes them."""
     torch.manual_seed(seeded.seed)
-    token = torch.nn.Embedding(seeded.vocabulary_size, seeded.dim)
+    token = torch.nn.Embedding(seeded.vocab, seeded.dim)
     if wanted.layers_first:
         position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     loader = DataLoader(
