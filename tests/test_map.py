@@ -74,8 +74,9 @@ def test_parts_of_a_drawn_layer_are_torchs_rows(
 ) -> None:
     monkeypatch.setattr(drawing, "_FAR", 64)
     monkeypatch.setattr(drawing, "_BUFFER", buffer)
+    monkeypatch.setattr(drawing, "readers", lambda _: 4)
     seeded = Seeded(size, dim, size, 5)
-    layer = drawing.Drawing(seeded).layer(name)
+    layer = drawing.DrawnLayer(seeded, name)
     parts = layer.parts()
     assert len(parts) == (1 if size * dim < 64 else min(4, size))
     found = []
@@ -91,6 +92,7 @@ def test_a_map_of_parts_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) ->
     source = SeededSource(Seeded(301, 33))
     whole = density_map(source, "token").bins(7, 2)
     monkeypatch.setattr(drawing, "_FAR", 64)
+    monkeypatch.setattr(drawing, "readers", lambda _: 4)
     steps: list[int] = []
 
     def watch(counts: object, total: int, size: object) -> object:
@@ -239,7 +241,7 @@ import sys
 from embcli.page import progress
 from embcli.weights import drawing
 from embcli.__main__ import main
-progress._PATIENCE, drawing._FAR = -1.0, 1 << 12
+progress._PATIENCE, drawing._FAR, drawing.readers = -1.0, 1 << 12, lambda _: 4
 sys.argv = ["embcli", *sys.argv[1:]]
 sys.exit(main())
 """

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from embcli.errors import LayerError
 from embcli.layer import Meter
 from embcli.weights import drawing
-from embcli.weights.drawing import DrawnLayer, HeldLayer, state_after
+from embcli.weights.drawing import DrawnLayer, HeldLayer
 from embcli.weights.seeded import Seeded
 from tests.conftest import Embcli
 from tests.oracles import assert_same_bits, live
