@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from embcli.errors import OutputError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -57,12 +55,6 @@ class Records:
     sequences: int = 1
     more: dict[str, Any] = field(default_factory=dict)
     lines: Records | None = None
-
-
-def refuse_too_many(numbers: int, room: int | None) -> None:
-    """Raise OutputError for a matrix of more numbers than there is room for."""
-    if room is not None and numbers > room:
-        raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or pipe them on")
 
 
 def listed(run: dict[str, Any], unit: str, types: Mapping[str, FieldType], fields: dict[str, list[Any]]) -> Records:

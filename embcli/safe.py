@@ -1,18 +1,15 @@
-"""Text that may hold anything, made safe to print: on a page, in a message, on a terminal."""
+"""Text with any characters, made safe to print: on a page, in a message, on a terminal."""
 
 from __future__ import annotations
 
 import re
-import sys
-from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# C0 but tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
-# surrogates, and the two that are no characters, which XML does not allow either.
+# C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
+# surrogates, and the two non-characters that XML does not allow either.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
 )
@@ -24,7 +21,7 @@ def _for_json(character: str) -> str:
 
 
 def printable(text: str, escape: Callable[[str], str] = _for_json) -> str:
-    r"""Return the text with control characters and bidi controls escaped; as `\u001b` unless told how, as in JSON.
+    r"""Return the text with control characters and bidi controls escaped, by default as in JSON, `\u001b`.
 
     >>> printable("\x1b[2J")
     '\\u001b[2J'
@@ -33,7 +30,7 @@ def printable(text: str, escape: Callable[[str], str] = _for_json) -> str:
 
 
 def in_line(text: str) -> str:
-    r"""Return the text as it can stand in one line: tabs and newlines are escaped too.
+    r"""Return the text for one line: tabs and newlines are escaped too.
 
     >>> in_line("a\nb\x1b[2J")
     'a\\nb\\u001b[2J'
@@ -42,22 +39,9 @@ def in_line(text: str) -> str:
 
 
 def in_data(text: str) -> str:
-    r"""Return a path or the like as data can hold it: bytes that are no UTF-8 are written as escapes.
+    r"""Return a path or the like for data: bytes that are not UTF-8 are escaped.
 
     >>> in_data("caf\udce9")
     'caf\\xe9'
     """
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-@cache
-def note(message: str) -> None:
-    """Say something that the result itself does not tell: on standard error, one line, each said once."""
-    say(message)
-
-
-def say(*lines: str) -> None:
-    """Print lines on standard error, safe to print; the first one says that it comes from embcli."""
-    if sys.stderr is not None:
-        with suppress(OSError):  # when nobody is left to read it, the result does not depend on it
-            print("embcli:", "\n".join(map(in_line, lines)), file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 import typer
 
-from embcli import cli, names
+from embcli import cli, formats, names
 from tests.conftest import Ran
 from tests.inside import Inside
 
@@ -52,8 +52,8 @@ VALUES: dict[str, list[str]] = {
     "--rows": CHOSEN,
     "--layer": [*get_args(names.Layer), "x"],
     "--color": ["auto", "always", "never", "red"],
-    "--format": [*names.FORMATS, *names.ALIASES, "yaml"],
-    "--output": ["-", "out.json", "out", *(f"out.{name}" for name in names.FORMATS), "none/out", ".", "text.txt/x"],
+    "--format": [*formats.FORMATS, *formats.ALIASES, "yaml"],
+    "--output": ["-", "out.json", "out", *(f"out.{name}" for name in formats.FORMATS), "none/out", ".", "text.txt/x"],
     "--show-completion": ["bash", "zsh", "tcsh"],
 }
 TEXTS = ["Every effort moves you", "hi", "a b", "<|endoftext|>", "6109", *ODD]
@@ -132,7 +132,7 @@ def run(count: int, seed: int, folder: Path) -> tuple[list[str], Counter[int]]:
         for number in range(count):
             (folder / "text.txt").write_text("Every effort\nmoves you\n")
             (folder / "bytes").write_bytes(b"caf\xe9")
-            words, form = vector(chance), chance.choice([*[""] * 9, *names.FORMATS, "jsonl", "x"])
+            words, form = vector(chance), chance.choice([*[""] * 9, *formats.FORMATS, "jsonl", "x"])
             stdin, terminal = chance.choice(["", "hi", "1 2", "\x00\ufeff"]), chance.random() < 0.3
             try:
                 ran = Inside(terminal)(*words, stdin=stdin, EMBCLI_FORMAT=form)

@@ -14,11 +14,8 @@ from contextlib import suppress
 
 import pytest
 
-from embcli import cli, safe
 from embcli.__main__ import main
 from tests.conftest import Embcli, Ran
-
-assert cli._CALLED is None  # so that all verbs have their commands here
 
 
 class Buffer(io.BytesIO):
@@ -62,7 +59,7 @@ def run(
     stderr: io.TextIOWrapper,
 ) -> int:
     """Run embcli with these streams and return its status, as a process would; this alone knows embcli's own state."""
-    safe.note.cache_clear()  # a process says each of its notes once
+
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)

@@ -13,7 +13,7 @@ import numpy as np
 
 from embcli.layer import Layer, Origin
 from embcli.notes import Notes
-from embcli.text import Given
+from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.weights.seeded import Seeded
 
@@ -80,7 +80,9 @@ def live_comparison(ids: list[int], vocabulary_size: int, dim: int = 5, seed: in
 
 def of_ids(*sequences: list[int]) -> Tokens:
     """Return IDs as tokens that stand for no text."""
-    return tokenize(Given(ids=tuple(np.array(each, np.int64) for each in sequences), lines=len(sequences) != 1), None)
+    return tokenize(
+        Sequences(ids=tuple(np.array(each, np.int64) for each in sequences), lines=len(sequences) != 1), None
+    )
 
 
 class Stub(Layer):

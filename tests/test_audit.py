@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
-from embcli import names, statistics
+from embcli import formats, statistics
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.stored import StoredLayer
@@ -434,7 +434,7 @@ def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monk
 )
 def test_odd_matrices_are_told_in_all_formats(inside: Inside, tmp_path: Path, matrix: np.ndarray) -> None:
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    for form in names.LISTED:
+    for form in formats.able("list"):
         ran = inside("audit", "--from", str(tmp_path), "-f", form)
         assert ran.status == int(not matrix.all() or bool(np.isnan(matrix).any()))
         assert ran.out

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
-from embcli.text import Given
+from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.batch import Batches, Batching, batch
 from embcli.views.batch import view
@@ -266,7 +266,7 @@ def test_what_makes_no_batch_is_refused(arguments: tuple[str, ...], message: str
 def test_a_page_holds_the_ids_and_shapes_of_the_batch(more: dict[str, Any]) -> None:
     from embcli import encodings
 
-    tokens = tokenize(Given(texts=(OPENING,)), encodings.get("gpt2"))
+    tokens = tokenize(Sequences(texts=(OPENING,)), encodings.get("gpt2"))
     batching = Batching(**more)
     result = batch(tokens, SeededSource(Seeded(50257, 4, batching.max_length)), batching)
     page = Terminal(Paper(80, 24))

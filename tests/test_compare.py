@@ -29,7 +29,7 @@ from embcli.notes import Notes
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.passes import Watch, unwatched
-from embcli.text import Given
+from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.compare import Comparison, ComparisonOptions, compare, layers
 from embcli.verbs.compare.result import Cost, Timing
@@ -357,7 +357,7 @@ NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the order in which 
 
 @pytest.fixture(scope="module")
 def wide() -> Comparison:
-    tokens = tokenize(Given(texts=(TEXT,)), encodings.get("gpt2"))
+    tokens = tokenize(Sequences(texts=(TEXT,)), encodings.get("gpt2"))
     options = ComparisonOptions(STEPS, trace=True, gradient=True, bench=True)
     return compare(tokens, SeededSource(Seeded(50257, 30, 1, 123)), options, largest=300)
 
@@ -408,7 +408,7 @@ def test_both_ways_stand_under_each_other_only_where_side_by_side_columns_are_le
 
 def test_four_tokens_of_a_text_are_on_one_screen_with_all_columns_the_verdict_and_the_cost() -> None:
     encoding = encodings.get("gpt2")
-    tokens = tokenize(Given(("Every effort moves you",)), encoding)
+    tokens = tokenize(Sequences(("Every effort moves you",)), encoding)
     result = compare(tokens, SeededSource(Seeded(encoding.vocabulary_size, 5, 1)))
     result = replace(result, cost=replace(result.cost, lookup=Timing(1e-5, 1e-5, 9), product=Timing(6e-4, 6e-4, 9)))
     text = printed(result, 80, 24)

@@ -24,7 +24,7 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli import cli, names
+from embcli import cli, formats, names
 from embcli.__main__ import main
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
@@ -61,8 +61,8 @@ CASES = {
     "embcli lookup --encoding gp": {"gpt2", "gpt-own/", "gpt.json"},
     "embcli lookup --encoding no": {"notes.txt"},
     "embcli decode 1 2 --encoding o": {name for name in ENCODINGS if name.startswith("o")},
-    "embcli weights --rows 0:5 --format ": set(names.LOOKED_UP),
-    "embcli lookup 'it''s = a \"test\"' -f n": {name for name in names.FORMATS if name.startswith("n")},
+    "embcli weights --rows 0:5 --format ": set(formats.able("embeddings")),
+    "embcli lookup 'it''s = a \"test\"' -f n": {name for name in formats.FORMATS if name.startswith("n")},
     "embcli weights --layer ": set(get_args(names.Layer)),
     "embcli lookup --show ": set(names.MATRICES),
     "embcli lookup --show input,token,": {"input,token,position"},

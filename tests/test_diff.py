@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 
-from embcli import names, passes
+from embcli import formats, passes
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs import diff as verb
@@ -294,7 +294,7 @@ def test_only_rows_that_differ_are_looked_at_closely(tmp_path: Path, monkeypatch
 
 def test_all_formats_hold_the_rows(inside: Inside, tmp_path: Path) -> None:
     base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors(seed=3))
-    for form in names.LISTED:
+    for form in formats.able("list"):
         ran = inside("diff", str(base), str(tuned), "-f", form)
         assert (ran.status, ran.err) == (1, "")
         assert ran.out

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from embcli.names import BATCHED, PAGES
+from embcli.formats import VIEWS as PAGES
 from embcli.verbs.lookup import LookupOptions, look_up
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
@@ -191,5 +191,5 @@ def test_pictures_of_all_pages_have_the_same_numbers(case: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_only_pages_have_a_place_for_pictures(case: tuple[str, ...]) -> None:
-    for format in {*BATCHED} - {*PAGES}:
+    for format in {*able("batches")} - {*PAGES}:
         assert f"--draw has no place in {format}" in run.refused(*case, "--draw", "-f", format)

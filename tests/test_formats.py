@@ -17,20 +17,20 @@ import safetensors.numpy
 import safetensors.torch
 import tiktoken
 import torch
+from embcli.weights.cache import Cache
 from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.names import MATRICES
-from embcli.text import Given
+from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.cache import contents
 from embcli.verbs.info import info
 from embcli.verbs.lookup import LookupOptions, look_up
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.weights import weights
-from embcli.weights.cache import Cache
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
@@ -163,7 +163,7 @@ def test_every_tensor_of_a_safetensors_file_is_aligned_to_its_numbers(embcli: Em
 def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
     columns = [255, 0, 1]
     wanted = expected("Every effort")[1]["input"][:, columns]
-    tokens = tokenize(Given(texts=("Every effort",)), encodings.get("gpt2"))
+    tokens = tokenize(Sequences(texts=("Every effort",)), encodings.get("gpt2"))
     records = look_up(tokens, SeededSource(GPT2), LookupOptions(columns="255,0:2")).records()
     document = from_json(written(records, "json"))
     assert document["columns"] == columns
@@ -174,7 +174,7 @@ def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
 
 
 def test_sequences_are_told_apart_in_every_format() -> None:
-    given = Given(ids=tuple(np.array(line, np.int64) for line in ([2, 3], [5, 1], [], [0])), lines=True)
+    given = Sequences(ids=tuple(np.array(line, np.int64) for line in ([2, 3], [5, 1], [], [0])), lines=True)
     records = look_up(tokenize(given, None), SeededSource(TOY)).records()
     places = [(0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
     rows = from_ndjson(written(records, "ndjson"))
@@ -232,7 +232,7 @@ def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
 
 
 def test_no_token_at_all_is_a_result_in_every_format() -> None:
-    records = look_up(tokenize(Given(texts=("",)), encodings.get("gpt2")), SeededSource(GPT2)).records()
+    records = look_up(tokenize(Sequences(texts=("",)), encodings.get("gpt2")), SeededSource(GPT2)).records()
     document = from_json(written(records, "json"))
     assert (document["tokens"], document["matrices"]) == ([], {"token": [], "position": [], "input": []})
     assert written(records, "ndjson") == b""
@@ -294,7 +294,7 @@ def test_tokenize_in_every_format_gives_the_tokens_of_tiktoken(embcli: Embcli) -
     assert [bytes.fromhex(row["bytes"]) for row in rows] == pieces
     for row, piece in zip(rows, pieces, strict=True):
         assert piece in TEXT[row["start"] : row["end"]].encode()
-    records = Tokenization(tokenize(Given(texts=(TEXT,)), encodings.get("gpt2"))).records()
+    records = Tokenization(tokenize(Sequences(texts=(TEXT,)), encodings.get("gpt2"))).records()
     assert from_ndjson(written(records, "ndjson")) == rows
     for form, read in SEPARATED.items():
         header, *cells = read(written(records, form))

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from embcli.names import PAGES
+from embcli.formats import VIEWS as PAGES
 from embcli.page import Block, Column, Paper, heat
 from embcli.page.heat import Fit, Scale, Squares, means
 from embcli.page.latex import Latex

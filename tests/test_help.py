@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import typer
-
-from embcli import cli, names, options
-from embcli.groups import PANELS
 from embcli.output import to
+
+from embcli import cli, formats, options
+from embcli.cli.options import PANELS
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.screen import Terminal, as_process_on_terminal, drawn
@@ -25,17 +25,17 @@ COMMANDS = GROUP.commands
 EPILOGS = {name: command.epilog.split("\n\n") for name, command in COMMANDS.items()}
 EXAMPLES = [example for epilog in EPILOGS.values() for example in epilog[1:]]
 ABLE = {
-    "tokenize": names.TOKENIZED,
-    "weights": names.LOOKED_UP,
-    "lookup": names.LOOKED_UP,
-    "compare": names.COMPARED,
-    "batch": names.BATCHED,
-    "positions": names.LOOKED_UP,
-    "neighbors": names.RANKED,
-    "audit": names.RANKED,
-    "diff": names.RANKED,
-    "info": names.LISTED,
-    "cache": names.LISTED,
+    "tokenize": formats.able("tokens"),
+    "weights": formats.able("embeddings"),
+    "lookup": formats.able("embeddings"),
+    "compare": formats.able("matrices"),
+    "batch": formats.able("batches"),
+    "positions": formats.able("embeddings"),
+    "neighbors": formats.able("ranking"),
+    "audit": formats.able("ranking"),
+    "diff": formats.able("ranking"),
+    "info": formats.able("list"),
+    "cache": formats.able("list"),
 }
 
 
@@ -111,7 +111,7 @@ def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_p
     arguments |= {"diff": [model, model], "tokenize": ["hi"], "batch": [str(file)]}
     words = arguments.get(name, []) + ["--dim", "4"] * (name not in ("diff", "tokenize", "info", "cache"))
     words += ["--vocab", "6"] * (name in ("audit", "weights", "lookup", "compare", "neighbors"))
-    for form in names.FORMATS:
+    for form in formats.FORMATS:
         ran = Inside()(name, *words, "-f", form, "-o", str(tmp_path / form))
         assert (ran.status == 0) == (form in told), ran
         assert (tmp_path / form).exists() == (form in told)

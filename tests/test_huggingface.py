@@ -25,7 +25,7 @@ from embcli.encodings import tiktoken as packaged
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.spelling import byte_of
 from embcli.errors import InputError
-from embcli.text import Given
+from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.tokenize import Tokenization
 from tests.conftest import Embcli
@@ -142,7 +142,7 @@ def opened(path: Path) -> HuggingFaceEncoding:
 
 
 def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> list[tuple[bytes, int, int, bool]]:
-    tokens = tokenize(Given(texts=(text,)), encoding, special, spans=True)
+    tokens = tokenize(Sequences(texts=(text,)), encoding, special, spans=True)
     return [
         (token, int(start), int(end), bool(joined))
         for each in Tokenization(tokens).spans()

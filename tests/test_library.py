@@ -71,20 +71,21 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     "info": ("info,--from,{0}", lambda path, _: embcli.open(path).info()),
     "lookup file": ("lookup,--ids,2 3,--from,{0}", lambda path, _: embcli.open(path).lookup([2, 3])),
     "map": ("weights,--vocab,60,--dim,8,--map", lambda *_: embcli.seeded(vocab=60, dim=8).weights(map=True)),
-    "scatter": ("weights,--vocab,60,--dim,8,--scatter", lambda *_: embcli.seeded(vocab=60, dim=8).weights(scatter=True)),
+    "scatter": (
+        "weights,--vocab,60,--dim,8,--scatter",
+        lambda *_: embcli.seeded(vocab=60, dim=8).weights(scatter=True),
+    ),
 }
 
 
 def formats_of(case: str) -> tuple[str, ...]:
-    return formats.able(formats.KINDS[case.split()[0]])
+    return formats.able(formats.KINDS[case.split(maxsplit=1)[0]])
 
 
 @pytest.mark.parametrize(
     ("case", "format"), [(case, each) for case in SAME for each in formats_of(case)], ids=lambda value: value
 )
-def test_save_writes_what_the_command_writes(
-    case: str, format: str, files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_save_writes_what_the_command_writes(case: str, format: str, files: tuple[Path, Path], tmp_path: Path) -> None:
     line, make = SAME[case]
     (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
     words = [word.format(*files, tmp_path / "book.txt") for word in line.split(",")]
@@ -161,9 +162,7 @@ def test_importing_embcli_imports_nothing_heavy() -> None:
         ("embcli.seeded(vocab=6, dim=3).compare([1])", True),
     ],
 )
-def test_torch_is_imported_where_the_command_imports_it(
-    program: str, imports: bool, files: tuple[Path, Path]
-) -> None:
+def test_torch_is_imported_where_the_command_imports_it(program: str, imports: bool, files: tuple[Path, Path]) -> None:
     embcli.seeded(vocab=6, dim=3).lookup([1]).matrix("input")
     source = f"import sys, embcli; PATH = {str(files[0])!r}; {program}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=TIMEOUT, check=True)

@@ -17,7 +17,7 @@ from embcli.names import MATRICES
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.positions.learned import Learned
-from embcli.text import Given
+from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.lookup import Lookup, LookupOptions, look_up
 from embcli.verbs.weights import weights
@@ -83,7 +83,7 @@ def test_rows_are_rows_of_the_weight_matrix(data: st.DataObject, size: int, dim:
 def test_text_picks_the_rows_of_its_ids() -> None:
     gpt2 = encodings.get("gpt2")
     spec = Seeded(gpt2.vocabulary_size, 3)
-    result = look_up(tokenize(Given(texts=("Every effort moves you",)), gpt2), SeededSource(spec))
+    result = look_up(tokenize(Sequences(texts=("Every effort moves you",)), gpt2), SeededSource(spec))
     token, position = layers_of(spec)
     assert everything(result)["input"].tobytes() == (token[[6109, 3626, 6100, 345]] + position[:4]).tobytes()
 

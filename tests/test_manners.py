@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 import embcli
-from embcli import names
+from embcli import formats, names
 from embcli.page.document import pretty
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
@@ -46,7 +46,7 @@ def test_jsonl_is_ndjson_as_option_variable_and_suffix(inside: Inside, tmp_path:
 
 
 def test_jsonl_is_not_listed_beside_ndjson(inside: Inside) -> None:
-    assert "jsonl" not in names.FORMATS
+    assert "jsonl" not in formats.FORMATS
     for told in (inside.ok("tokenize", "--help").text, inside.refused("tokenize", "hi", "-f", "yaml")):
         assert "ndjson" in told
         assert "jsonl" not in told

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from embcli.output import Output, to
 
 from embcli import encodings, text
 from embcli.errors import OutputError
+from embcli.formats import FORMATS
 from embcli.layer import Layer
-from embcli.names import FORMATS
-from embcli.output import Output, to
 from embcli.text import parse_ids
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran

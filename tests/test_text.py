@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embcli.errors import InputError
-from embcli.text import Given, decode, parse_ids, read, read_ids
+from embcli.text import decode, parse_ids, read, read_ids
 
 untimed = settings(deadline=None)
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
@@ -26,12 +26,12 @@ def pipe(patch: pytest.MonkeyPatch, data: bytes) -> None:
     patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
 
 
-def texts(result: Given) -> list[str]:
+def texts(result: Sequences) -> list[str]:
     assert result.ids is None
     return [*(result.texts or ())]
 
 
-def ids(result: Given) -> list[list[int]]:
+def ids(result: Sequences) -> list[list[int]]:
     assert result.texts is None
     assert all(each.dtype == np.int64 for each in result.ids or ())
     return [each.tolist() for each in result.ids or ()]

@@ -11,7 +11,7 @@ import embcli
 from embcli import encodings, tokens
 from embcli.errors import InputError
 from embcli.names import ENCODINGS
-from embcli.text import Given
+from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.decode import decode
 from embcli.verbs.tokenize import Tokenization
@@ -85,7 +85,7 @@ def test_spans_start_anew_in_each_line(lines: list[str], piece: int) -> None:
 )
 @example([[64], [97, 12520, 97, 244, 64]], 1)
 def test_spans_of_ids_that_begin_or_end_within_a_character(ids: list[list[int]], piece: int) -> None:
-    result = tokenize(Given(ids=tuple(np.array(each, np.int64) for each in ids), lines=True), GPT2)
+    result = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), lines=True), GPT2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "PIECE", piece)
         found = spans(result)
@@ -136,7 +136,7 @@ def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> Non
     encoding, ids = encodings.get(name), np.array([1, 2, wrong, wrong])
     for use in (
         lambda: decode(ids, encoding),
-        lambda: Tokenization(tokenize(Given(ids=(ids,)), encoding)),
+        lambda: Tokenization(tokenize(Sequences(ids=(ids,)), encoding)),
     ):
         with pytest.raises(InputError, match=f"^ID {wrong} at position 2 is no token of {name}: {why}$"):
             use()
@@ -158,7 +158,7 @@ def test_no_bytes_are_looked_up_for_numbers_alone(wanted: tuple[str, ...], monke
 
 
 def test_no_ids_have_the_columns_of_some() -> None:
-    none, some = (tokenize(Given(ids=(np.array(ids, np.int64),)), GPT2) for ids in ([], [1]))
+    none, some = (tokenize(Sequences(ids=(np.array(ids, np.int64),)), GPT2) for ids in ([], [1]))
     assert Tokenization(none).records().fields == Tokenization(some).records().fields
     assert list(Tokenization(none).records().pieces(("id", "start"), ())) == []
 

@@ -21,8 +21,8 @@ import pyte
 import pytest
 
 from embcli import keys, names
+from embcli.cli.tour import refused_word, typed
 from embcli.errors import InputError
-from embcli.guide import refused_word, typed
 from embcli.verbs.tour import Step, as_typed, read
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, Stream

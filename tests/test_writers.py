@@ -19,7 +19,7 @@ import safetensors.numpy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli import names, safe, writers
+from embcli import formats, names, writers
 from embcli.errors import OutputError
 from embcli.records import Array, Names, Piece, Records, listed
 from embcli.writers import write, write_folder
@@ -422,7 +422,7 @@ def test_nothing_is_asked_for_that_is_not_written(
 
 
 def test_every_format_of_data_has_a_writer() -> None:
-    assert {*writers._FILES} == {*names.FORMATS} - {*names.PAGES} - {*names.FOLDERS}
+    assert {*writers._FILES} == {*formats.FORMATS} - {*formats.VIEWS} - {*names.FOLDERS}
     assert {*writers._FOLDERS} == {*names.FOLDERS}
 
 
@@ -477,7 +477,6 @@ def test_any_finite_float32_is_written_with_the_fewest_digits_that_give_it_back(
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
     """Return what captures notes, none of which has been said yet."""
-    safe.note.cache_clear()
     return capsys
 
 

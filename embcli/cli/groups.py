@@ -75,7 +75,7 @@ def _fields(group: Any) -> list[tuple[str, Any, Any]]:
 def _parameter(verb: str, name: str, hint: Any, default: Any) -> inspect.Parameter:
     """Return a field or a parameter of a command as Typer is to see it."""
     option = declared(verb, name, whole_number=int in (hint, *get_args(hint)))
-    if option.parser is not None and not option.parser.__name__ == "whole":
+    if option.parser is not None and option.parser.__name__ != "whole":
         hint = str | None  # what is typed, which the parser makes into the field
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=Annotated[hint, option])
