@@ -50,7 +50,8 @@ _COLORS = {  # in the light theme and in the dark one
 
 def _palette(theme: int) -> Palette:
     colors = {name: pair[theme] for name, pair in _COLORS.items()}
-    return Palette(*(colors.pop(name) for name in ("ground", "ink", "dim", "faint")), tones=colors)
+    ground, ink, dim, faint = (colors.pop(name) for name in ("ground", "ink", "dim", "faint"))
+    return Palette(ground, ink, dim, faint, tones=colors)
 
 
 PALETTES: dict[Theme, Palette] = {"light": _palette(0), "dark": _palette(1)}
@@ -74,7 +75,8 @@ class Canvas(ABC):
     def __init__(self, width: int, height: int, palette: Palette) -> None:
         self.width, self.height, self.palette = width, height, palette
 
-    def safe(self, text: str) -> str:
+    @staticmethod
+    def safe(text: str) -> str:
         """Return a text as it can stand in a line."""
         return in_line(text)
 
