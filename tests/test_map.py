@@ -219,7 +219,7 @@ def test_a_matrix_without_faults_has_no_marks() -> None:
 def test_a_scale_is_that_of_a_map_too() -> None:
     printed = Inside().ok("weights", "--map", "--vocab", "50", "--dim", "20", "--scale", "0.9").text
     assert range_of(printed) == (0, 0.9)
-    assert re.search(r"\d+ beyond 0.9, shown as that", printed)
+    assert re.search(r"\d+ beyond 0.9 \(clipped\)", printed)
 
 
 @pytest.mark.parametrize("option", ["--rows", "--columns"])

@@ -75,7 +75,8 @@ class Canvas(ABC):
     def __init__(self, width: int, height: int, palette: Palette) -> None:
         self.width, self.height, self.palette = width, height, palette
 
-    def safe(self, text: str) -> str:
+    @staticmethod
+    def safe(text: str) -> str:
         """Return a text as it can stand in a line."""
         return in_line(text)
 

@@ -53,9 +53,10 @@ class PngCanvas(Canvas):
         self._pixels[:] = _rgba(palette.ground)
         self._figure = Figure((width / 72, height / 72), _DPI, frameon=False)
 
-    def safe(self, text: str) -> str:
+    @staticmethod
+    def safe(text: str) -> str:
         """Return a text as it can stand in a line; characters that no installed font has become escapes."""
-        return _safe(text)
+        return "".join(each if _font(each) and each not in _JOINERS else _escape(each) for each in in_line(text))
 
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
         """Fill a rectangle, with sharp edges, behind all dots and text."""
@@ -106,14 +107,6 @@ class Png(OnCanvas):
     """A page as a PNG picture."""
 
     kind = PngCanvas
-
-    def safe(self, text: str) -> str:
-        """Return a text as it can stand in a line; characters that no installed font has become escapes."""
-        return _safe(text)
-
-
-def _safe(text: str) -> str:
-    return "".join(each if _font(each) and each not in _JOINERS else _escape(each) for each in in_line(text))
 
 
 def _rgba(color: str) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ _STROKES: dict[str, list[Box]] = {
     "╰": [(_DOWN[0], 0, _DOWN[1], _ACROSS[0]), (_DOWN[0], _ACROSS[0], 1, _ACROSS[1])],
 }
 _SHAPES = {" ", "█", *_PARTS, *_STROKES}
+_LEAST_HEIGHT = 480  # of a drawing
 _MARK: dict[Color, str] = {"mark": "#ffd700", "black": "#000000"}
 
 
@@ -154,6 +155,10 @@ class OnCanvas(Drawn):
 
     kind: ClassVar[type[Canvas]]
 
+    def safe(self, text: str) -> str:
+        """Return a text as its canvas can show it within a line."""
+        return self.kind.safe(text)
+
     def canvas(self) -> Canvas:
         """Return an empty canvas as wide as the page, for a drawing."""
         width = 2 * MARGIN + int(self.width * CELL)
@@ -173,14 +178,12 @@ class OnCanvas(Drawn):
         return canvas.content()
 
 
-_LEAST_HEIGHT = 480  # of a drawing
-
-
 def _spans(line: list[Run]) -> Iterator[Span]:
     """Yield the text of a line; shapes side by side are one span, which is invisible."""
     for is_shape, group in groupby(line, key=lambda run: run.is_shape):
         runs = [*group]
-        for part in [runs] if is_shape else [[run] for run in runs]:
-            text, cells = "".join(run.text for run in part), sum(run.cells for run in part)
-            first = part[0]
-            yield Span(MARGIN + first.at * CELL, cells * CELL, text, None if is_shape else first.ink, first.bold)
+        if is_shape:
+            text, cells = "".join(run.text for run in runs), sum(run.cells for run in runs)
+            yield Span(MARGIN + runs[0].at * CELL, cells * CELL, text, None, runs[0].bold)
+        else:
+            yield from (Span(MARGIN + run.at * CELL, run.cells * CELL, run.text, run.ink, run.bold) for run in runs)
