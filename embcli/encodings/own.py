@@ -56,7 +56,7 @@ class Vocabulary:
         {b'cat': 0}
         """
         letters = np.frombuffer(self._text, np.uint8)
-        ids = np.flatnonzero(self._ends > self._starts)
+        ids = np.flatnonzero(np.isin(self._ends - self._starts, [len(word) for word in words if word]))
         starts, ends = self._starts[ids], self._ends[ids]
         # Few words share their length and their first and last letters with a given one; only these are compared.
         wanted = [len(word) << 16 | word[0] << 8 | word[-1] for word in words if word]
