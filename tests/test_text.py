@@ -16,7 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embcli.errors import InputError
-from embcli.text import decode, parse_ids, read, read_ids
+from embcli.cli.text import read, read_ids
+from embcli.text import Sequences, decoded, parse_ids
 
 untimed = settings(deadline=None)
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
@@ -157,7 +158,7 @@ def test_standard_input_that_is_no_utf8(arguments: dict[str, str], monkeypatch: 
 
 
 def test_an_argument_that_is_no_utf8() -> None:
-    broken = os.fsdecode(b"caf\xe9")  # as Python hands over the bytes of a command line
+    broken = os.fsdecoded(b"caf\xe9")  # as Python hands over the bytes of a command line
     with pytest.raises(InputError, match=r"^TEXT is not UTF-8: byte 0xe9 at offset 3 "):
         read(broken)
     assert texts(read(broken, errors="replace")) == ["caf\ufffd"]
