@@ -396,7 +396,7 @@ def test_a_matrix_that_was_never_trained_has_no_candidates(inside: Inside, tmp_p
         "No candidates: too few known unused rows for comparison: 0 rows\n" in inside.ok("audit", "--vocab", "9").text
     )
     folder = model(tmp_path / "one", trained(False)[: USED + 1])
-    assert "to be held against: 1 row\n" in inside("audit", "--from", str(folder)).text
+    assert "for comparison: 1 row\n" in inside("audit", "--from", str(folder)).text
 
 
 def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,13 +17,13 @@ import safetensors.numpy
 import safetensors.torch
 import tiktoken
 import torch
-from embcli.weights.cache import Cache
 from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.names import MATRICES
+from embcli.store import Store
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.cache import contents
@@ -326,7 +326,7 @@ def test_info_in_every_format_names_the_versions_and_encodings(embcli: Embcli) -
 
 def test_cache_in_every_format_names_its_files(embcli: Embcli, tmp_path: Path) -> None:
     environment = {"EMBCLI_CACHE_DIR": str(tmp_path)}
-    SeededSource(TOY, Cache(tmp_path)).open({"token": None})
+    SeededSource(TOY, Store(tmp_path)).open({"token": None})
     (path,) = tmp_path.iterdir()
     document = from_json(embcli.ok("cache", "-f", "json", **environment).out)
     size = path.stat().st_size
@@ -337,7 +337,7 @@ def test_cache_in_every_format_names_its_files(embcli: Embcli, tmp_path: Path) -
         "limit": 2 * 10**9,
     }
     assert [(row["file"], row["bytes"]) for row in document["layers"]] == [(path.name, size)]
-    records = contents(Cache(tmp_path)).records()
+    records = contents(Store(tmp_path)).records()
     assert from_ndjson(written(records, "ndjson")) == document["layers"]
     for form, read in SEPARATED.items():
         header, row = read(written(records, form))

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli.errors import InputError
 from embcli.cli.text import read, read_ids
-from embcli.text import Sequences, decoded, parse_ids
+from embcli.errors import InputError
+from embcli.text import Sequences, parse_ids
 
 untimed = settings(deadline=None)
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
