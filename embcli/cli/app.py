@@ -21,7 +21,9 @@ from embcli.cli.given import (
 from embcli.cli.groups import grouped
 from embcli.cli.models import AnyModel, ModelOfBatches, ModelOfComparison, OneModel, TwoModels
 from embcli.cli.places import Place, PlaceOfNumbers
+from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
+from embcli.safe import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,8 +277,6 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
 
 def _run(words: list[str]) -> object:
     """Run a command of embcli within this one; raises InputError for one that is not well formed."""
-    from embcli.errors import InputError
-
     try:
         return app(words, prog_name="embcli", standalone_mode=False)
     except typer.TyperException as error:
@@ -313,7 +313,6 @@ def cache_show(context: typer.Context, place: Place) -> None:
 
 def cache_clear() -> None:
     """Remove all that is kept."""
-    from embcli.safe import in_line
     from embcli.verbs.cache import clear
 
     typer.echo(in_line(clear(_store()).removed))

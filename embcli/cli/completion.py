@@ -14,8 +14,9 @@ from typing import get_args
 import typer  # whose annotations Typer itself reads
 from typer import completion
 
-from embcli import __version__, names
+from embcli import names
 from embcli.errors import InputError, OutputError
+from embcli.version import __version__
 
 PROGRAM = "embcli"
 _REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_bash

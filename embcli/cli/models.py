@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embcli import names
 from embcli.cli.groups import Group
+from embcli.cli.options import flag_of
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ class ModelInFile(Group):
 
     def from_file(self, encoding: str | None) -> Model | None:
         """Return the model of a file; None where no file is named. Raises InputError for options of the other kind."""
-        import embcli
+        from embcli import model as library
         from embcli.cli.console import PrintedNotes
 
         if self.path is None:
             self.refuse_without_file()
             return None
         self._refuse(_OF_SEEDED, "is for seeded layers; --from takes what the file holds")
-        model = embcli.open(
+        model = library.open(
             self.path,
             encoding=encoding,
             tensor=self.tensor,
@@ -48,8 +49,6 @@ class ModelInFile(Group):
         self._refuse(_OF_FILES, "goes with --from, which names the file")
 
     def _refuse(self, fields: tuple[str, ...], why: str) -> None:
-        from embcli.cli.options import flag_of
-
         for field in fields:
             if getattr(self, field, None) not in (None, False):
                 raise InputError(f"{flag_of(field)} {why}")
@@ -145,10 +144,10 @@ class TwoModels(Group):
 
 
 def _seeded(vocab: int | None, dim: int, context_length: int, seed: int, encoding: str | None, no_cache: bool) -> Model:
-    import embcli
+    from embcli import model as library
     from embcli.cli.console import PrintedNotes
 
-    model = embcli.seeded(
+    model = library.seeded(
         vocab,
         dim,
         encoding=encoding or names.DEFAULT_ENCODING,
