@@ -114,14 +114,14 @@ def _valued(context: typer.Context | None) -> list[str]:
 def _command() -> object:
     """Run the command line, or answer a completion script, and return what the command returns."""
     from embcli.cli import completion
-    from embcli.cli.app import app
+    from embcli.cli.app import command_line
     from embcli.memory import ran_out
 
-    completion.prepare()
+    words = None if completion.prepare() else sys.argv[1:]
     _handle(_end_at_once, _end)
     try:
         try:
-            status = app(prog_name=completion.PROGRAM, standalone_mode=False)
+            status = command_line(words)(prog_name=completion.PROGRAM, standalone_mode=False)
         except SystemExit as stop:  # Typer ends like this after a completion, and after printing a script
             if isinstance(stop.__context__, BrokenPipeError):  # Typer takes that for a failure, with status 1
                 raise stop.__context__ from None

@@ -219,7 +219,7 @@ class Model:
 
         if self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {encoding}"))
-        return decode(self.tokens(ids).ids, self.encoding)
+        return decode(_ids(ids), self.encoding)
 
     def weights(
         self,
@@ -511,7 +511,12 @@ def _sequences(given: Any, lines: bool) -> Sequences:
         return Sequences(texts=tuple(lines_of(given)) if lines else (given,), many=lines)
     if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
         return Sequences(texts=tuple(given), many=True)
+    return Sequences(ids=(_ids(given),))
+
+
+def _ids(given: Any) -> np.ndarray:
+    """Return token IDs as an array, (T,) int64; raises InputError for anything else."""
     ids = np.asarray(given)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise InputError(f"this is neither a text nor a list of token IDs: {str(given)[:60]!r}")
-    return Sequences(ids=(ids.astype(np.int64),))
+    return ids.astype(np.int64)

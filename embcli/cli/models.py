@@ -25,15 +25,18 @@ class ModelInFile(Group):
     transposed: bool = False
     position_tensor: str | None = None
 
-    def from_file(self, encoding: str | None) -> Model | None:
-        """Return the model of a file; None where no file is named. Raises InputError for options of the other kind."""
+    def from_file(self, encoding: str | None, of_seeded: tuple[str, ...] = _OF_SEEDED) -> Model | None:
+        """Return the model of a file; None if no file is named.
+
+        Raises InputError for options of the other kind: those of seeded layers, or those that describe a file.
+        """
         from embcli import model as library
         from embcli.cli.console import PrintedNotes
 
         if self.path is None:
             self.refuse_without_file()
             return None
-        self._refuse(_OF_SEEDED, "is for seeded layers; --from takes what the file holds")
+        self._refuse(of_seeded, "is for seeded layers; --from takes what the file holds")
         model = library.open(
             self.path,
             encoding=encoding,
@@ -110,7 +113,8 @@ class ModelOfComparison(ModelInFile):
 
     def opened_for(self, given: Sequences, encoding: str | None) -> Model:
         """Return the model on which these sequences are compared."""
-        return self.from_file(encoding) or self._small(given, encoding)
+        # --seed is also for the linear layer's own first weights.
+        return self.from_file(encoding, ("vocab", "dim")) or self._small(given, encoding)
 
     def largest(self, model: Model) -> int | None:
         """Return the largest V of a benchmark: --vocab, or that of the encoding; of a file, all of its rows."""
