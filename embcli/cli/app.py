@@ -313,7 +313,7 @@ def _run(words: list[str]) -> object:
 
 @verb("embcli info", "embcli info -f json", "embcli info --from model.safetensors")
 def info(model: OneModel, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
-    """Show versions, encodings and the cache, or what a file contains.
+    """Show versions, encodings and the cache, or a file's tensors.
 
     With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """

@@ -23,7 +23,6 @@ class ModelInFile(Group):
     path: str | None = None
     tensor: str | None = None
     transposed: bool = False
-    position_tensor: str | None = None
 
     def from_file(self, encoding: str | None, of_seeded: tuple[str, ...] = _OF_SEEDED) -> Model | None:
         """Return the model of a file; None if no file is named.
@@ -60,6 +59,8 @@ class ModelInFile(Group):
 class OneModel(ModelInFile):
     """A checkpoint's file."""
 
+    position_tensor: str | None = None
+
     def opened(self, encoding: str | None) -> Model:
         """Return the model; raises InputError where no file is named."""
         model = self.from_file(encoding)
@@ -71,6 +72,7 @@ class OneModel(ModelInFile):
 class AnyModel(ModelInFile):
     """A checkpoint's file, or else a seeded pair of layers."""
 
+    position_tensor: str | None = None
     vocab: int | None = None
     dim: int | None = None
     context_length: int | None = None
