@@ -9,6 +9,9 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
+from embcli.cli.slips import hint
+from embcli.errors import EmbcliError, OutputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -83,7 +86,6 @@ def _lines_of(error: Exception) -> tuple[str, str] | None:
     import typer
 
     from embcli.cli.options import flag_of
-    from embcli.errors import EmbcliError
     from embcli.memory import ran_out
 
     if isinstance(error, EmbcliError):
@@ -96,8 +98,6 @@ def _lines_of(error: Exception) -> tuple[str, str] | None:
 
 def _usage(error: typer.TyperException) -> tuple[str, str]:
     """Return an error of usage as a sentence, and as a hint what was probably meant."""
-    from embcli.cli.slips import hint
-
     context = getattr(error, "ctx", None)
     verb = sys.argv[1:2] if sys.argv[1:2] and not sys.argv[1].startswith("-") else []
     command = context.command_path if context else " ".join(["embcli", *verb])
@@ -114,15 +114,14 @@ def _valued(context: typer.Context | None) -> list[str]:
 def _command() -> object:
     """Run the command line, or answer a completion script, and return what the command returns."""
     from embcli.cli import completion
-    from embcli.cli.app import app
-    from embcli.errors import OutputError
+    from embcli.cli.app import command_line
     from embcli.memory import ran_out
 
-    completion.prepare()
+    words = None if completion.prepare() else sys.argv[1:]
     _handle(_end_at_once, _end)
     try:
         try:
-            status = app(prog_name=completion.PROGRAM, standalone_mode=False)
+            status = command_line(words)(prog_name=completion.PROGRAM, standalone_mode=False)
         except SystemExit as stop:  # Typer ends like this after a completion, and after printing a script
             if isinstance(stop.__context__, BrokenPipeError):  # Typer takes that for a failure, with status 1
                 raise stop.__context__ from None

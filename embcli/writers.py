@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 
 from embcli.errors import OutputError
+from embcli.files.safetensors import header
 from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.passes import unwatched
@@ -255,8 +256,6 @@ def _npy(job: _Job, file: BinaryIO) -> None:
 
 
 def _safetensors(job: _Job, file: BinaryIO) -> None:
-    from embcli.files.safetensors import header
-
     records = job.records
     fields = {f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields}
     arrays = {name: Array((records.rows,), "int64") for name in fields}

@@ -57,7 +57,7 @@ BAD = [
         (
             f"weights {flag} {value}",
             f"'{flag}'",
-            f"{value[:40]}... is out of range" if value == DIGITS else f"{value[:40]!r} is no whole number",
+            f"{value[:40]}... is out of range" if value == DIGITS else f"{value[:40]!r} is not a whole number",
         )
         for flag in ("--vocab", "--dim", "--context-length", "--precision", "--seed")
         for value in ("six", "1e3", "2.0", "nan", DIGITS)
@@ -68,9 +68,9 @@ BAD = [
         (f"{verb} {'9' * 401}", "dim is out of range; no machine has that much memory")
         for verb in ("weights --dim", "compare --dim")
     ),
-    ("lookup a --trace 0 -f csv", "--trace has no place in csv", "table"),
-    ("compare --show first -f npy", "--show first has no place in npy", "json"),
-    ("compare --gradient -f csv", "--gradient has no place in csv", "json"),
+    ("lookup a --trace 0 -f csv", "--trace cannot be shown in csv", "table"),
+    ("compare --show first -f npy", "--show first cannot be shown in npy", "json"),
+    ("compare --gradient -f csv", "--gradient cannot be shown in csv", "json"),
     ("weights --context-length 99999999999", "a position layer of 99,999,999,999 x 256 takes 102.4 TB"),
     ("lookup a --vocab 123456789012345678901234567890", "123,456,789,012,345,678,901,234,567,890 x 256"),
     # seeds

@@ -49,7 +49,7 @@ class Output:
         if self.format in VIEWS:
             self._write_page(result)
         elif self.path is not None:
-            saving.write(result, self.format, self.path, watched)
+            result.write(self.format, self.path, watched)
         else:
             self._write_data(result)
         result.notes.finish()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-import embcli
 from embcli.checks import check_ids
 from embcli.layer import shape_of
 from embcli.options import Batching
 from embcli.records import Array, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import select
+from embcli.version import __version__
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def batch(
     layers = source.open({"token": tokens.ids})
     names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first")
     run = {
-        "embcli": embcli.__version__,
+        "embcli": __version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
         "sequences": tokens.sequences,
         **layers.origin.document(),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import ClassVar
 
-import embcli
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import LayerError
 from embcli.notes import Notes
@@ -15,6 +14,7 @@ from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
 from embcli.store import Store
+from embcli.version import __version__
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 
 
@@ -39,7 +39,7 @@ class Info(Result):
 def info() -> Info:
     """Return what embcli runs on."""
     torch, capability = _torch()
-    versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch}
+    versions = {"embcli": __version__, "python": platform.python_version(), "torch": torch}
     versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
     encodings = tuple(
         (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import embcli
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
+from embcli.version import __version__
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
@@ -32,7 +32,7 @@ class ModelInfo(Result):
         checkpoint = self.checkpoint
         head = checkpoint.head
         return {
-            "embcli": embcli.__version__,
+            "embcli": __version__,
             "from": checkpoint.given,
             "format": checkpoint.tensors.format,
             "files": [in_data(str(path)) for path in checkpoint.tensors.files],

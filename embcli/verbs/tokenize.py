@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-import embcli
 from embcli import tokens as core
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
+from embcli.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class Tokenization(Result):
         encoding, sequences = self.tokens.encoding, self.tokens.sequences
         return Records(
             run={
-                "embcli": embcli.__version__,
+                "embcli": __version__,
                 "encoding": encoding.name if encoding else None,
                 "sequences": sequences,
             },

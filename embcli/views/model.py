@@ -35,7 +35,8 @@ def view(result: ModelInfo, page: Page) -> None:
         ]
     )
     page.line()
-    page.line(f"output head: {head_in_words(checkpoint.head)}")
+    head = checkpoint.head
+    page.line(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
     for name, value in checkpoint.positions.items():
         page.line(f"{name}: {value}")
     put_guesses(page, result.run)

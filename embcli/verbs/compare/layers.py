@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-import embcli
 from embcli.layer import shape_of
 from embcli.selection import distinct
 from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
+from embcli.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -74,7 +74,7 @@ def _compare(
     layers, ids = _layers(embedding, seed), torch.from_numpy(tokens.ids.astype(np.int64))
     lookup, product, cost = _outputs(layers, ids)
     run = {
-        "embcli": embcli.__version__,
+        "embcli": __version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
         "sequences": tokens.sequences,
         "seed": seed,
