@@ -63,7 +63,7 @@ class PlainDataset(Dataset):
 def plain(ids: list[int], seeded: Seeded, batching: Batching) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Return inputs, targets and input embeddings of every batch, as a plain script makes them."""
     torch.manual_seed(seeded.seed)
-    token = torch.nn.Embedding(seeded.vocabulary_size, seeded.dim)
+    token = torch.nn.Embedding(seeded.vocab, seeded.dim)
     if batching.layers_first:
         position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     loader = DataLoader(
@@ -252,8 +252,8 @@ def test_position_rows_are_those_of_lookup_only_with_layers_first() -> None:
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "--context-length", "3"), "--context-length 3"),
         (("--ids", "1,2,3,4,50257", "--batch-size", "1"), "ID 50257"),
         (("--all", "--index", "1", "--ids", "1"), "--all and --index"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "csv"), "no form as csv"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "tsv"), "no form as tsv"),
+        (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "csv"), "cannot be written as csv"),
+        (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "tsv"), "cannot be written as tsv"),
         (("Every effort moves you",), "echo 'Every effort moves you' | embcli batch -"),
         (("x" * 5000,), "there is no file"),
     ],

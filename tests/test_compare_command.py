@@ -193,7 +193,7 @@ REFUSED = [
     (["Every", "--vocab", "100"], "ID 6109 ('Every') at position 0 has no row"),
     (["--vocab", "0"], "vocab must be at least 1, not 0"),
     (["--dim", "-1"], "dim must be at least 1, not -1"),
-    (["--dim", "x"], "'x' is no whole number"),
+    (["--dim", "x"], "'x' is not a whole number"),
     (["--seed", str(2**64)], "seed must be from 0 to 18446744073709551615, not 18446744073709551616"),
     (["--ids", str(2**63 - 1)], "of memory"),
     (["--bench", "--vocab", str(10**12)], "takes 20.0 TB, and this machine has"),

@@ -35,7 +35,7 @@ def inside() -> Inside:
 @pytest.fixture(autouse=True, params=[1, 3], ids="{} threads".format)
 def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test in one thread and in several."""
-    monkeypatch.setattr(passes, "_SHARED", 64)
+    monkeypatch.setattr(passes, "_FOR_THREADS", 64)
     monkeypatch.setattr(passes, "cores", lambda: request.param)
 
 
@@ -294,7 +294,7 @@ def test_only_rows_that_differ_are_looked_at_closely(tmp_path: Path, monkeypatch
 
 def test_all_formats_hold_the_rows(inside: Inside, tmp_path: Path) -> None:
     base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors(seed=3))
-    for form in formats.able("list"):
+    for form in formats.able("ranking"):
         ran = inside("diff", str(base), str(tuned), "-f", form)
         assert (ran.status, ran.err) == (1, "")
         assert ran.out
