@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from torch.utils.data import DataLoader, Dataset
 
+import embcli
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.text import Sequences
@@ -177,6 +179,24 @@ def test_the_generator_stays_as_it_was() -> None:
     found = torch.rand(3)
     torch.manual_seed(7)
     assert torch.equal(found, torch.rand(3))
+
+
+def test_threads_take_turns_with_torchs_generator() -> None:
+    """Batches and comparisons draw from the one global generator, and leave it as it was."""
+    model, text = embcli.seeded(50, 4, encoding="gpt2"), list(range(40))
+
+    def batched(index: int) -> np.ndarray:
+        return model.batch(text, batch_size=2, shuffle=True, index=index % 4).input
+
+    def compared(seed: int) -> np.ndarray:
+        return model.compare([1, 2], seed=seed % 4).first
+
+    wanted = {(work, number): work(number) for work in (batched, compared) for number in range(4)}
+    state = torch.get_rng_state()
+    with ThreadPoolExecutor(8) as threads:
+        results = [(work, n % 4, threads.submit(work, n)) for n in range(24) for work in (batched, compared)]
+    assert all((done.result() == wanted[work, number]).all() for work, number, done in results)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_the_first_batch_of_the_verdict_is_the_books() -> None:

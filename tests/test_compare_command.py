@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from embcli.layer import Origin, Source
 from embcli.verbs.compare import layers
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
@@ -167,10 +168,10 @@ def test_what_the_book_s_sentence_costs(inside: Embcli) -> None:
 
 
 def test_a_difference_gives_status_1(monkeypatch: pytest.MonkeyPatch, inside: Embcli) -> None:
-    def infinite(_: object) -> torch.nn.Embedding:
+    def infinite(source: Source) -> tuple[torch.nn.Embedding, Origin]:
         weight = torch.ones(4, 5)
         weight[0, 2] = torch.inf
-        return torch.nn.Embedding(4, 5, _weight=weight)
+        return torch.nn.Embedding(4, 5, _weight=weight), source.origin
 
     monkeypatch.setattr(layers, "_embedding", infinite)
     ran = inside("compare")

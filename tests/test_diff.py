@@ -14,13 +14,16 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 
+import embcli
 from embcli import formats, passes
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs import diff as verb
 from embcli.verbs.diff import STATES, Diff, diff
+from embcli.weights.seeded import Seeded
 from tests.files.made import safetensors_bytes
 from tests.inside import Inside
+from tests.oracles import live
 from tests.test_startup import imported
 
 ROWS, DIM = 300, 24
@@ -422,3 +425,13 @@ def test_nothing_is_rounded_between_matrices_of_one_dtype(
     told = inside.ok("diff", "base.npy", "tuned.npy").text
     assert "   1  equal in value, with different bits\n" in told
     assert "round" not in told
+
+
+def test_seeded_models_are_compared_too() -> None:
+    base, tuned = embcli.seeded(vocab=7, dim=3), embcli.seeded(vocab=9, dim=3, seed=4)
+    result = base.diff(tuned)
+    left, right = (live(Seeded(size, 3, 1024, seed))["token"] for size, seed in ((7, 123), (9, 4)))
+    np.testing.assert_allclose(result.distances, np.linalg.norm(left.astype(float) - right[:7], axis=1), rtol=1e-12)
+    assert result.counts == {"equal": 0, "rounded": 0, "moved": 7, "base only": 0, "tuned only": 2}
+    assert "BASE   (7, 3) float32: seed 123\nTUNED  (9, 3) float32: seed 4\n" in str(result)
+    assert not base.diff(base).different

@@ -313,7 +313,7 @@ def test_more_than_a_terminal_or_memory_has_room_for_is_refused(
     assert inside.ok("neighbors", *lines, "csv", stdin="5\n" * 100).text.count("\n") == 28_001
     monkeypatch.setattr("embcli.memory.free", lambda: 10**6)
     told = inside.refused("neighbors", *lines, "csv", stdin="5\n" * 100)
-    assert "280 neighbours of each of 100 queries do not fit into memory; lower top" in told
+    assert "280 neighbours of each of 100 queries do not fit into memory; lower --top" in told
 
 
 def scores_of(matrix: np.ndarray, row: int) -> np.ndarray:
