@@ -163,9 +163,9 @@ def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.n
         import torch
         from torch.utils.data import DataLoader
 
-        from embcli.weights.drawing import state_after
+        from embcli.weights.drawing import global_generator, state_after
     places = np.arange(batching.max_length)
-    with torch.random.fork_rng(devices=[]):
+    with global_generator():
         torch.set_rng_state(state_after(source.seeded, "position" if batching.layers_first else "token"))
         loader: DataLoader[int] = DataLoader(
             range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from embcli.layer import shape_of
 from embcli.selection import distinct
 from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
 from embcli.version import __version__
+from embcli.weights.drawing import global_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +30,6 @@ _GRADIENT_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch'
 _ENOUGH = 0.05  # seconds of runs
 _LONGEST = 0.5  # seconds after which a single run is enough
 _FEWEST, _MOST = 5, 500  # runs of the product
-_LOCK = Lock()
 _LOOKUPS = 4  # runs of the lookup for each run of the product
 _SMALLEST_SWEEP, _SWEEP_FACTOR = 16, 4
 # The processor time of this thread, or wall time where that has too coarse a clock, as on Windows.
@@ -63,7 +62,7 @@ def compare(
 
     torch's generator and its number of threads are global: they are restored, and one thread at a time compares.
     """
-    with _LOCK, torch.random.fork_rng(devices=[]):
+    with global_generator():
         return _compare(tokens, source, options, seed, largest, watch)
 
 
