@@ -198,7 +198,10 @@ class MatrixOf:
     def __get__(self, result: Result | None, owner: type[Result]) -> np.ndarray:
         if result is None:
             raise AttributeError(self._name)
-        return result.matrix(self._name)
+        try:
+            return result.matrix(self._name)
+        except OutputError as error:
+            raise AttributeError(str(error)) from None
 
 
 def paper_of(style: Style, format: FormatName) -> Paper:
