@@ -16,11 +16,12 @@ from typing import get_args
 import pytest
 import typer
 
-from embcli import cli, formats, names
+from embcli import formats, names
+from embcli.cli.app import app
 from tests.conftest import Ran
 from tests.inside import Inside
 
-COMMANDS = typer.main.get_command(cli.app).commands
+COMMANDS = typer.main.get_command(app).commands
 ODD = [
     "",
     "-",
