@@ -485,7 +485,7 @@ def test_a_layer_that_takes_half_of_the_limit_is_kept_and_a_larger_one_is_not_ev
     assert names(cache) == []
     keep(Store(cache.folder, 2 * size), key())
     assert len(names(cache)) == 1
-    assert not cache.notes
+    assert not list(cache.notes)
 
 
 def test_all_kinds_of_files_are_listed_verified_limited_and_cleared(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_layer_is_the_same_drawn_kept_and_read_again(cache: Store, seeded: See
         for layers in (drawn, first, again):
             assert_right(layers[name], seeded, name)
             assert vars(layers[name].summary()) == pytest.approx(vars(drawn[name].summary()), rel=1e-12, nan_ok=True)
-    assert sources[0].run == sources[1].run == sources[2].run
+    assert drawn.origin == first.origin == again.origin
 
 
 @settings(max_examples=60, deadline=None)
@@ -115,33 +115,30 @@ def test_the_figures_of_a_layer_summed_up_in_parts_are_those_that_are_kept(
         assert other == pytest.approx(drawn, rel=1e-12)
 
 
-def test_the_run_tells_seed_shapes_torch_and_cpu_capability_in_this_order() -> None:
+def test_the_origin_tells_seed_shapes_torch_and_cpu_capability_in_this_order() -> None:
     source = SeededSource(Seeded(6, 3, 4, 9))
     assert source.shape("token") == (6, 3)
     assert source.shape("position") == (4, 3)
-    source.open(ANY)
-    assert list(source.run.items()) == [
+    run = source.open(ANY).origin.document()
+    assert list(run.items()) == [
         ("seed", 9),
         ("shapes", {"token": [6, 3], "position": [4, 3]}),
         ("torch", torch.__version__),
         ("cpu_capability", torch.backends.cpu.get_cpu_capability()),
     ]
-    assert type(source.run["torch"]) is str
+    assert type(run["torch"]) is str
 
 
-def test_the_run_tells_of_the_layers_that_were_opened_and_of_what_drew_them(
+def test_the_origin_tells_of_the_layers_that_were_opened_and_of_what_drew_them(
     cache: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "as it was then")
     opened(SMALL, cache, "position")
     monkeypatch.undo()
     source = SeededSource(SMALL, cache)
-    source.open({"position": np.array([1])})
-    assert source.run["shapes"] == {"position": [5, 3]}
-    assert source.run["cpu_capability"] == "as it was then"
-    source.open({"token": None})  # drawn now
-    assert source.run["shapes"] == {"position": [5, 3], "token": [6, 3]}
-    assert source.run["cpu_capability"] == "as it was then"
+    origin = source.open({"position": np.array([1]), "token": None}).origin  # the token layer is drawn now
+    assert origin.shapes == {"position": (5, 3), "token": (6, 3)}
+    assert origin.build["cpu_capability"] == "as it was then"
 
 
 def test_a_layer_too_large_to_keep_is_drawn(tmp_path: Path) -> None:
@@ -202,7 +199,7 @@ def test_damage_is_mended_where_it_is_read(cache: Store, ids: list[int] | None) 
     source = SeededSource(WIDE, cache)
     layer = source.open({"token": None if ids is None else np.array(ids)})["token"]
     assert_same_bits(layer.rows(np.array([0, 300])), live(WIDE)["token"][[0, 300]])
-    assert not source.notes
+    assert not list(source.notes)
     assert_same_bits(layer.rows(np.array([500, 0])), live(WIDE)["token"][[500, 0]])
     (note,) = source.notes
     reason = "its bytes from 65,536 on are not what was written"
@@ -223,7 +220,7 @@ def test_several_threads_draw_a_damaged_layer_again_once(cache: Store, monkeypat
     with ThreadPoolExecutor(8) as pool:
         for rows in pool.map(lambda _: layer.rows(np.arange(700)), range(40)):
             assert_same_bits(rows, live(WIDE)["token"])
-    assert len(drawn) == len(source.notes) == 1
+    assert len(drawn) == len(list(source.notes)) == 1
 
 
 @pytest.mark.parametrize("kept", [False, True])

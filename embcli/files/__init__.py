@@ -9,7 +9,7 @@ from embcli.binary import Binary
 from embcli.notes import Notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from embcli.files.tensors import Tensors
@@ -39,16 +39,20 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
     raise binary.refused(f"{start}, unlike a file of {', '.join(known.name for known in formats())}")
 
 
-def formats() -> tuple[Format, ...]:
-    """Return all formats, in the order in which a file is tried; their modules load here, with the first file."""
-    from embcli.files import gguf, npy, pt, safetensors, sharded, vectors
+def formats() -> Iterator[Format]:
+    """Yield all formats, in the order in which a file is tried; a module is loaded when its turn comes."""
+    from embcli.files import safetensors
 
-    return (
-        Format("safetensors", safetensors.begins, lambda binary, _: safetensors.SafetensorsFile(binary)),
-        Format("GGUF", gguf.begins, lambda binary, _: gguf.Gguf(binary)),
-        Format("npy", npy.npy_begins, lambda binary, _: npy.NpyFile(binary)),
-        Format("npz", npy.npz_begins, lambda binary, _: npy.NpzFile(binary)),  # before PyTorch: both are zip archives
-        Format("PyTorch", pt.begins, lambda binary, _: pt.TorchFile(binary)),
-        Format("a shard index", sharded.begins, lambda binary, _: sharded.Sharded(binary, open_tensors)),
-        Format("word vectors", vectors.begins, vectors.VectorsFile),
-    )
+    yield Format("safetensors", safetensors.begins, lambda binary, _: safetensors.SafetensorsFile(binary))
+    from embcli.files import gguf
+
+    yield Format("GGUF", gguf.begins, lambda binary, _: gguf.Gguf(binary))
+    from embcli.files import npy
+
+    yield Format("npy", npy.npy_begins, lambda binary, _: npy.NpyFile(binary))
+    yield Format("npz", npy.npz_begins, lambda binary, _: npy.NpzFile(binary))  # before PyTorch: both are zip archives
+    from embcli.files import pt, sharded, vectors
+
+    yield Format("PyTorch", pt.begins, lambda binary, _: pt.TorchFile(binary))
+    yield Format("a shard index", sharded.begins, lambda binary, _: sharded.Sharded(binary, open_tensors))
+    yield Format("word vectors", vectors.begins, vectors.VectorsFile)

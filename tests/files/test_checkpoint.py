@@ -98,7 +98,7 @@ def test_the_matrices_of_each_family_are_found(tmp_path: Path, family: str) -> N
     if position:
         assert_rows(layers["position"], matrix(12, 7, seed=2))
         names["position"] = position
-    assert source.run["tensors"] == names
+    assert layers.origin.tensors == names
 
 
 def test_a_name_is_matched_as_a_whole(tmp_path: Path) -> None:
@@ -120,12 +120,11 @@ def test_what_does_not_fit_in_shape_is_passed_over(tmp_path: Path) -> None:
     assert tensor_name(source, "head") is None
 
 
-def test_run_tells_the_file_and_of_open_layers_tensor_dtype_and_shape(tmp_path: Path) -> None:
+def test_the_origin_is_the_file_and_of_open_layers_tensor_dtype_and_shape(tmp_path: Path) -> None:
     source = opened(tmp_path, {"wte": matrix(5, 7).astype(np.float16), "wpe": matrix(4, 7)})
     nothing: dict[str, object] = {name: {} for name in ("tensors", "dtypes", "bytes", "shapes", "guesses")}
-    assert source.run == {"from": str(tmp_path / "model.safetensors"), **nothing}
-    source.open({"token": None, "position": None})
-    assert source.run == {
+    assert source.origin.document() == {"from": str(tmp_path / "model.safetensors"), **nothing}
+    assert source.open({"token": None, "position": None}).origin.document() == {
         "from": str(tmp_path / "model.safetensors"),
         "tensors": {"token": "wte", "position": "wpe"},
         "dtypes": {"token": "float16", "position": "float32"},
@@ -141,7 +140,7 @@ def test_values_that_float32_cannot_hold_are_counted_over_all_layers(tmp_path: P
     layers = source.open({"token": None, "position": None})
     layers["token"].rows(np.array([1]))
     layers["position"].rows(np.array([1]))
-    assert source.rounded_values == 14
+    assert list(source.notes) == ["14 values were rounded to float32, which does not hold them exactly"]
 
 
 # --- guesses and flags --------------------------------------------------------------------------------------------
@@ -254,8 +253,9 @@ def test_position_0_is_the_row_that_the_model_picks_for_it(
 ) -> None:
     source = opened(tmp_path, {"embed_tokens": matrix(50, 3), name: matrix(rows, 3, seed=2)}, config)
     assert source.shape("position") == (rows - first, 3)
-    assert_rows(source.open({"position": None})["position"], matrix(rows, 3, seed=2)[first:])
-    assert source.run.get("first_position", 0) == first
+    layers = source.open({"position": None})
+    assert_rows(layers["position"], matrix(rows, 3, seed=2)[first:])
+    assert layers.origin.first_position == first
     assert (source.reasons.get("first_position") is None) == (reason is None)
     assert reason is None or reason in source.reasons["first_position"]
 
@@ -399,10 +399,10 @@ def test_rows_of_a_real_model_are_those_of_the_safetensors_library(package: str)
     source = Checkpoint.of(str(path))
     assert (source.shape("token"), source.shape("position")) == (shape, positions)
     layers = source.open({"token": None} | ({"position": None} if positions else {}))
-    assert source.run["tensors"]["token"] == name
+    assert layers.origin.tensors["token"] == name
     with safe_open(path, "np") as file:
         for role, layer in layers.items():
-            assert_rows(layer, file.get_tensor(source.run["tensors"][role]).astype(np.float32))
+            assert_rows(layer, file.get_tensor(layers.origin.tensors[role]).astype(np.float32))
 
 
 def test_no_heavy_module_is_loaded_on_the_way_to_rows(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from embcli.errors import InputError
 from embcli.files import index, open_tensors
-from embcli.files.stored import Binary
+from embcli.binary import Binary
 from embcli.files.tensors import Tensors
 from embcli.files.vectors import VectorsFile
 from embcli.layer import Layer
