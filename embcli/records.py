@@ -56,6 +56,16 @@ class Records:
     more: dict[str, Any] = field(default_factory=dict)
     lines: Records | None = None
 
+    @property
+    def several(self) -> Names:
+        """The matrices that a format with room for many holds."""
+        return tuple(name for name in self.matrices if self.shown is None or name in self.shown)
+
+    @property
+    def one(self) -> Names:
+        """The matrix that a format with room for one holds; none if the result has none."""
+        return self.shown[:1] if self.shown else () if self.default is None else (self.default,)
+
 
 def listed(run: dict[str, Any], unit: str, types: Mapping[str, FieldType], fields: dict[str, list[Any]]) -> Records:
     """Return rows that are all there, as data."""

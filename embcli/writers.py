@@ -83,25 +83,13 @@ class _Job:
     watch: Watch
 
     @property
-    def several(self) -> Names:
-        """The matrices that a format with room for many writes."""
-        shown = self.records.shown
-        return tuple(name for name in self.records.matrices if shown is None or name in shown)
-
-    @property
-    def one(self) -> Names:
-        """The matrix that a format with room for one writes; none where the result has none."""
-        records = self.records
-        return records.shown[:1] if records.shown else () if records.default is None else (records.default,)
-
-    @property
     def flat(self) -> Names:
         """The matrix that a format of rows writes; raises OutputError where its rows are matrices themselves."""
-        for name in self.one:
+        for name in self.records.one:
             shape = self.records.matrices[name].shape
             if len(shape) != 2:
                 raise OutputError(f"{name} is of shape {shape}, and this format holds rows of numbers; {hint('whole')}")
-        return self.one
+        return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
         """Yield the pieces with these fields and matrices."""
@@ -137,7 +125,7 @@ class _Job:
 
 
 def _json(job: _Job, file: BinaryIO) -> None:
-    records, names = job.records, job.several
+    records, names = job.records, job.records.several
     numbers = sum(math.prod(records.matrices[name].shape) for name in names)
     if numbers > _LARGE_JSON:
         job.notes.add(f"this JSON document holds {numbers:,} numbers; {hint('large json')}")
@@ -160,7 +148,7 @@ def _json(job: _Job, file: BinaryIO) -> None:
 
 def _ndjson(job: _Job, file: BinaryIO) -> None:
     job = replace(job, records=job.records.lines or job.records)
-    for piece in job.blocks(job.records.fields, job.several):
+    for piece in job.blocks(job.records.fields, job.records.several):
         members = job.members(piece)
         if piece.matrices:
             members["vectors"] = _object({name: [job.in_json(each)] for name, each in piece.matrices.items()})
@@ -244,7 +232,7 @@ def _projector(job: _Job, folder: Path) -> None:
 
 
 def _npy(job: _Job, file: BinaryIO) -> None:
-    names = job.one
+    names = job.records.one
     array = job.records.matrices[names[0]] if names else Array((job.records.rows,), "int64")
     dtype = np.dtype(array.dtype).newbyteorder("<")
     np.lib.format.write_array_header_1_0(
@@ -260,7 +248,7 @@ def _safetensors(job: _Job, file: BinaryIO) -> None:
     records = job.records
     fields = {f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields}
     arrays = {name: Array((records.rows,), "int64") for name in fields}
-    arrays |= {name: records.matrices[name] for name in job.several}
+    arrays |= {name: records.matrices[name] for name in job.records.several}
     # Tensors with wider numbers come first, so that each is aligned for readers who map the file.
     names = sorted(arrays, key=lambda name: -np.dtype(arrays[name].dtype).itemsize)
     metadata = {"run": orjson.dumps(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}

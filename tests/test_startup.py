@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import typer
 
-from embcli import cli
 from embcli.__main__ import main
+from embcli.cli.app import app
 from tests.benchmarks import help_plain
 from tests.conftest import TIMEOUT
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
-GROUP = typer.main.get_command(cli.app)
+GROUP = typer.main.get_command(app)
 COMMANDS = [*GROUP.commands, *(f"cache {name}" for name in GROUP.commands["cache"].commands)]
 LINE = "embcli lookup --fo"
 LAYER = ("--vocab", "7", "--dim", "5", "--context-length", "9", "--seed", "4321")
@@ -45,7 +45,7 @@ def imported(*arguments: str, **environment: str) -> set[str]:
     assert done.returncode == 0, done
     assert done.stdout, done
     modules = set(done.stderr.decode().splitlines()[-1].split())
-    assert "embcli.cli" in modules, done
+    assert "embcli.cli.app" in modules, done
     return modules & HEAVY
 
 
@@ -82,7 +82,7 @@ def test_help_imports_nothing_heavy() -> None:
 def plain() -> dict[str, Any]:
     """Return the names in the app that help is measured against."""
     names: dict[str, Any] = {"__name__": "plain"}
-    exec(help_plain.source(cli.app), names)
+    exec(help_plain.source(app), names)
     return names
 
 

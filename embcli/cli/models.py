@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from embcli import names
 from embcli.cli.groups import Group
@@ -24,6 +24,8 @@ class ModelInFile(Group):
     transposed: bool = False
     position_tensor: str | None = None
 
+    _of_seeded: ClassVar[tuple[str, ...]] = _OF_SEEDED
+
     def from_file(self, encoding: str | None) -> Model | None:
         """Return the model of a file; None where no file is named. Raises InputError for options of the other kind."""
         import embcli
@@ -32,7 +34,7 @@ class ModelInFile(Group):
         if self.path is None:
             self.refuse_without_file()
             return None
-        self._refuse(_OF_SEEDED, "is for seeded layers; --from takes what the file holds")
+        self._refuse(self._of_seeded, "is for seeded layers; --from takes what the file holds")
         model = embcli.open(
             self.path,
             encoding=encoding,
@@ -51,7 +53,8 @@ class ModelInFile(Group):
         from embcli.cli.options import flag_of
 
         for field in fields:
-            if getattr(self, field, None) not in (None, False):
+            value = getattr(self, field, None)
+            if value is not None and value is not False:
                 raise InputError(f"{flag_of(field)} {why}")
 
 
@@ -108,6 +111,8 @@ class ModelOfComparison(ModelInFile):
     vocab: int | None = None
     dim: int | None = None
     seed: int = names.DEFAULT_SEED
+
+    _of_seeded: ClassVar[tuple[str, ...]] = ("vocab", "dim")  # the seed also draws the linear layer
 
     def opened_for(self, given: Sequences, encoding: str | None) -> Model:
         """Return the model on which these sequences are compared."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from embcli.formats import Data, FormatName, Kind
     from embcli.names import Color
     from embcli.page import Page, Paper
-    from embcli.records import Records
     from embcli.result import Result
 
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
@@ -48,7 +47,7 @@ class Output:
         result = replace(result, style=self.style)
         if self.format in VIEWS:
             self._write_page(result)
-        elif self.path is not None:
+        elif self.path is not None and FORMATS[self.format].folder:
             saving.write(result, self.format, self.path, watched)
         else:
             self._write_data(result)
@@ -63,7 +62,9 @@ class Output:
         from embcli import writers
 
         records = result.records()
-        self.refuse_many_numbers(_numbers(records))
+        names = records.one if FORMATS[self.format].one_matrix else records.several
+        numbers = sum(math.prod(records.matrices[name].shape) for name in names)
+        self.refuse_many_numbers(numbers or records.rows * len(records.fields))
         format = cast("Data", self.format)
         if self.format == "json" and self._on_a_terminal:
             from embcli.page.document import pretty
@@ -78,8 +79,12 @@ class Output:
             watch = unwatched if file.isatty() else watched  # no bar runs through data on a terminal
             writers.write(records, format, file, result.notes, watch)
 
-    def refuse_many_numbers(self, numbers: int) -> None:
-        """Raise OutputError for more numbers than anybody reads on a terminal."""
+    def refuse_many_numbers(self, numbers: int, matrices: int = 1, more: int = 0) -> None:
+        """Raise OutputError for more numbers than anybody reads on a terminal.
+
+        They are `numbers` for each matrix that the format holds, and `more`.
+        """
+        numbers = numbers * (1 if FORMATS[self.format].one_matrix else matrices) + more
         if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:
             raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
 
@@ -164,12 +169,6 @@ def output_for(
 def named(path: Path | None) -> Path | None:
     """Return the path that --output names; None for standard output, which - names too."""
     return None if path is None or str(path) == "-" else path
-
-
-def _numbers(records: Records) -> int:
-    """Return how many numbers a result consists of: those of its matrices, or else its fields."""
-    shown = records.shown if records.shown is not None else tuple(records.matrices)
-    return sum(math.prod(records.matrices[name].shape) for name in shown) or records.rows * len(records.fields)
 
 
 def _terminal_size() -> tuple[int, int]:
