@@ -1,4 +1,4 @@
-"""What every verb returns: frozen data that can be shown as a page, read as arrays and written to a file."""
+"""The result of a verb: frozen data that can be shown as a page, read as arrays and written to a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from embcli.errors import InputError, OutputError
-from embcli.formats import FORMATS, PICTURES
+from embcli.formats import FORMATS, KINDS, PICTURES
 from embcli.names import DEFAULT_PRECISION
 from embcli.notes import Notes
 from embcli.words import naming
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from embcli.records import Records
 
 Own = TypeVar("Own", bound="Result")
-PIPE_WIDTH, PICTURE_WIDTH = 120, 100
-_MOST_DECIMALS = 16  # a float32 has at most 9 significant digits
-_WIDTHS = 40, 1000  # that a page can have
+_PIPE_WIDTH, _PICTURE_WIDTH = 120, 100
+_RANGES = {"precision": (1, 16), "width": (40, 1000)}  # a float32 has at most 9 significant digits
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,16 +36,14 @@ class Style:
     precision: int = DEFAULT_PRECISION  # decimals
     heat: bool = False  # matrices as strips of colours
     scale: float | None = None  # the number at the ends of a heat map's scale; None for the largest |number|
-    width: int | None = None  # columns of a page; None for what the medium has
+    width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "light"  # the background of a picture
 
     def __post_init__(self) -> None:
-        if not 1 <= self.precision <= _MOST_DECIMALS:
-            range_ = {"given": self.precision, "low": 1, "high": _MOST_DECIMALS}
-            raise OutputError(naming("{precision} {given} is out of range; it goes from {low} to {high}", **range_))
-        if self.width is not None and not _WIDTHS[0] <= self.width <= _WIDTHS[1]:
-            range_ = {"given": self.width, "low": _WIDTHS[0], "high": _WIDTHS[1]}
-            raise OutputError(naming("{width} {given} is out of range; it goes from {low} to {high}", **range_))
+        for name, (low, high) in _RANGES.items():
+            given = getattr(self, name)
+            if given is not None and not low <= given <= high:
+                raise OutputError(naming(f"{{{name}}} {given} is out of range; it goes from {low} to {high}"))
         if self.scale is not None and not self.heat:
             raise InputError(naming("{scale} {given:g} has nothing to scale; it goes with {heat}", given=self.scale))
         if self.scale is not None and not 0 < self.scale < float("inf"):
@@ -59,7 +56,7 @@ class Style:
 class Result(ABC):
     """The result of a verb.
 
-    `str(result)` is its page as in a pipe, without the last line's end; a notebook shows the same page with colours.
+    `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page with colours.
     `views/` has a module of the verb's name that puts the result on a page.
     """
 
@@ -88,18 +85,14 @@ class Result(ABC):
         """Put the result on a page."""
         import_module(f"embcli.views.{self.verb}").view(self, page)
 
-    def paper(self, format: FormatName) -> Paper:
-        """Return what a page in a format is put on, where that is not a terminal."""
-        return paper_of(self.style, format)
-
     def __str__(self) -> str:
-        return self.page("table", self.paper("table")).decode().removesuffix("\n")
+        return self.page("table", paper_of(self.style, "table")).decode().removesuffix("\n")
 
     def _repr_html_(self) -> str:
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
         from embcli.page.html import Html
 
-        page = Html(self.paper("html"))
+        page = Html(paper_of(self.style, "html"))
         self.put_on(page)
         return page.fragment()
 
@@ -115,15 +108,17 @@ class Result(ABC):
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
-        Raises OutputError where the result has no such form, or the extra `arrow` is missing.
+        Raises OutputError if the result has no such form, or the extra `arrow` is missing.
         """
         from embcli import saving, writers
 
-        saving.refuse_format(self, "parquet")
-        return writers.table(self.records())
+        records = self.records()
+        saving.chosen_format(KINDS[self.verb], "parquet", None)
+        saving.refuse_many(records.shown, "parquet")
+        return writers.table(records)
 
     def matrix(self, name: str) -> np.ndarray:
-        """Return one matrix by its name, whole. Raises OutputError where there is none of this name."""
+        """Return a whole matrix by its name. Raises OutputError if there is none of this name."""
         import numpy as np
 
         records = self.records()
@@ -162,7 +157,7 @@ class Drawing(Result):
         return f"<embcli {self.verb}: a drawing; save it as .svg or .png>"
 
     def _repr_html_(self) -> str:
-        return self.page("svg", self.paper("svg")).decode()
+        return self.page("svg", paper_of(self.style, "svg")).decode()
 
 
 class MatrixOf:
@@ -178,12 +173,12 @@ class MatrixOf:
 
 
 def paper_of(style: Style, format: FormatName) -> Paper:
-    """Return what a page in a format is put on, where that is not a terminal."""
+    """Return the size and the colours of a page in a format that is not for a terminal."""
     from embcli.page import Paper
 
     picture = format in PICTURES
     return Paper(
-        width=style.width or (PICTURE_WIDTH if picture else pipe_width()),
+        width=style.width or (_PICTURE_WIDTH if picture else number_in("COLUMNS") or _PIPE_WIDTH),
         color=picture,
         precision=style.precision,
         heat=style.heat,
@@ -192,10 +187,10 @@ def paper_of(style: Style, format: FormatName) -> Paper:
     )
 
 
-def pipe_width() -> int:
-    """Return the width of a page in a pipe: COLUMNS, or 120."""
-    value = os.environ.get("COLUMNS", "")
-    return (int(value[:6]) if value.isascii() and value.isdigit() else 0) or PIPE_WIDTH
+def number_in(variable: str) -> int:
+    """Return a whole number from the environment; 0 if there is none."""
+    value = os.environ.get(variable, "")
+    return int(value[:6]) if value.isascii() and value.isdigit() else 0
 
 
 def new_page(format: FormatName, paper: Paper) -> Page:

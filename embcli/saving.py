@@ -1,4 +1,4 @@
-"""Results as files: which format a path stands for, what can be refused beforehand, and writing atomically."""
+"""Results as files: the format that a path stands for, checks before any work, and atomic writing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from embcli.atomic import destination, refuse_others, replacing_folder
 from embcli.errors import OutputError, lacks
 from embcli.formats import ALIASES, FORMATS, KINDS, SUFFIXES, VIEWS, able
 from embcli.passes import unwatched
+from embcli.result import paper_of
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ def save(result: Result, path: str | Path, format: FormatName | None = None) -> 
     Raises OutputError for a format that cannot hold the result, and for a place that cannot be written.
     """
     file = Path(path)
-    chosen = chosen_format(KINDS[result.verb], format, file, "")
-    refuse_format(result, chosen)
-    refuse_unwritable(file, chosen)
+    chosen = chosen_format(KINDS[result.verb], format, file)
+    if FORMATS[chosen].one_matrix:
+        refuse_many(result.records().shown, chosen)
     write(result, chosen, file)
 
 
@@ -40,20 +41,28 @@ def write(result: Result, format: FormatName, path: Path, watch: Watch = unwatch
     from embcli import writers
 
     if format in VIEWS:
-        content = result.page(format, result.paper(format))
-        with told_when_it_fails(path), destination(path) as file:
+        content = result.page(format, paper_of(result.style, format))
+        with explaining_failure(path), destination(path) as file:
             file.write(content)
         return
-    with told_when_it_fails(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
+    with explaining_failure(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
         writers.write(result.records(), cast("Data", format), place, result.notes, watch)
 
 
-def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str) -> FormatName:
+def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str = "") -> FormatName:
     """Return the format to write: as named, else by the suffix of the file, else the default if it can hold the result.
 
-    Raises OutputError for a format that cannot hold this kind of result, and for a suffix that is not known where
-    there is no default.
+    Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
+    suffix without a default, and for a file that obviously cannot be written.
     """
+    chosen = _named_format(kind, format, file, default)
+    _refuse_without_package(chosen)
+    if file is not None:
+        _refuse_unwritable(file, chosen)
+    return chosen
+
+
+def _named_format(kind: Kind, format: str | None, file: Path | None, default: str) -> FormatName:
     known = able(kind)
     suffix = file.suffix.lower() if file else ""
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
@@ -68,15 +77,6 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
     return FORMATS[chosen].name
 
 
-def refuse_format(result: Result, format: FormatName) -> None:
-    """Raise OutputError for a format that cannot hold the result, or whose package is missing."""
-    if KINDS[result.verb] not in FORMATS[format].kinds:
-        raise OutputError(f"this result cannot be written as {format}")
-    refuse_without_package(format)
-    shown = result.records().shown if format not in VIEWS else None
-    refuse_many(shown, format)
-
-
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that has room for one."""
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
@@ -85,7 +85,7 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
         )
 
 
-def refuse_without_package(format: FormatName) -> None:
+def _refuse_without_package(format: FormatName) -> None:
     """Raise OutputError for a format whose package is missing or cannot be loaded."""
     from importlib import import_module
 
@@ -98,9 +98,9 @@ def refuse_without_package(format: FormatName) -> None:
         raise OutputError(lacks(format, required[1])) from None
 
 
-def refuse_unwritable(path: Path, format: FormatName) -> None:
-    """Raise OutputError for a place that cannot be written, where that can be seen beforehand."""
-    with told_when_it_fails(path):
+def _refuse_unwritable(path: Path, format: FormatName) -> None:
+    """Raise OutputError for a place that obviously cannot be written."""
+    with explaining_failure(path):
         if not path.parent.is_dir():
             raise _failed(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
         if not path.exists():
@@ -112,8 +112,8 @@ def refuse_unwritable(path: Path, format: FormatName) -> None:
 
 
 @contextmanager
-def told_when_it_fails(path: Path | None) -> Iterator[None]:
-    """Raise OutputError where the system cannot write to a destination; None is standard output."""
+def explaining_failure(path: Path | None) -> Iterator[None]:
+    """Raise OutputError if the system cannot write to a destination; None is standard output."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""Where a result goes and in what form: standard output or a path, in a format that is chosen before any work."""
+"""The destination and the format of a result, chosen before any work: standard output or a path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from embcli.cli.console import watched
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, VIEWS, either
 from embcli.passes import unwatched
-from embcli.result import Style, new_page, paper_of
+from embcli.result import Style, new_page, number_in, paper_of
 from embcli.safe import printable
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from embcli.result import Result
 
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
-_UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal that does not tell its size
+_UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """A place for a result, and the format it is written in there."""
+    """A destination, and the format that results are written in."""
 
     format: FormatName
     path: Path | None  # None for standard output
@@ -54,7 +54,7 @@ class Output:
         result.notes.finish()
 
     def _write_page(self, result: Result) -> None:
-        content = result.page(self.format, self._paper(result.paper(self.format)))
+        content = result.page(self.format, self._paper(paper_of(result.style, self.format)))
         with self._open() as file:
             file.write(content)
 
@@ -93,7 +93,7 @@ class Output:
         return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
     def _paper(self, paper: Paper) -> Paper:
-        """Return what a page is put on: where that is a terminal, with its size and its colours."""
+        """Return the size and the colours of a page, which may be those of a terminal."""
         if self.format in PICTURES:
             return replace(paper, color=self.color != "never")
         terminal = self.format == "table" and self._on_a_terminal
@@ -107,7 +107,7 @@ class Output:
         )
 
     def put(self, put: Callable[[Page], None]) -> None:
-        """Write a page that has no result behind it."""
+        """Write a page without a result."""
         page = new_page(self.format, self._paper(paper_of(self.style, self.format)))
         put(page)
         with self._open() as file:
@@ -124,10 +124,10 @@ class Output:
     def _open(self, content: Literal["page", "text", "binary"] = "page") -> Iterator[BinaryIO]:
         """Open the destination.
 
-        A page is made for a terminal; text is made safe for it on the way; binary data never goes there.
+        A terminal gets pages as they are and text with control characters escaped; it refuses binary data.
         """
         place = _standard_output() if self.path is None else destination(self.path)
-        with saving.told_when_it_fails(self.path), place as file:
+        with saving.explaining_failure(self.path), place as file:
             if content == "binary" and file.isatty():
                 raise OutputError(_NOT_FOR_A_TERMINAL)
             yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
@@ -144,8 +144,8 @@ def output_for(
 ) -> Output:
     """Return the output that the user asked for; nothing is opened yet.
 
-    `limits` tells of flags that were given, and which formats show what they ask for; `show` are the matrices that the
-    user named. Raises OutputError for what cannot be done.
+    `limits` maps each given flag to the formats that support it; `show` are the matrices that the user named. Raises
+    OutputError for a format or a file that cannot hold the result.
     """
     file = named(path)
     default = os.environ.get("EMBCLI_FORMAT") or ""
@@ -156,13 +156,10 @@ def output_for(
         if chosen not in formats:
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
     saving.refuse_many(show, chosen)
-    saving.refuse_without_package(chosen)
     if file is None and FORMATS[chosen].folder:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and FORMATS[chosen].binary and sys.stdout is not None and sys.stdout.isatty():
         raise OutputError(_NOT_FOR_A_TERMINAL)
-    if file is not None:
-        saving.refuse_unwritable(file, chosen)
     return Output(chosen, file, color, style)
 
 
@@ -178,13 +175,8 @@ def _terminal_size() -> tuple[int, int]:
         size = os.get_terminal_size(sys.stdout.fileno())
         width, lines = size.columns or width, size.lines or lines
     except (OSError, ValueError):
-        pass  # a terminal that does not tell
-    return _number("COLUMNS") or width, _number("LINES") or lines
-
-
-def _number(variable: str) -> int:
-    value = os.environ.get(variable, "")
-    return int(value[:6]) if value.isascii() and value.isdigit() else 0
+        pass  # the size is unknown
+    return number_in("COLUMNS") or width, number_in("LINES") or lines
 
 
 def _colored(choice: Color, terminal: bool) -> bool:
@@ -198,7 +190,7 @@ def _colored(choice: Color, terminal: bool) -> bool:
 
 
 class _Safe:
-    """A terminal for text that may contain anything: control characters and bidi controls are escaped."""
+    """A terminal that gets any text with control characters and bidi controls escaped."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
