@@ -1,4 +1,4 @@
-"""embcli as a process: signals, the exit status, and the one place where its errors are caught and printed."""
+"""embcli as a process: signals, the exit status, and the only place that catches and prints its errors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def run() -> NoReturn:
     """Run the command line and end with its exit status.
 
-    The process ends without Python's own tear-down, which frees every object one by one and takes a fifth of the time
-    of a lookup. The garbage collector is off: so short a process leaves no cycles that matter.
+    The process skips Python's own shutdown, which frees every object and takes a fifth of the time of a lookup. The
+    garbage collector is off, as a short process collects few cycles.
     """
     gc.disable()
-    # numpy's BLAS would start threads when it is loaded, and no command has work for them.
+    # numpy's BLAS would start threads when it is loaded, and no command needs them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _handle(signal.SIG_DFL, _end_at_once)
@@ -48,7 +48,7 @@ def run() -> NoReturn:
 
 def _unexpected(error: BaseException) -> int:
     """Return the exit status of an unexpected error, and print it, unless an interrupt caused it."""
-    if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps those that come while a class is created
+    if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps it while a class is created
         return 130
     import traceback
 
@@ -58,7 +58,7 @@ def _unexpected(error: BaseException) -> int:
 
 
 def main() -> int:
-    """Run the command line and return its exit status: 0 done or yes, 1 no, 2 trouble, 130 interrupted."""
+    """Run the command line and return its exit status: 0 for done or yes, 1 for no, 2 for errors, 130 on Ctrl-C."""
     import typer
 
     try:
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def _lines_of(error: Exception) -> tuple[str, str] | None:
-    """Return an error as a sentence and a hint; None for an unexpected one, or where a traceback is asked for."""
+    """Return an error as a sentence and a hint; None for an unexpected error, or if the user wants a traceback."""
     import typer
 
     from embcli.cli.options import flag_of
@@ -144,7 +144,7 @@ def _silence() -> None:
 
 
 def _handle(before: Handler, handler: Handler) -> None:
-    """Install a handler of the signals that end a process, only if the present one is still the expected one."""
+    """Replace the handler of the signals that end a process, if it is still the expected one."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == before:
@@ -152,7 +152,7 @@ def _handle(before: Handler, handler: Handler) -> None:
 
 
 def _end_at_once(number: int, _: FrameType | None) -> NoReturn:
-    """End while there is nothing to clean up yet: an exception would get lost in an import."""
+    """End before there is anything to clean up: an exception could get lost in an import."""
     os._exit(128 + number)
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
     from embcli.verbs.diff import Diff
+    from embcli.verbs.info import ModelInfo
     from embcli.verbs.lookup import Lookup
-    from embcli.verbs.model import ModelInfo
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
     from embcli.verbs.scatter import Scatter
@@ -496,7 +496,7 @@ class Model:
         Raises InputError for a model that is not from a file.
         """
         from embcli.files.checkpoint import Checkpoint
-        from embcli.verbs.model import model_info
+        from embcli.verbs.info import model_info
 
         if not isinstance(self.source, Checkpoint):
             raise InputError("a seeded model has no file")

@@ -37,7 +37,7 @@ BAD = [
     ("lookup --ids 5,6 --vocab 6 --dim 3", "ID 6 at position 1 has no row", "V = 6", "from 0 to 5", "--vocab 7"),
     ("lookup --ids 50257", "ID 50257 at position 0", "V = 50,257", "from 0 to 50256"),
     ("lookup --ids 9223372036854775807 --vocab 6", "ID 9223372036854775807 at position 0"),
-    ("tokenize --ids 1,50257", "ID 50257 at position 1 is no token of gpt2", "0 to 50256"),
+    ("tokenize --ids 1,50257", "ID 50257 at position 1 is not a token of gpt2", "0 to 50256"),
     ("tokenize --encoding cl100k_base --ids 100256", "ID 100256 at position 0", "not used"),
     ("decode 1 x", "'x' at position 1"),
     ("decode -1", "ID -1 at position 0"),

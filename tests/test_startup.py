@@ -45,7 +45,7 @@ def imported(*arguments: str, **environment: str) -> set[str]:
     assert done.returncode == 0, done
     assert done.stdout, done
     modules = set(done.stderr.decode().splitlines()[-1].split())
-    assert "embcli.cli" in modules, done
+    assert "embcli.cli.app" in modules, done
     return modules & HEAVY
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -18,6 +19,7 @@ from embcli.cli.places import Place, PlaceOfNumbers
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
+from embcli.selection import select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,8 +154,12 @@ def weights(
 
     A summary of it, or as a map, or chosen rows and columns.
     """
+    from embcli.layer import shape_of
+
     output = place.output_of("weights", {"map": map, "scatter": scatter})
     opened = model.opened(encoding)
+    size, dim = shape_of(opened.source, layer)
+    output.refuse_many_numbers(len(select(rows, size, "row")) * len(select(columns, dim, "column")))
     output.write(opened.weights(layer=layer, rows=rows, columns=columns, map=map, scatter=scatter))
 
 
@@ -173,6 +179,9 @@ def lookup(
     output = place.output_of("lookup", vars(options), options.show)
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
+    if options.only is None and options.only_ids is None:
+        columns = len(select(options.columns, opened.shape[1], "column"))
+        output.refuse_many_numbers(len(tokens) * columns, len(options.show or options.matrices))
     output.write(opened.lookup(tokens, window=given.window, **vars(options)))
 
 
@@ -198,7 +207,8 @@ def compare(
     sequences = given.sequences()
     opened = model.opened_for(sequences, encoding)
     tokens = opened.tokens(sequences, given.special)
-    output.refuse_many_numbers(len(tokens) * opened.shape[1] * len(options.outputs or names.OUTPUTS))
+    weights = len({"first", "shared"} & {*(options.show or ())}) * math.prod(opened.shape)
+    output.refuse_many_numbers(len(tokens) * opened.shape[1], len(options.outputs or names.OUTPUTS), weights)
     result = opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options))
     output.write(result)
     return int(not result.verdict.identical)

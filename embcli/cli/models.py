@@ -52,7 +52,8 @@ class ModelInFile(Group):
 
     def _refuse(self, fields: tuple[str, ...], why: str) -> None:
         for field in fields:
-            if getattr(self, field, None) not in (None, False):
+            value = getattr(self, field, None)
+            if value is not None and value is not False:
                 raise InputError(f"{flag_of(field)} {why}")
 
 
