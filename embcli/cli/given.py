@@ -1,4 +1,4 @@
-"""The groups of options that say what is given: a text, IDs, or vectors."""
+"""The groups of options for the input: a text, IDs, or vectors."""
 
 from __future__ import annotations
 
@@ -19,56 +19,52 @@ if TYPE_CHECKING:
 class Given(Group):
     """A text or token IDs."""
 
+    example = 'embcli lookup "Every effort moves you"'  # for the error if nothing is given
     text: str | None = None
     file: Path | None = None
     ids: str | None = None
     errors: names.Errors = "strict"
     special: bool = False
 
-    def sequences(self, example: str = 'embcli lookup "Every effort moves you"', lines: bool = False) -> Sequences:
-        """Read what is given; where there is nothing, the error shows the example."""
+    def sequences(self) -> Sequences:
+        """Read the text or the IDs."""
         from embcli.cli.text import read
 
-        return read(self.text, self.file, self.ids, lines, self.errors, example)
+        return read(self.text, self.file, self.ids, getattr(self, "lines", False), self.errors, self.example)
 
 
 class GivenLines(Given):
     """A text or token IDs, as one sequence or one per line."""
 
+    example = 'embcli tokenize "Every effort moves you"'
     lines: bool = False
-
-    def sequences(self, example: str = 'embcli tokenize "Every effort moves you"', lines: bool = False) -> Sequences:
-        """Read what is given, in one sequence or one per line."""
-        return super().sequences(example, self.lines)
 
 
 class GivenWindows(GivenLines):
     """A text or token IDs, which may be split to fit a position layer."""
 
+    example = Given.example
     window: bool = False
-
-    def sequences(self, example: str = 'embcli lookup "Every effort moves you"', lines: bool = False) -> Sequences:
-        """Read what is given."""
-        return super().sequences(example)
 
 
 class GivenQueries(GivenLines):
-    """What neighbours are looked for: a text or IDs, with rows added and subtracted, or vectors."""
+    """The queries of a search: a text or IDs, with rows added and subtracted, or vectors."""
 
+    example = 'embcli neighbors " Paris"'
     plus: list[str] | None = None
     minus: list[str] | None = None
     vector: Path | None = None
     show: str | None = None
 
     def queries(self, model: Model) -> dict[str, Any]:
-        """Return what `Model.neighbors` takes; raises InputError where text and vectors are both given."""
+        """Return the arguments of `Model.neighbors`; raises InputError if text and vectors are both given."""
         from embcli.cli.text import read
         from embcli.verbs.neighbors import vectors_in_lines
 
         if self.vector is None:
             if self.show is not None:
                 raise InputError("--show chooses vectors, and goes with --vector")
-            tokens = model.tokens(self.sequences('embcli neighbors " Paris"'), self.special)
+            tokens = model.tokens(self.sequences(), self.special)
             return {"text": tokens, "plus": self.plus or (), "minus": self.minus or ()}
         given = {"TEXT": self.text, "--file": self.file, "--ids": self.ids, "--plus": self.plus, "--minus": self.minus}
         others = [name for name, value in given.items() if value]
@@ -95,7 +91,7 @@ class GivenFile(Group):
     special: bool = False
 
     def sequences(self) -> Sequences:
-        """Read what is given; raises InputError, with a hint, for a text in place of a file."""
+        """Read the file or the IDs; raises InputError, with a hint, for a text in place of a file."""
         from embcli.cli.text import read
 
         if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):
