@@ -109,28 +109,23 @@ class Covariance:
         self._origin = np.zeros(dim)
         self._sum = np.zeros(dim)  # of the rows minus the origin
         self._products = np.zeros((dim, dim))
-        self._pending = np.empty((max(_PENDING // dim, _LEAST_ROWS), dim))
-        self._filled = 0
+        self._pending: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows, (n, D) float64."""
-        while len(rows):
-            part = rows[: len(self._pending) - self._filled]
-            self._pending[self._filled : self._filled + len(part)] = part
-            self._filled += len(part)
-            rows = rows[len(part) :]
-            if self._filled == len(self._pending):
-                self._multiply()
+        """Add rows, (n, D) float64, which stay as they are."""
+        self._pending.append(rows)
+        if sum(map(len, self._pending)) >= max(_PENDING // len(self._sum), _LEAST_ROWS):
+            self._multiply()
 
     def _multiply(self) -> None:
-        rows = self._pending[: self._filled]
-        if not self.count and self._filled:
+        rows = np.concatenate([*self._pending, self._products[:0]])
+        if not self.count and len(rows):
             self._origin = rows.mean(axis=0)
         rows -= self._origin
         self._sum += rows.sum(axis=0)
         self._products += rows.T @ rows
-        self.count += self._filled
-        self._filled = 0
+        self.count += len(rows)
+        self._pending = []
 
     def mean(self) -> np.ndarray:
         """Return the mean row, (D,)."""

@@ -218,15 +218,12 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
     """Return the vector of a query, (D,) float64, less the mean row if that is subtracted; queries count from 1."""
     if query.vector is not None:
         vector = query.vector.astype(np.float64) - (0 if space.mean is None else space.mean)
-    elif query.plus or query.minus:
-        unit = space.metric == "cosine"
-        vector = np.zeros(layer.shape[1])
-        for ids in (query.ids, *query.plus):
-            vector += _term(ids, layer, space, unit)
-        for ids in query.minus:
-            vector -= _term(ids, layer, space, unit)
     else:
-        vector = _term(query.ids, layer, space)
+        unit = space.metric == "cosine" and bool(query.plus or query.minus)
+        vector = _term(query.ids, layer, space, unit)
+        for sign, terms in ((1, query.plus), (-1, query.minus)):
+            for ids in terms:
+                vector += sign * _term(ids, layer, space, unit)
     if not np.isfinite(vector).all():
         raise InputError(f"query {number:,} contains NaN or infinity and has no neighbours")
     if space.metric == "cosine" and not vector.any():
@@ -234,7 +231,7 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
     return vector
 
 
-def _term(ids: np.ndarray, layer: Layer, space: Space, unit: bool = False) -> np.ndarray:
+def _term(ids: np.ndarray, layer: Layer, space: Space, unit: bool) -> np.ndarray:
     """Return the mean of some rows, (D,) float64, less the mean row if that is subtracted; of length 1 if `unit`."""
     rows = layer.rows(ids)
     not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
@@ -319,9 +316,8 @@ def _parsed(line: str, number: int, show: str | None, dim: int) -> np.ndarray:
             raise refused("has no vectors.{name}" + cure, name=name[:40], there=there)
         value = vectors[name]
     if not isinstance(value, list) or not all(type(each) in (int, float) for each in value):
-        what = (
-            "an array that contains null or NaN" if isinstance(value, list) and None in value else "no array of numbers"
-        )
+        has_null = isinstance(value, list) and None in value
+        what = "an array that contains null or NaN" if has_null else "no array of numbers"
         raise refused("contains {what}; it takes D = {dim:,} numbers", what=what, dim=dim)
     if len(value) != dim:
         raise refused("has {count:,} numbers, and rows have D = {dim:,}", count=len(value), dim=dim)

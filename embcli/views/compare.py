@@ -13,7 +13,7 @@ from embcli.names import STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, bar, left_out, put_guesses, token_labels
+from embcli.views.parts import PickedRows, bar, put_guesses, put_left_out, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
@@ -216,12 +216,8 @@ def _put_both(
 
 
 def _put_left_out(page: Page, rows: Excerpt, columns: Excerpt | None = None, row: str = "row") -> None:
-    missing = left_out(
-        rows.missing(np.arange(rows.total), row),
-        columns.missing(np.arange(columns.total), "column") if columns else "",
-    )
-    if missing:
-        page.line(f"{missing}.")
+    missing = columns.missing(np.arange(columns.total), "column") if columns else ""
+    put_left_out(page, rows.missing(np.arange(rows.total), row), missing)
 
 
 def _judgement(verdict: Verdict) -> Word:
