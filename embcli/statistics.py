@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 import numpy as np
 
 from embcli.errors import InputError
@@ -41,12 +39,6 @@ def histogram(values: np.ndarray, bins: int) -> tuple[int, ...]:
     edges = np.linspace(values.min(), values.max(), bins + 1)
     places = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
     return tuple(np.bincount(places, minlength=bins).tolist())
-
-
-def inverse(values: np.ndarray) -> np.ndarray:
-    """Return 1 / value, and 0 for 0, (n,) float64."""
-    inverses: np.ndarray = np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
-    return inverses
 
 
 def mean_cosine(unit_sum: np.ndarray, count: int) -> float | None:
@@ -150,11 +142,6 @@ def refuse_covariance(dim: int, cure: str) -> None:
     """
     if _MATRICES * 8 * dim**2 > free():
         raise InputError(naming("the covariance of {count:,} columns does not fit into memory; " + cure, count=dim))
-
-
-def digests(rows: np.ndarray) -> list[bytes]:
-    """Return the SHA-256 digest of the bits of each row, (n, D) float32."""
-    return [sha256(row.data).digest() for row in rows]
 
 
 def equal_rows(digests: list[bytes], among: np.ndarray) -> tuple[tuple[int, ...], ...]:
