@@ -55,7 +55,7 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     if page.paper.heat:
         _put_heat(result, number, rows, columns, page)
     if result.nearness.why:
-        _put_shares(columns, result.shares(number), rows, page)
+        _put_shares(columns, result.shares(number, rows.places), rows, page)
     elif not page.paper.heat:
         page.table([*columns, Column("", _bars(ranking, rows), "left")], rows.gaps)
     put_left_out(page, rows.missing(np.arange(1, len(ranking.ids) + 1), "rank"), how=hint("ndjson"))
@@ -93,11 +93,11 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
     named = counted(shares.columns.shape[1], "column")
     parts = {"mean row": shares.mean, named: shares.parts.sum(axis=1), "rest": shares.rest}
     numbers = page.numbers([Block("", np.stack([*parts.values()], axis=1))])
-    names = [", ".join(map(str, each)) for each in shares.columns[rows.places].tolist()]
+    names = [", ".join(map(str, each)) for each in shares.columns.tolist()]
     sums: Columns = [*labels]
     for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):
         sums.append(Column("", [sign] * len(names)))
-        sums.append(Column(name, [numbers.write(value) for value in values[rows.places]]))
+        sums.append(Column(name, [numbers.write(value) for value in values]))
     whole: Columns = [*sums, Column("those columns", names, "left")]
     if page.holds(whole):
         page.table(whole, rows.gaps)
