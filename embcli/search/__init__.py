@@ -198,7 +198,7 @@ def _ranked(
     scores = _scores(layer, space, query, ids)
     closeness = space.closeness(scores)
     if not ((bounds.low <= closeness) & (closeness <= bounds.high) | np.isnan(scores)).all():
-        ids = everything[~np.isin(everything, candidates.excluded)]
+        ids = _allowed(everything, candidates.excluded)
         scores = _scores(layer, space, query, ids, watch)
     chosen = ~np.isnan(scores)
     if within is not None:
@@ -206,6 +206,11 @@ def _ranked(
     order = np.flatnonzero(chosen)
     order = order[np.lexsort((ids[order], -space.closeness(scores[order])))][: candidates.k]
     return Ranking(ids[order], scores[order], len(ids))
+
+
+def _allowed(everything: np.ndarray, excluded: np.ndarray) -> np.ndarray:
+    allowed: np.ndarray = everything[~np.isin(everything, excluded)]
+    return allowed
 
 
 def _scores(layer: Layer, space: Space, query: np.ndarray, ids: np.ndarray, watch: Watch = unwatched) -> np.ndarray:
