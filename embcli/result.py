@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from embcli.errors import InputError, OutputError
 from embcli.formats import FORMATS, PICTURES
-from embcli.names import DEFAULT_PRECISION
+from embcli.names import DEFAULT_PRECISION, THEMES, check_choice
 from embcli.notes import Notes
 from embcli.words import naming
 
@@ -41,6 +41,7 @@ class Style:
     theme: Theme = "light"  # the background of a picture
 
     def __post_init__(self) -> None:
+        check_choice("theme", self.theme, THEMES)
         if not 1 <= self.precision <= _MOST_DECIMALS:
             range_ = {"given": self.precision, "low": 1, "high": _MOST_DECIMALS}
             raise OutputError(naming("{precision} {given} is out of range; it goes from {low} to {high}", **range_))

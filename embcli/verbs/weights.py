@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from embcli.layer import run_of, shape_of
 from embcli.passes import unwatched
 from embcli.records import Array, Names, Piece, Records
-from embcli.result import Result
+from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import token_text, tokens_of
 
@@ -41,6 +41,9 @@ class WeightMatrix(Result):
     rows_chosen: bool  # by the user
     columns_chosen: bool
     watch: Watch  # counts the rows of a pass over the whole layer
+
+    token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
+    position = MatrixOf()  # (n, chosen columns) float32
 
     @cached_property
     def summary(self) -> Summary:
