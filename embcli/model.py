@@ -161,14 +161,13 @@ class Model:
             return False
         return len(ids) == 1 and int(ids[0]) < len(self)
 
-    def __getitem__(self, key: int | str | slice | Sequence[int] | np.ndarray) -> np.ndarray:
+    def __getitem__(self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray) -> np.ndarray:
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").token
         if isinstance(key, slice):
             return self._rows(np.arange(*key.indices(len(self))))
         if isinstance(key, int | np.integer):
-            row: np.ndarray = self._rows(np.array([key]))[0]
-            return row
+            return np.asarray(self._rows(np.array([key]))[0])
         return self._rows(np.asarray(key))
 
     def _rows(self, ids: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ def write(result: Result, format: FormatName, path: Path, watch: Watch = unwatch
     from embcli import writers
 
     if format in VIEWS:
-        content = result.page(format, result.paper(format))
+        content = result.page(format)
         with told_when_it_fails(path), destination(path) as file:
             file.write(content)
         return
