@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embcli.binary import Binary
 from embcli.errors import InputError
 from embcli.files import index, open_tensors
-from embcli.binary import Binary
 from embcli.files.tensors import Tensors
 from embcli.files.vectors import VectorsFile
 from embcli.layer import Layer
