@@ -15,6 +15,7 @@ import numpy as np
 
 from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED
 from embcli.layer import Layer
+from embcli.selection import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,9 +125,9 @@ class StoredLayer(WidenedLayer):
 
 def _in_order(ids: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Return rows in the order of any IDs, (n,); `read` takes these IDs ascending, each once."""
-    distinct, places = np.unique(ids.astype(np.int64), return_inverse=True)  # offsets can exceed 32 bits
-    rows = read(distinct)
-    return rows if np.array_equal(distinct, ids) else rows[places]
+    wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
+    rows = read(wanted)
+    return rows if np.array_equal(wanted, ids) else rows[places]
 
 
 def stored_layer(binary: Binary, tensor: Tensor, transposed: bool) -> StoredLayer:
