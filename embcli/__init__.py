@@ -13,12 +13,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from embcli.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError
     from embcli.model import Model, open, seeded
     from embcli.result import Result
 
-__version__ = "0.1.0"
 __all__ = ["EmbcliError", "InputError", "LayerError", "Model", "OutputError", "Result", "open", "seeded"]
 _HOMES = {
     **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),

@@ -1,4 +1,4 @@
-"""embcli as a process: signals, the exit status, and the one place where its errors are caught and printed."""
+"""embcli as a process: signals, the exit status, and the only place that catches and prints its errors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
+
+from embcli.cli.slips import hint
+from embcli.errors import EmbcliError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +24,11 @@ if TYPE_CHECKING:
 def run() -> NoReturn:
     """Run the command line and end with its exit status.
 
-    The process ends without Python's own tear-down, which frees every object one by one and takes a fifth of the time
-    of a lookup. The garbage collector is off: so short a process leaves no cycles that matter.
+    The process skips Python's own shutdown, which frees every object and takes a fifth of the time of a lookup. The
+    garbage collector is off, as a short process collects few cycles.
     """
     gc.disable()
-    # numpy's BLAS would start threads when it is loaded, and no command has work for them.
+    # numpy's BLAS would start threads when it is loaded, and no command needs them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _handle(signal.SIG_DFL, _end_at_once)
@@ -45,7 +48,7 @@ def run() -> NoReturn:
 
 def _unexpected(error: BaseException) -> int:
     """Return the exit status of an unexpected error, and print it, unless an interrupt caused it."""
-    if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps those that come while a class is created
+    if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps it while a class is created
         return 130
     import traceback
 
@@ -55,7 +58,7 @@ def _unexpected(error: BaseException) -> int:
 
 
 def main() -> int:
-    """Run the command line and return its exit status: 0 done or yes, 1 no, 2 trouble, 130 interrupted."""
+    """Run the command line and return its exit status: 0 for done or yes, 1 for no, 2 for errors, 130 on Ctrl-C."""
     import typer
 
     try:
@@ -79,11 +82,10 @@ def main() -> int:
 
 
 def _lines_of(error: Exception) -> tuple[str, str] | None:
-    """Return an error as a sentence and a hint; None for an unexpected one, or where a traceback is asked for."""
+    """Return an error as a sentence and a hint; None for an unexpected error, or if the user wants a traceback."""
     import typer
 
     from embcli.cli.options import flag_of
-    from embcli.errors import EmbcliError
     from embcli.memory import ran_out
 
     if isinstance(error, EmbcliError):
@@ -96,8 +98,6 @@ def _lines_of(error: Exception) -> tuple[str, str] | None:
 
 def _usage(error: typer.TyperException) -> tuple[str, str]:
     """Return an error of usage as a sentence, and as a hint what was probably meant."""
-    from embcli.cli.slips import hint
-
     context = getattr(error, "ctx", None)
     verb = sys.argv[1:2] if sys.argv[1:2] and not sys.argv[1].startswith("-") else []
     command = context.command_path if context else " ".join(["embcli", *verb])
@@ -114,15 +114,14 @@ def _valued(context: typer.Context | None) -> list[str]:
 def _command() -> object:
     """Run the command line, or answer a completion script, and return what the command returns."""
     from embcli.cli import completion
-    from embcli.cli.app import app
-    from embcli.errors import OutputError
+    from embcli.cli.app import command_line
     from embcli.memory import ran_out
 
-    completion.prepare()
+    words = None if completion.prepare() else sys.argv[1:]
     _handle(_end_at_once, _end)
     try:
         try:
-            status = app(prog_name=completion.PROGRAM, standalone_mode=False)
+            status = command_line(words)(prog_name=completion.PROGRAM, standalone_mode=False)
         except SystemExit as stop:  # Typer ends like this after a completion, and after printing a script
             if isinstance(stop.__context__, BrokenPipeError):  # Typer takes that for a failure, with status 1
                 raise stop.__context__ from None
@@ -145,7 +144,7 @@ def _silence() -> None:
 
 
 def _handle(before: Handler, handler: Handler) -> None:
-    """Install a handler of the signals that end a process, only if the present one is still the expected one."""
+    """Replace the handler of the signals that end a process, if it is still the expected one."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == before:
@@ -153,7 +152,7 @@ def _handle(before: Handler, handler: Handler) -> None:
 
 
 def _end_at_once(number: int, _: FrameType | None) -> NoReturn:
-    """End while there is nothing to clean up yet: an exception would get lost in an import."""
+    """End before there is anything to clean up: an exception could get lost in an import."""
     os._exit(128 + number)
 
 

@@ -15,6 +15,13 @@ class EmbcliError(Exception):
 
     The hint is a second line, with what to do instead. A message that names parameters is made by `words.naming`:
     `str(error)` spells them as the library does (`dim`), the command spells them as flags (`--dim`).
+
+    >>> import embcli
+    >>> try:
+    ...     embcli.seeded(vocab=6, dim=0)
+    ... except embcli.EmbcliError as error:
+    ...     print(error)
+    dim must be at least 1, not 0
     """
 
     def __init__(self, message: str | Message, hint: str | Message = "") -> None:
@@ -24,15 +31,33 @@ class EmbcliError(Exception):
 
 
 class InputError(EmbcliError):
-    """The input is missing, unreadable, malformed or out of range."""
+    """The input is missing, unreadable, malformed or out of range.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3)[6]
+    Traceback (most recent call last):
+    embcli.errors.InputError: ID 6 at position 0 has no row: ... for IDs from 0 to 5; pass vocab 7 or more
+    """
 
 
 class LayerError(EmbcliError):
-    """No such layer can be built: its seed, shape or size is out of range."""
+    """No such layer can be built: its seed, shape or size is out of range.
+
+    >>> import embcli
+    >>> embcli.seeded(dim=10**12)
+    Traceback (most recent call last):
+    embcli.errors.LayerError: a token layer of 50,257 x 1,000,000,000,000 takes ...
+    """
 
 
 class OutputError(EmbcliError):
-    """A result cannot be written in this format, or not to this place."""
+    """A result cannot be written in this format, or not to this place.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).weights().save("rows.docx")
+    Traceback (most recent call last):
+    embcli.errors.OutputError: output 'rows.docx' has no known extension; name a format with format
+    """
 
 
 def lacks(what: str, extra: str) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-import embcli
 from embcli.errors import LayerError
 from embcli.passes import ahead, unwatched
+from embcli.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,7 +158,7 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
 
 def run_of(origin: Origin, encoding: Encoding | None) -> dict[str, Any]:
     """Return the `run` of a result from the origin of its layers and the encoding of its rows, if any."""
-    return {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None, **origin.document()}
+    return {"embcli": __version__, "encoding": encoding.name if encoding else None, **origin.document()}
 
 
 class Meter:

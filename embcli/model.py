@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import shape_of
 from embcli.names import (
@@ -15,8 +16,10 @@ from embcli.names import (
     DEFAULT_SEED,
 )
 from embcli.notes import Notes
+from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.passes import unwatched
-from embcli.text import Sequences
+from embcli.text import Sequences, lines_of
+from embcli.tokens import Tokens, tokenize
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -28,13 +31,12 @@ if TYPE_CHECKING:
     from embcli.names import Fault, Layer, Matrix, Metric, Pairing
     from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
-    from embcli.tokens import Tokens
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
     from embcli.verbs.diff import Diff
+    from embcli.verbs.info import ModelInfo
     from embcli.verbs.lookup import Lookup
-    from embcli.verbs.model import ModelInfo
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
     from embcli.verbs.scatter import Scatter
@@ -170,22 +172,18 @@ class Model:
 
     def _rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows of the token layer, (n,) -> (n, D) float32."""
-        from embcli.checks import check_ids
-
         tokens = self.tokens(ids)
         check_ids(tokens, len(self), grows=self.source.origin.is_seeded)
         return self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
 
     def tokens(self, given: Text, special: bool = False, lines: bool = False, spans: bool = False) -> Tokens:
         """Return the tokens of a text, of several texts, or of IDs; raises InputError for what is none of these."""
-        from embcli import tokens
-
-        if isinstance(given, tokens.Tokens):
+        if isinstance(given, Tokens):
             return given
         sequences = _sequences(given, lines)
         if sequences.texts is not None and self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {ids}, or {encoding}"))
-        found = tokens.tokenize(
+        found = tokenize(
             sequences, self.encoding if sequences.texts is not None else self.source.encoding, special, spans
         )
         if not len(found):
@@ -221,7 +219,7 @@ class Model:
 
         if self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {encoding}"))
-        return decode(self.tokens(ids).ids, self.encoding)
+        return decode(_ids(ids), self.encoding)
 
     def weights(
         self,
@@ -283,7 +281,6 @@ class Model:
         >>> seeded(vocab=6, dim=3).lookup([2, 3]).input.shape
         (2, 3)
         """
-        from embcli.options import LookupOptions
         from embcli.verbs.lookup import look_up
 
         names = (show,) if isinstance(show, str) else show
@@ -328,7 +325,6 @@ class Model:
         >>> seeded(vocab=6, dim=3).compare([2, 3]).verdict.identical
         True
         """
-        from embcli.options import ComparisonOptions
         from embcli.verbs.compare import compare
 
         names = (show,) if isinstance(show, str) else show
@@ -363,7 +359,6 @@ class Model:
         >>> batch.inputs.tolist(), batch.targets.tolist()
         ([[6109, 3626, 6100, 345]], [[3626, 6100, 345, 2651]])
         """
-        from embcli.options import Batching
         from embcli.verbs.batch import batch
 
         batching = Batching(
@@ -409,7 +404,6 @@ class Model:
         >>> seeded(dim=4).positions("sinusoidal", context_length=2).position.round(4).tolist()
         [[0.0, 1.0, 0.0, 1.0], [0.8414999842643738, 0.5403000116348267, 0.009999999776482582, 1.0]]
         """
-        from embcli.options import PositionOptions
         from embcli.verbs.positions import positions
 
         options = PositionOptions(
@@ -450,7 +444,6 @@ class Model:
         >>> seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()
         [0, 1]
         """
-        from embcli.options import Nearness
         from embcli.verbs.neighbors import neighbors, queries_of_tokens, queries_of_vectors
 
         nearness = Nearness(
@@ -503,7 +496,7 @@ class Model:
         Raises InputError for a model that is not from a file.
         """
         from embcli.files.checkpoint import Checkpoint
-        from embcli.verbs.model import model_info
+        from embcli.verbs.info import model_info
 
         if not isinstance(self.source, Checkpoint):
             raise InputError("a seeded model has no file")
@@ -512,15 +505,18 @@ class Model:
 
 def _sequences(given: Any, lines: bool) -> Sequences:
     """Return what was given as sequences of text or of IDs; raises InputError for anything else."""
-    from embcli.text import lines_of
-
     if isinstance(given, Sequences):
         return given
     if isinstance(given, str):
         return Sequences(texts=tuple(lines_of(given)) if lines else (given,), many=lines)
     if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
         return Sequences(texts=tuple(given), many=True)
+    return Sequences(ids=(_ids(given),))
+
+
+def _ids(given: Any) -> np.ndarray:
+    """Return token IDs as an array, (T,) int64; raises InputError for anything else."""
     ids = np.asarray(given)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise InputError(f"this is neither a text nor a list of token IDs: {str(given)[:60]!r}")
-    return Sequences(ids=(ids.astype(np.int64),))
+    return ids.astype(np.int64)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Notes:
-    """Remarks in the order in which they came, each once.
+    """Remarks in order, each once.
 
     >>> notes = Notes()
     >>> notes.add("3 values were rounded to float32")

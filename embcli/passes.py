@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -64,9 +66,6 @@ class _Threads(Generic[Item]):
     """Parts that run in threads; each waits while `_AHEAD` of its items have not been taken."""
 
     def __init__(self, parts: Sequence[Iterator[Item]]) -> None:
-        from queue import SimpleQueue
-        from threading import Thread
-
         self._ready: SimpleQueue[Item | _End] = SimpleQueue()
         self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item; an interrupt could break a semaphore
         self._ended = False

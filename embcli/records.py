@@ -1,4 +1,4 @@
-"""A finished result as data: rows of fields and of matrices, in pieces, from which every data format is written."""
+"""A result as data: rows of fields and matrices, in pieces, that every data format is written from."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ FieldType = type[int | float | str | bool] | type[list[int]]
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """What a matrix is before it is there; its first dimension is the rows of the result."""
+    """The shape and type of a matrix that is not computed yet; its first dimension is the rows of the result."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"  # as numpy names it
-    columns: tuple[int, ...] = ()  # their numbers; empty for those that the result names
+    columns: tuple[int, ...] = ()  # the numbers of its columns; empty for those of the result
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Consecutive rows: n values of each field, and (n, ...) of each matrix, that were asked for."""
+    """Consecutive rows: n values of each requested field, and (n, ...) of each requested matrix."""
 
     rows: int
     fields: dict[str, Any]  # name -> list or array
@@ -36,15 +36,14 @@ class Piece:
 class Records:
     """A result as data.
 
-    `pieces` takes the names of the fields and those of the matrices that are wanted, works out no others, and yields
-    all rows in order; it may be called again. A piece's arrays are valid until the next piece. `columns` are the
-    numbers of the columns that the matrices hold. `default` is the matrix that a format with room for just one of them
-    holds. `sequences` is how many sequences the rows are of. `more` stands beside the rows in a JSON document. `lines`
-    is the result as ndjson has it, where a line of that is something else than a row.
+    `pieces` takes the names of fields and of matrices, computes only these, and yields all rows in order, as often as
+    it is called. The arrays of a piece are valid until the next piece. `columns` are the numbers of the matrices'
+    columns, `default` is the matrix for formats that hold one, and `sequences` the number of sequences. A JSON document
+    has `more` beside the rows. `lines` is the result for ndjson, if its lines are not the rows.
     """
 
     run: dict[str, Any]
-    unit: str  # what its rows are: "tokens", "neighbors"; their list has this name in a JSON document
+    unit: str  # the name of the rows in a JSON document: "tokens", "neighbors"
     rows: int
     fields: Mapping[str, FieldType]  # name -> type; None stands for a missing value of any type
     pieces: Callable[[Names, Names], Iterator[Piece]]
@@ -56,9 +55,19 @@ class Records:
     more: dict[str, Any] = field(default_factory=dict)
     lines: Records | None = None
 
+    @property
+    def several(self) -> Names:
+        """The matrices that a format with room for many holds."""
+        return tuple(name for name in self.matrices if self.shown is None or name in self.shown)
+
+    @property
+    def one(self) -> Names:
+        """The matrix that a format with room for one holds; none if the result has none."""
+        return self.shown[:1] if self.shown else () if self.default is None else (self.default,)
+
 
 def listed(run: dict[str, Any], unit: str, types: Mapping[str, FieldType], fields: dict[str, list[Any]]) -> Records:
-    """Return rows that are all there, as data."""
+    """Return the records of rows that are in memory."""
     rows = len(next(iter(fields.values())))
 
     def pieces(names: Names, _: Names) -> Iterator[Piece]:
@@ -79,7 +88,9 @@ def in_pieces(
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):
             index = np.arange(start, min(start + step, rows))
-            found = values(index, (*fields, *matrices))
-            yield Piece(len(index), {name: found[name] for name in fields}, {name: found[name] for name in matrices})
+            columns = values(index, (*fields, *matrices))
+            yield Piece(
+                len(index), {name: columns[name] for name in fields}, {name: columns[name] for name in matrices}
+            )
 
     return pieces

@@ -6,22 +6,25 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from embcli.atomic import destination, replacing_folder
 from embcli.errors import InputError, OutputError
-from embcli.formats import FORMATS, PICTURES
+from embcli.formats import FORMATS, KINDS, PICTURES, VIEWS
 from embcli.names import DEFAULT_PRECISION
 from embcli.notes import Notes
+from embcli.passes import unwatched
+from embcli.saving import chosen_format, refuse_many, refuse_unwritable, refuse_without_package, told_when_it_fails
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
-    from embcli.formats import FormatName
+    from embcli.formats import Data, FormatName
     from embcli.names import Theme
     from embcli.page import Page, Paper
+    from embcli.passes import Watch
     from embcli.records import Records
 
 Own = TypeVar("Own", bound="Result")
@@ -108,19 +111,40 @@ class Result(ABC):
 
         Raises OutputError for a format that cannot hold this result, and for a place that cannot be written.
         """
-        from embcli import saving
+        file = Path(path)
+        chosen = chosen_format(KINDS[self.verb], format, file, "")
+        self._refuse(chosen)
+        refuse_unwritable(file, chosen)
+        self.write(chosen, file)
 
-        saving.save(self, path, format)
+    def write(self, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
+        """Write the result in a format to a path that has been checked; `watch` is told of the rows written."""
+        if format in VIEWS:
+            content = self.page(format, self.paper(format))
+            with told_when_it_fails(path), destination(path) as file:
+                file.write(content)
+            return
+        from embcli import writers
+
+        with told_when_it_fails(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
+            writers.write(self.records(), cast("Data", format), place, self.notes, watch)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
         Raises OutputError where the result has no such form, or the extra `arrow` is missing.
         """
-        from embcli import saving, writers
+        self._refuse("parquet")
+        from embcli import writers
 
-        saving.refuse_format(self, "parquet")
         return writers.table(self.records())
+
+    def _refuse(self, format: FormatName) -> None:
+        """Raise OutputError for a format that cannot hold the result, or whose package is missing."""
+        if KINDS[self.verb] not in FORMATS[format].kinds:
+            raise OutputError(f"this result cannot be written as {format}")
+        refuse_without_package(format)
+        refuse_many(self.records().shown if format not in VIEWS else None, format)
 
     def matrix(self, name: str) -> np.ndarray:
         """Return one matrix by its name, whole. Raises OutputError where there is none of this name."""
@@ -174,7 +198,10 @@ class MatrixOf:
     def __get__(self, result: Result | None, owner: type[Result]) -> np.ndarray:
         if result is None:
             raise AttributeError(self._name)
-        return result.matrix(self._name)
+        try:
+            return result.matrix(self._name)
+        except OutputError as error:
+            raise AttributeError(str(error)) from None
 
 
 def paper_of(style: Style, format: FormatName) -> Paper:

@@ -1,12 +1,8 @@
-"""Text with any characters, made safe to print: on a page, in a message, on a terminal."""
+"""Text made safe to print: on a page, in a message, on a terminal."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
 # surrogates, and the two non-characters that XML does not allow either.
@@ -16,17 +12,13 @@ _UNSAFE = re.compile(
 _BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
-def _for_json(character: str) -> str:
-    return f"\\u{ord(character):04x}"
-
-
-def printable(text: str, escape: Callable[[str], str] = _for_json) -> str:
-    r"""Return the text with control characters and bidi controls escaped, by default as in JSON, `\u001b`.
+def printable(text: str) -> str:
+    r"""Return the text with control characters and bidi controls escaped as in JSON, `\u001b`.
 
     >>> printable("\x1b[2J")
     '\\u001b[2J'
     """
-    return _UNSAFE.sub(lambda match: escape(match[0]), text)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def in_line(text: str) -> str:

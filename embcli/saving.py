@@ -1,4 +1,4 @@
-"""Results as files: which format a path stands for, what can be refused beforehand, and writing atomically."""
+"""Places for results: which format a path stands for, and what can be refused before anything is computed."""
 
 from __future__ import annotations
 
@@ -6,46 +6,19 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from embcli.atomic import destination, refuse_others, replacing_folder
+from embcli.atomic import refuse_others
 from embcli.errors import OutputError, lacks
-from embcli.formats import ALIASES, FORMATS, KINDS, SUFFIXES, VIEWS, able
-from embcli.passes import unwatched
+from embcli.formats import ALIASES, FORMATS, SUFFIXES, able
 from embcli.words import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from embcli.formats import Data, FormatName, Kind
-    from embcli.passes import Watch
-    from embcli.result import Result
-
-
-def save(result: Result, path: str | Path, format: FormatName | None = None) -> None:
-    """Write a result to a file or a folder, atomically.
-
-    Raises OutputError for a format that cannot hold the result, and for a place that cannot be written.
-    """
-    file = Path(path)
-    chosen = chosen_format(KINDS[result.verb], format, file, "")
-    refuse_format(result, chosen)
-    refuse_unwritable(file, chosen)
-    write(result, chosen, file)
-
-
-def write(result: Result, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
-    """Write a result in a format to a path that has been checked; `watch` is told of the rows written."""
-    from embcli import writers
-
-    if format in VIEWS:
-        content = result.page(format, result.paper(format))
-        with told_when_it_fails(path), destination(path) as file:
-            file.write(content)
-        return
-    with told_when_it_fails(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
-        writers.write(result.records(), cast("Data", format), place, result.notes, watch)
+    from embcli.formats import FormatName, Kind
 
 
 def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str) -> FormatName:
@@ -68,15 +41,6 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
     return FORMATS[chosen].name
 
 
-def refuse_format(result: Result, format: FormatName) -> None:
-    """Raise OutputError for a format that cannot hold the result, or whose package is missing."""
-    if KINDS[result.verb] not in FORMATS[format].kinds:
-        raise OutputError(f"this result cannot be written as {format}")
-    refuse_without_package(format)
-    shown = result.records().shown if format not in VIEWS else None
-    refuse_many(shown, format)
-
-
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that has room for one."""
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
@@ -87,8 +51,6 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
 
 def refuse_without_package(format: FormatName) -> None:
     """Raise OutputError for a format whose package is missing or cannot be loaded."""
-    from importlib import import_module
-
     required = FORMATS[format].extra
     if required is None:
         return

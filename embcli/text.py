@@ -1,4 +1,4 @@
-"""Texts and lists of token IDs as they come from outside: bytes to text, text to lines, text to IDs."""
+"""Texts and lists of token IDs as the user gives them: bytes to text, text to lines, text to IDs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LARGEST_ID = 2**63 - 1
-_UNUSUAL = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # what makes a list of IDs need a second look
+_UNUSUAL = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # in a list of IDs that numpy cannot read
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """The sequences to work on: texts, or arrays of token IDs (T,) int64; the other one is None.
+    """Input sequences: texts, or arrays of token IDs (T,) int64; the other one is None.
 
-    `many` says that there may be several, so that each row names the sequence that it belongs to.
+    `many` says that there may be several, so that rows name their sequence.
     """
 
     texts: tuple[str, ...] | None = None
@@ -31,7 +31,7 @@ class Sequences:
 def parse_ids(text: str) -> np.ndarray:
     """Return the IDs in a text, (T,) int64: separated by spaces, commas or newlines, or a JSON array.
 
-    Raises InputError for anything else than whole numbers from 0, with its position.
+    Raises InputError, with the position, for anything but whole numbers from 0.
 
     >>> parse_ids("2, 3,5 1").tolist()
     [2, 3, 5, 1]
@@ -41,7 +41,7 @@ def parse_ids(text: str) -> np.ndarray:
     stripped = text.strip()
     if stripped.startswith("[") and stripped.endswith("]"):
         stripped = stripped[1:-1]
-    spaced = stripped.replace(",", " ").strip()  # numpy reads a 0 from spaces only
+    spaced = stripped.replace(",", " ").strip()  # numpy reads spaces as a 0
     if not _UNUSUAL.search(spaced):
         return np.fromstring(spaced, np.int64, sep=" ")
     return np.array([_one_id(word, place) for place, word in enumerate(spaced.split())], np.int64)
@@ -69,9 +69,9 @@ def _one_id(word: str, place: int) -> int:
 
 
 def decoded(data: bytes, name: str, errors: str = "strict", replaceable: bool = True) -> str:
-    """Return bytes as text; `name` is what the InputError for invalid UTF-8 calls them.
+    """Return bytes as text; the InputError for invalid UTF-8 calls them `name`.
 
-    `replaceable` says that the error may advise to replace invalid bytes.
+    `replaceable` lets the error advise to replace invalid bytes.
     """
     try:
         return data.decode("utf-8", errors)
@@ -82,7 +82,7 @@ def decoded(data: bytes, name: str, errors: str = "strict", replaceable: bool = 
 
 
 def lines_of(text: str) -> list[str]:
-    r"""Return the lines of a text without their ends, which are LF or CRLF: other breaks may occur within JSON.
+    r"""Return the lines of a text without their ends, LF or CRLF; other line breaks may occur within JSON.
 
     >>> lines_of("a\u2028b\r\n\nc\n")
     ['a\u2028b', '', 'c']

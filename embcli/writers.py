@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 
 from embcli.errors import OutputError
+from embcli.files.safetensors import header
 from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.passes import unwatched
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from embcli.records import Names, Records
 
     _File = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
-    Cells = bytes | list[bytes]  # what each row has at one place: the same in all rows, or one for each
+    Cells = bytes | list[bytes]  # a column of text: the same in all rows, or one for each row
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers
@@ -45,7 +46,7 @@ def write(
 ) -> None:
     """Write a result as data into an open file, or into an empty folder where the format is one.
 
-    `watch` is told of the rows written, and `notes` takes remarks. Raises OutputError for a result without such a form.
+    `watch` counts the rows written. Raises OutputError if the format cannot hold the result.
     """
     job = _Job(records, notes if notes is not None else Notes(), watch)
     if isinstance(place, Path):
@@ -76,39 +77,27 @@ def _writer(format: _File) -> Callable[[_Job, BinaryIO], None]:  # noqa: PLR0911
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A result that is being written."""
+    """A result to be written."""
 
     records: Records
     notes: Notes
     watch: Watch
 
     @property
-    def several(self) -> Names:
-        """The matrices that a format with room for many writes."""
-        shown = self.records.shown
-        return tuple(name for name in self.records.matrices if shown is None or name in shown)
-
-    @property
-    def one(self) -> Names:
-        """The matrix that a format with room for one writes; none where the result has none."""
-        records = self.records
-        return records.shown[:1] if records.shown else () if records.default is None else (records.default,)
-
-    @property
     def flat(self) -> Names:
-        """The matrix that a format of rows writes; raises OutputError where its rows are matrices themselves."""
-        for name in self.one:
+        """The matrix that a format of rows writes; raises OutputError if it is not two-dimensional."""
+        for name in self.records.one:
             shape = self.records.matrices[name].shape
             if len(shape) != 2:
                 raise OutputError(f"{name} is of shape {shape}, and this format holds rows of numbers; {hint('whole')}")
-        return self.one
+        return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
         """Yield the pieces with these fields and matrices."""
         return self.watch(self.records.pieces((*fields,), matrices), self.records.rows, lambda piece: piece.rows)
 
     def blocks(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
-        """Yield pieces so small that their text is still in the processor's cache when it is written."""
+        """Yield pieces whose text takes little memory."""
         width = sum(math.prod(self.records.matrices[name].shape[1:]) for name in matrices)
         step = max(_BLOCK // max(width, 1), 1)
         for piece in self.pieces(fields, matrices):
@@ -137,7 +126,7 @@ class _Job:
 
 
 def _json(job: _Job, file: BinaryIO) -> None:
-    records, names = job.records, job.several
+    records, names = job.records, job.records.several
     numbers = sum(math.prod(records.matrices[name].shape) for name in names)
     if numbers > _LARGE_JSON:
         job.notes.add(f"this JSON document holds {numbers:,} numbers; {hint('large json')}")
@@ -160,7 +149,7 @@ def _json(job: _Job, file: BinaryIO) -> None:
 
 def _ndjson(job: _Job, file: BinaryIO) -> None:
     job = replace(job, records=job.records.lines or job.records)
-    for piece in job.blocks(job.records.fields, job.several):
+    for piece in job.blocks(job.records.fields, job.records.several):
         members = job.members(piece)
         if piece.matrices:
             members["vectors"] = _object({name: [job.in_json(each)] for name, each in piece.matrices.items()})
@@ -169,14 +158,14 @@ def _ndjson(job: _Job, file: BinaryIO) -> None:
 
 @dataclass(frozen=True)
 class _Dialect:
-    """How cells become lines."""
+    """The separator, the line end and the quoting of a format of cells."""
 
     between: bytes
     end: bytes
     cell: Callable[[str], bytes]
 
     def line(self, cells: list[Cells]) -> list[Cells]:
-        """Return the cells of a line with what separates them."""
+        """Return the cells of a line with separators."""
         spaced = [part for cell in cells for part in (cell, self.between)]
         return [*spaced[:-1], self.end]
 
@@ -205,7 +194,7 @@ _TO_QUOTE = re.compile('[",\r\n]')
 _TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
-@cache  # most tokens come more than once
+@cache  # most tokens occur more than once
 def _csv_cell(text: str) -> bytes:
     quoted = '"' + text.replace('"', '""') + '"' if _TO_QUOTE.search(text) else text
     return quoted.encode()
@@ -230,9 +219,9 @@ def _separated(dialect: _Dialect, job: _Job, file: BinaryIO) -> None:
 
 
 def _projector(job: _Job, folder: Path) -> None:
-    """Write what TensorFlow's embedding projector loads: rows of numbers, and a line of fields for each of them.
+    """Write the files that TensorFlow's embedding projector loads: rows of numbers, and a line of fields for each row.
 
-    The projector reads the first line as a header only where there are several fields.
+    The projector reads the first line as a header only if there are several fields.
     """
     fields, names = job.records.fields, job.flat
     with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
@@ -244,7 +233,7 @@ def _projector(job: _Job, folder: Path) -> None:
 
 
 def _npy(job: _Job, file: BinaryIO) -> None:
-    names = job.one
+    names = job.records.one
     array = job.records.matrices[names[0]] if names else Array((job.records.rows,), "int64")
     dtype = np.dtype(array.dtype).newbyteorder("<")
     np.lib.format.write_array_header_1_0(
@@ -255,13 +244,11 @@ def _npy(job: _Job, file: BinaryIO) -> None:
 
 
 def _safetensors(job: _Job, file: BinaryIO) -> None:
-    from embcli.files.safetensors import header
-
     records = job.records
     fields = {f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields}
     arrays = {name: Array((records.rows,), "int64") for name in fields}
-    arrays |= {name: records.matrices[name] for name in job.several}
-    # Tensors with wider numbers come first, so that each is aligned for readers who map the file.
+    arrays |= {name: records.matrices[name] for name in job.records.several}
+    # Tensors with larger numbers come first, so that each is aligned for readers that map the file.
     names = sorted(arrays, key=lambda name: -np.dtype(arrays[name].dtype).itemsize)
     metadata = {"run": orjson.dumps(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}
     file.write(header({name: (arrays[name].dtype, arrays[name].shape) for name in names}, metadata))
@@ -369,7 +356,7 @@ def _object(members: dict[str, list[Cells]]) -> list[Cells]:
 def _rows(matrix: np.ndarray) -> list[bytes]:
     """Return the values of each row of a matrix, (n, columns), in JSON without the brackets."""
     matrix = np.ascontiguousarray(matrix)
-    if matrix.shape[1] <= _NARROW:  # a call for each row would take longer than finding where rows end
+    if matrix.shape[1] <= _NARROW:  # one call and a split are faster than a call for each row
         return orjson.dumps(matrix, option=_OPTIONS)[2:-2].split(b"],[")
     return [orjson.dumps(row, option=_OPTIONS)[1:-1] for row in matrix]
 

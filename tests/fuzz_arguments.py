@@ -17,11 +17,11 @@ import pytest
 import typer
 
 from embcli import formats, names
-from embcli.cli.app import app
+from embcli.cli.app import command_line
 from tests.conftest import Ran
 from tests.inside import Inside
 
-COMMANDS = typer.main.get_command(app).commands
+COMMANDS = typer.main.get_command(command_line()).commands
 ODD = [
     "",
     "-",

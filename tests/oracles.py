@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.layer import Layer, Origin
+from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
 from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
@@ -81,7 +81,7 @@ def live_comparison(ids: list[int], vocabulary_size: int, dim: int = 5, seed: in
 def of_ids(*sequences: list[int]) -> Tokens:
     """Return IDs as tokens that stand for no text."""
     return tokenize(
-        Sequences(ids=tuple(np.array(each, np.int64) for each in sequences), lines=len(sequences) != 1), None
+        Sequences(ids=tuple(np.array(each, np.int64) for each in sequences), many=len(sequences) != 1), None
     )
 
 
@@ -114,9 +114,9 @@ class StubSource:
     def shape(self, name: str) -> tuple[int, int] | None:
         return self.layers[name].shape if name in self.layers else None
 
-    def open(self, wanted: Mapping[str, np.ndarray | None]) -> dict[str, Layer]:
+    def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
         self.asked = dict(wanted)
-        return {name: self.layers[name] for name in wanted}
+        return Layers({name: self.layers[name] for name in wanted}, self.origin)
 
 
 def stub(token: Any, position: Any) -> StubSource:

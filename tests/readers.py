@@ -6,11 +6,14 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from embcli.formats import Data
+from embcli.notes import Notes
 from embcli.records import Records
 from embcli.writers import write
 
@@ -53,7 +56,7 @@ def from_json(data: bytes) -> dict[str, Any]:
 SEPARATED = {"csv": from_csv, "tsv": from_tsv}
 
 
-def written(records: Records, form: str, show: tuple[str, ...] | None = None) -> bytes:
+def written(records: Records, form: Data, show: tuple[str, ...] | None = None, notes: Notes | None = None) -> bytes:
     file = io.BytesIO()
-    write(records, form, show, file)
+    write(replace(records, shown=show or records.shown), form, file, notes)
     return file.getvalue()

@@ -11,11 +11,11 @@ import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
+import embcli
 from embcli import formats, statistics
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.stored import StoredLayer
-from embcli.options import OneMatrix
 from embcli.statistics import Covariance
 from embcli.verbs.audit import Audit, audit, passes
 from tests.inside import Inside
@@ -66,8 +66,8 @@ def planted(tied: bool) -> np.ndarray:
 
 
 def audited(folder: Path, **given: object) -> Audit:
-    found = OneMatrix().opened(str(folder), None)
-    return audit(found, **given)  # type: ignore[arg-type]
+    source = embcli.open(folder).source
+    return audit(source, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -396,7 +396,7 @@ def test_a_matrix_that_was_never_trained_has_no_candidates(inside: Inside, tmp_p
         "No candidates: too few known unused rows for comparison: 0 rows\n" in inside.ok("audit", "--vocab", "9").text
     )
     folder = model(tmp_path / "one", trained(False)[: USED + 1])
-    assert "to be held against: 1 row\n" in inside("audit", "--from", str(folder)).text
+    assert "too few known unused rows for comparison: 1 row\n" in inside("audit", "--from", str(folder)).text
 
 
 def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,7 +434,7 @@ def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monk
 )
 def test_odd_matrices_are_told_in_all_formats(inside: Inside, tmp_path: Path, matrix: np.ndarray) -> None:
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    for form in formats.able("list"):
+    for form in formats.able("ranking"):
         ran = inside("audit", "--from", str(tmp_path), "-f", form)
         assert ran.status == int(not matrix.all() or bool(np.isnan(matrix).any()))
         assert ran.out

@@ -37,7 +37,7 @@ BAD = [
     ("lookup --ids 5,6 --vocab 6 --dim 3", "ID 6 at position 1 has no row", "V = 6", "from 0 to 5", "--vocab 7"),
     ("lookup --ids 50257", "ID 50257 at position 0", "V = 50,257", "from 0 to 50256"),
     ("lookup --ids 9223372036854775807 --vocab 6", "ID 9223372036854775807 at position 0"),
-    ("tokenize --ids 1,50257", "ID 50257 at position 1 is no token of gpt2", "0 to 50256"),
+    ("tokenize --ids 1,50257", "ID 50257 at position 1 is not a token of gpt2", "0 to 50256"),
     ("tokenize --encoding cl100k_base --ids 100256", "ID 100256 at position 0", "not used"),
     ("decode 1 x", "'x' at position 1"),
     ("decode -1", "ID -1 at position 0"),
@@ -57,7 +57,7 @@ BAD = [
         (
             f"weights {flag} {value}",
             f"'{flag}'",
-            f"{value[:40]}... is out of range" if value == DIGITS else f"{value[:40]!r} is no whole number",
+            f"{value[:40]}... is out of range" if value == DIGITS else f"{value[:40]!r} is not a whole number",
         )
         for flag in ("--vocab", "--dim", "--context-length", "--precision", "--seed")
         for value in ("six", "1e3", "2.0", "nan", DIGITS)
@@ -68,9 +68,9 @@ BAD = [
         (f"{verb} {'9' * 401}", "dim is out of range; no machine has that much memory")
         for verb in ("weights --dim", "compare --dim")
     ),
-    ("lookup a --trace 0 -f csv", "--trace has no place in csv", "table"),
-    ("compare --show first -f npy", "--show first has no place in npy", "json"),
-    ("compare --gradient -f csv", "--gradient has no place in csv", "json"),
+    ("lookup a --trace 0 -f csv", "--trace cannot be shown in csv", "table"),
+    ("compare --show first -f npy", "--show first cannot be shown in npy", "json"),
+    ("compare --gradient -f csv", "--gradient cannot be shown in csv", "json"),
     ("weights --context-length 99999999999", "a position layer of 99,999,999,999 x 256 takes 102.4 TB"),
     ("lookup a --vocab 123456789012345678901234567890", "123,456,789,012,345,678,901,234,567,890 x 256"),
     # seeds

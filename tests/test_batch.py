@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from torch.utils.data import DataLoader, Dataset
 
+import embcli
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.text import Sequences
@@ -63,7 +65,7 @@ class PlainDataset(Dataset):
 def plain(ids: list[int], seeded: Seeded, batching: Batching) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Return inputs, targets and input embeddings of every batch, as a plain script makes them."""
     torch.manual_seed(seeded.seed)
-    token = torch.nn.Embedding(seeded.vocabulary_size, seeded.dim)
+    token = torch.nn.Embedding(seeded.vocab, seeded.dim)
     if batching.layers_first:
         position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     loader = DataLoader(
@@ -179,6 +181,24 @@ def test_the_generator_stays_as_it_was() -> None:
     assert torch.equal(found, torch.rand(3))
 
 
+def test_threads_take_turns_with_torchs_generator() -> None:
+    """Batches and comparisons draw from the one global generator, and leave it as it was."""
+    model, text = embcli.seeded(50, 4, encoding="gpt2"), list(range(40))
+
+    def batched(index: int) -> np.ndarray:
+        return model.batch(text, batch_size=2, shuffle=True, index=index % 4).input
+
+    def compared(seed: int) -> np.ndarray:
+        return model.compare([1, 2], seed=seed % 4).first
+
+    wanted = {(work, number): work(number) for work in (batched, compared) for number in range(4)}
+    state = torch.get_rng_state()
+    with ThreadPoolExecutor(8) as threads:
+        results = [(work, n % 4, threads.submit(work, n)) for n in range(24) for work in (batched, compared)]
+    assert all((done.result() == wanted[work, number]).all() for work, number, done in results)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_the_first_batch_of_the_verdict_is_the_books() -> None:
     found = json.loads(run.ok("batch", "-", "--dim", "2", "-f", "json", stdin=OPENING).out)
     targets = [
@@ -252,8 +272,8 @@ def test_position_rows_are_those_of_lookup_only_with_layers_first() -> None:
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "--context-length", "3"), "--context-length 3"),
         (("--ids", "1,2,3,4,50257", "--batch-size", "1"), "ID 50257"),
         (("--all", "--index", "1", "--ids", "1"), "--all and --index"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "csv"), "no form as csv"),
-        (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "tsv"), "no form as tsv"),
+        (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "csv"), "cannot be written as csv"),
+        (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "tsv"), "cannot be written as tsv"),
         (("Every effort moves you",), "echo 'Every effort moves you' | embcli batch -"),
         (("x" * 5000,), "there is no file"),
     ],

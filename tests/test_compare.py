@@ -301,7 +301,7 @@ def test_options_that_are_out_of_range_are_refused() -> None:
 
 def written(result: Comparison, form: str) -> bytes:
     file = io.BytesIO()
-    write(result.records(), form, None, file)
+    write(result.records(), form, file)
     return file.getvalue()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from embcli.layer import Origin, Source
 from embcli.verbs.compare import layers
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
@@ -167,10 +168,10 @@ def test_what_the_book_s_sentence_costs(inside: Embcli) -> None:
 
 
 def test_a_difference_gives_status_1(monkeypatch: pytest.MonkeyPatch, inside: Embcli) -> None:
-    def infinite(_: object) -> torch.nn.Embedding:
+    def infinite(source: Source) -> tuple[torch.nn.Embedding, Origin]:
         weight = torch.ones(4, 5)
         weight[0, 2] = torch.inf
-        return torch.nn.Embedding(4, 5, _weight=weight)
+        return torch.nn.Embedding(4, 5, _weight=weight), source.origin
 
     monkeypatch.setattr(layers, "_embedding", infinite)
     ran = inside("compare")
@@ -193,7 +194,7 @@ REFUSED = [
     (["Every", "--vocab", "100"], "ID 6109 ('Every') at position 0 has no row"),
     (["--vocab", "0"], "vocab must be at least 1, not 0"),
     (["--dim", "-1"], "dim must be at least 1, not -1"),
-    (["--dim", "x"], "'x' is no whole number"),
+    (["--dim", "x"], "'x' is not a whole number"),
     (["--seed", str(2**64)], "seed must be from 0 to 18446744073709551615, not 18446744073709551616"),
     (["--ids", str(2**63 - 1)], "of memory"),
     (["--bench", "--vocab", str(10**12)], "takes 20.0 TB, and this machine has"),

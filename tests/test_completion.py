@@ -24,8 +24,9 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli import cli, formats, names
+from embcli import formats, names
 from embcli.__main__ import main
+from embcli.cli.app import command_line
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 
@@ -41,7 +42,7 @@ SCRIPTS = {
     "pwsh": FOLDER / "embcli.ps1",
 }
 
-COMMANDS = typer.main.get_command(cli.app).commands
+COMMANDS = typer.main.get_command(command_line()).commands
 ENCODINGS = tiktoken.list_encoding_names()
 
 

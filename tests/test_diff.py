@@ -14,13 +14,16 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 
+import embcli
 from embcli import formats, passes
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs import diff as verb
 from embcli.verbs.diff import STATES, Diff, diff
+from embcli.weights.seeded import Seeded
 from tests.files.made import safetensors_bytes
 from tests.inside import Inside
+from tests.oracles import live
 from tests.test_startup import imported
 
 ROWS, DIM = 300, 24
@@ -35,7 +38,7 @@ def inside() -> Inside:
 @pytest.fixture(autouse=True, params=[1, 3], ids="{} threads".format)
 def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test in one thread and in several."""
-    monkeypatch.setattr(passes, "_SHARED", 64)
+    monkeypatch.setattr(passes, "_FOR_THREADS", 64)
     monkeypatch.setattr(passes, "cores", lambda: request.param)
 
 
@@ -294,7 +297,7 @@ def test_only_rows_that_differ_are_looked_at_closely(tmp_path: Path, monkeypatch
 
 def test_all_formats_hold_the_rows(inside: Inside, tmp_path: Path) -> None:
     base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors(seed=3))
-    for form in formats.able("list"):
+    for form in formats.able("ranking"):
         ran = inside("diff", str(base), str(tuned), "-f", form)
         assert (ran.status, ran.err) == (1, "")
         assert ran.out
@@ -422,3 +425,13 @@ def test_nothing_is_rounded_between_matrices_of_one_dtype(
     told = inside.ok("diff", "base.npy", "tuned.npy").text
     assert "   1  equal in value, with different bits\n" in told
     assert "round" not in told
+
+
+def test_seeded_models_are_compared_too() -> None:
+    base, tuned = embcli.seeded(vocab=7, dim=3), embcli.seeded(vocab=9, dim=3, seed=4)
+    result = base.diff(tuned)
+    left, right = (live(Seeded(size, 3, 1024, seed))["token"] for size, seed in ((7, 123), (9, 4)))
+    np.testing.assert_allclose(result.distances, np.linalg.norm(left.astype(float) - right[:7], axis=1), rtol=1e-12)
+    assert result.counts == {"equal": 0, "rounded": 0, "moved": 7, "base only": 0, "tuned only": 2}
+    assert "BASE   (7, 3) float32: seed 123\nTUNED  (9, 3) float32: seed 4\n" in str(result)
+    assert not base.diff(base).different

@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from embcli.formats import VIEWS as PAGES
-from embcli.verbs.lookup import LookupOptions, look_up
+from embcli.formats import VIEWS, able
+from embcli.options import LookupOptions
+from embcli.verbs.lookup import look_up
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
 from tests.oracles import live, live_comparison, of_ids, stub
@@ -191,5 +192,5 @@ def test_pictures_of_all_pages_have_the_same_numbers(case: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_only_pages_have_a_place_for_pictures(case: tuple[str, ...]) -> None:
-    for format in {*able("batches")} - {*PAGES}:
-        assert f"--draw has no place in {format}" in run.refused(*case, "--draw", "-f", format)
+    for format in {*able("batches")} - {*VIEWS}:
+        assert f"--draw cannot be shown in {format}" in run.refused(*case, "--draw", "-f", format)

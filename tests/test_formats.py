@@ -17,18 +17,19 @@ import safetensors.numpy
 import safetensors.torch
 import tiktoken
 import torch
-from embcli.weights.cache import Cache
 from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.names import MATRICES
+from embcli.options import LookupOptions
+from embcli.store import Store
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.cache import contents
 from embcli.verbs.info import info
-from embcli.verbs.lookup import LookupOptions, look_up
+from embcli.verbs.lookup import look_up
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.weights import weights
 from embcli.weights.seeded import Seeded
@@ -174,7 +175,7 @@ def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
 
 
 def test_sequences_are_told_apart_in_every_format() -> None:
-    given = Sequences(ids=tuple(np.array(line, np.int64) for line in ([2, 3], [5, 1], [], [0])), lines=True)
+    given = Sequences(ids=tuple(np.array(line, np.int64) for line in ([2, 3], [5, 1], [], [0])), many=True)
     records = look_up(tokenize(given, None), SeededSource(TOY)).records()
     places = [(0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
     rows = from_ndjson(written(records, "ndjson"))
@@ -326,7 +327,7 @@ def test_info_in_every_format_names_the_versions_and_encodings(embcli: Embcli) -
 
 def test_cache_in_every_format_names_its_files(embcli: Embcli, tmp_path: Path) -> None:
     environment = {"EMBCLI_CACHE_DIR": str(tmp_path)}
-    SeededSource(TOY, Cache(tmp_path)).open({"token": None})
+    SeededSource(TOY, Store(tmp_path)).open({"token": None})
     (path,) = tmp_path.iterdir()
     document = from_json(embcli.ok("cache", "-f", "json", **environment).out)
     size = path.stat().st_size
@@ -337,7 +338,7 @@ def test_cache_in_every_format_names_its_files(embcli: Embcli, tmp_path: Path) -
         "limit": 2 * 10**9,
     }
     assert [(row["file"], row["bytes"]) for row in document["layers"]] == [(path.name, size)]
-    records = contents(Cache(tmp_path)).records()
+    records = contents(Store(tmp_path)).records()
     assert from_ndjson(written(records, "ndjson")) == document["layers"]
     for form, read in SEPARATED.items():
         header, row = read(written(records, form))
@@ -359,7 +360,7 @@ def test_a_form_that_a_result_does_not_have_is_refused_with_those_it_has(
     embcli: Embcli, arguments: tuple[str, ...], form: str
 ) -> None:
     message = embcli.refused(*arguments, "-f", form)
-    assert f"no form as {form}; it can be written as table, markdown, latex, svg, html, png, json" in message
+    assert f"cannot be written as {form}; it can be written as table, markdown, latex, svg, html, png, json" in message
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "npy"])

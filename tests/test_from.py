@@ -95,7 +95,7 @@ def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -
         "+ position    0  │   0.1   0.3  -0.1\n"
         "= input       0  │   0.6   0.1   0.0\n"
         "token: row ID of the token weight matrix, (V, D) = (2, 3)\n"
-        "position: row pos of the position weight matrix, (C, D) = (2, 3)\n"
+        "position: row p of the position weight matrix, (C, D) = (2, 3)\n"
     )
 
 
@@ -292,13 +292,15 @@ def test_dot_products_of_rows_that_are_not_finite_come_without_a_warning(inside:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        *((f"--from {{}} --kind {kind}", f"--kind {kind} is worked out") for kind in ("sinusoidal", "relative")),
-        ("--from {} --kind rotary", "--kind rotary is worked out and not read; --from shows the learned positions"),
+        *(
+            (f"--from {{}} --kind {kind}", f"--kind {kind} is computed, not read from a file")
+            for kind in ("sinusoidal", "relative", "rotary")
+        ),
         ("--from {} --context-length 9", "--context-length is for seeded layers"),
         ("--from {} --dim 9", "--dim is for seeded layers"),
         ("--from {} --seed 9", "--seed is for seeded layers"),
         ("--from {} --no-cache", "--no-cache is for seeded layers"),
-        ("--from {} --ids 1", "--ids has no place in learned positions"),
+        ("--from {} --ids 1", "--ids is an option of relative and rotary positions, not of learned ones"),
         ("--from {} --position-tensor token2", "it has no tensor 'token2'; choose one with "),
         ("--position-tensor x", "--position-tensor goes with --from"),
     ],
@@ -376,7 +378,7 @@ def test_token_types_that_nobody_asks_for_are_named_where_input_rows_are_shown(
     inside: Inside, bert: tuple[str, dict[str, torch.Tensor]]
 ) -> None:
     words = ("lookup", "--ids", "7", "--from", bert[0])
-    told = "has 2 token types, and adds the row of one to each token row, too; --token-type 0 adds the first\n"
+    told = "has 2 token types and adds the row of one to each token row; --token-type 0 adds the first\n"
     assert inside(*words).err == f"embcli: this model {told}"
     inside.ok(*words, "--show", "token")
 
@@ -386,7 +388,7 @@ def test_a_token_type_without_a_row_is_refused(
     inside: Inside, bert: tuple[str, dict[str, torch.Tensor]], own: Path, number: str, reason: str
 ) -> None:
     words = ("lookup", "--ids", "1", "--token-type", number)
-    assert f"--token-type {number} names no token type: {reason}" in inside.refused(*words, "--from", bert[0])
+    assert f"--token-type {number} is not a token type: {reason}" in inside.refused(*words, "--from", bert[0])
     for more in (("--from", str(own)), ("--vocab", "6")):
         assert f"--token-type {number} has no row to add" in inside.refused(*words, *more)
 
@@ -397,7 +399,7 @@ def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: P
     inside.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:5])
     page = inside.ok(*words, "--trace", "2").text
-    assert "position: row pos + 2 of the position weight matrix, (C, D) = (10, 6)\n" in page
+    assert "position: row p + 2 of the position weight matrix, (C, D) = (10, 6)\n" in page
     assert "A guess: position 0 is row 2: config.json says that it is a 'roberta' model\n" in page
     assert "token row 3 + type row 0 + position row 4 = input row 2\n" in page
     long = inside.refused("lookup", "--ids", ",".join("1" * 11), "--from", folder)

@@ -446,7 +446,7 @@ def test_dot_products_without_colour_are_twice_as_wide_as_high() -> None:
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 
-SHOWN = f"it is shown by --format {', '.join(PAGES[:-1])} or {PAGES[-1]}"
+SHOWN = f"it needs --format {', '.join(PAGES[:-1])} or {PAGES[-1]}"
 HUGE = ("--vocab", "9" * 20)  # a layer that is refused once it is looked at
 
 
@@ -456,7 +456,7 @@ def test_colours_have_no_place_in_data_and_no_layer_is_looked_at(inside: Embcli,
     given = {"lookup": ("--ids", "1"), "compare": ("--ids", "1"), "batch": ("--ids", "1,2")}.get(verb, ())
     ran = inside(verb, *given, *HUGE, "--heat", "-f", form)
     assert ran.status == 2
-    assert ran.err == f"embcli: --heat has no place in {form}; {SHOWN}\n"
+    assert ran.err == f"embcli: --heat cannot be shown in {form}; {SHOWN}\n"
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ def test_colours_have_no_place_in_data_and_no_layer_is_looked_at(inside: Embcli,
         (("--scale", "-1", "--heat"), "--scale -1 is out of range; it is a finite number above 0"),
         (("--scale", "nan", "--heat"), "--scale nan is out of range; it is a finite number above 0"),
         (("--scale", "inf", "--map"), "--scale inf is out of range; it is a finite number above 0"),
-        (("--map", "-f", "csv"), f"--map has no place in csv; {SHOWN}"),
+        (("--map", "-f", "csv"), f"--map cannot be shown in csv; {SHOWN}"),
     ],
 )
 def test_a_scale_that_is_none_is_refused_before_a_layer_is_looked_at(

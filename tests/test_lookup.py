@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from embcli import encodings
 from embcli.errors import InputError, LayerError
 from embcli.names import MATRICES
+from embcli.options import LookupOptions
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.positions.learned import Learned
 from embcli.text import Sequences
 from embcli.tokens import tokenize
-from embcli.verbs.lookup import Lookup, LookupOptions, look_up
+from embcli.verbs.lookup import Lookup, look_up
 from embcli.verbs.weights import weights
 from embcli.views.lookup import view
 from embcli.weights.seeded import Seeded
@@ -199,7 +200,7 @@ def test_matrices_are_arrays_by_their_names() -> None:
         assert_same_bits(getattr(result, name), values)
     assert_same_bits(np.asarray(result), result.input)
     assert np.asarray(result, np.float64).dtype == np.float64
-    with pytest.raises(AttributeError, match="no matrix 'position'; it has token, input"):
+    with pytest.raises(AttributeError, match="no matrix 'position'; there are: token, input"):
         _ = look_up(of_ids([3, 0]), stub(token, position), LookupOptions(position="none")).position
 
 

@@ -11,7 +11,8 @@ import pytest
 from safetensors.numpy import load
 
 from embcli.errors import InputError
-from embcli.verbs.lookup import LookupOptions, look_up
+from embcli.options import LookupOptions
+from embcli.verbs.lookup import look_up
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside

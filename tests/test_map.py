@@ -238,10 +238,10 @@ def test_a_map_fits_a_real_terminal(width: int) -> None:
 
 LONG = """
 import sys
-from embcli.page import progress
+from embcli.cli import console
 from embcli.weights import drawing
 from embcli.__main__ import main
-progress._PATIENCE, drawing._FAR, drawing.readers = -1.0, 1 << 12, lambda _: 4
+console._PATIENCE, drawing._FAR, drawing.readers = -1.0, 1 << 12, lambda _: 4
 sys.argv = ["embcli", *sys.argv[1:]]
 sys.exit(main())
 """

@@ -269,7 +269,7 @@ BAD = [
     ("--ids 5 --metric l3", "'l3'", "cosine"),
     ("--ids 5 --show token", "--show", "--vector"),
     ("--ids 5 --vector -", "--ids and --vector"),
-    ("--ids 5 --why -f csv", "--why has no place in csv"),
+    ("--ids 5 --why -f csv", "--why cannot be shown in csv"),
     ("--ids 5 -f npy", "npy"),
     ("Paris", "give --ids, or --encoding"),
 ]
@@ -285,15 +285,15 @@ def test_bad_input_is_refused_by_name(inside: Embcli, model: str, case: tuple[st
 
 BAD_VECTORS = [
     ("", "has no vectors"),
-    ("[1, 2]", "line 1 of vector has 2 numbers, and rows have D = 12"),
-    (f"{[1] * DIM}\n[1]", "line 2 of vector has 1 numbers"),
-    ("[NaN]", "line 1 of vector is not valid JSON"),
+    ("[1, 2]", "line 1 of --vector has 2 numbers, and rows have D = 12"),
+    (f"{[1] * DIM}\n[1]", "line 2 of --vector has 1 numbers"),
+    ("[NaN]", "line 1 of --vector is not valid JSON"),
     (json.dumps([None] * DIM), "contains null or NaN"),
     (json.dumps(["1"] * DIM), "no array of numbers"),
     (json.dumps([True] * DIM), "no array of numbers"),
     (json.dumps([1e39] * DIM), "out of the range of float32"),
     (json.dumps([0] * DIM), "query 1 is zero and has no direction"),
-    ('{"vectors": {"token": [1]}}', "no vectors.input; show chooses from: token"),
+    ('{"vectors": {"token": [1]}}', "no vectors.input; --show chooses from: token"),
     ('{"id": 3}', "no vectors.input"),
     ("3", "no array of numbers"),
 ]
@@ -313,7 +313,7 @@ def test_more_than_a_terminal_or_memory_has_room_for_is_refused(
     assert inside.ok("neighbors", *lines, "csv", stdin="5\n" * 100).text.count("\n") == 28_001
     monkeypatch.setattr("embcli.memory.free", lambda: 10**6)
     told = inside.refused("neighbors", *lines, "csv", stdin="5\n" * 100)
-    assert "280 neighbours of each of 100 queries do not fit into memory; lower top" in told
+    assert "280 neighbours of each of 100 queries do not fit into memory; lower --top" in told
 
 
 def scores_of(matrix: np.ndarray, row: int) -> np.ndarray:
@@ -371,7 +371,7 @@ def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
     inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     monkeypatch.setattr("embcli.files.stored._READ", 50 * DIM * 4)
-    monkeypatch.setattr("embcli.passes._SHARED", 1)
+    monkeypatch.setattr("embcli.passes._FOR_THREADS", 1)
     read, seen = binary.Binary.gather, []
 
     def gather(self: binary.Binary, *given: Any) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from wcwidth import wcswidth
 
-from embcli.page import Bar, Block, Column, Excerpt, Paper, Tone, Word, progress
+from embcli.cli import console
+from embcli.page import Bar, Block, Column, Excerpt, Paper, Tone, Word
 from embcli.page.layout import shorten
 from embcli.page.terminal import Terminal
 from embcli.tokens import shown
@@ -340,10 +341,10 @@ def test_a_bar_is_shown_for_long_work_on_a_terminal_only(
 ) -> None:
     error = Buffer(terminal)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(progress, "time", Clock(seconds))
+    monkeypatch.setattr(console, "time", Clock(seconds))
     monkeypatch.setattr("sys.stderr", Stream(error))
     sizes = [10, 20, 30, 40]
-    assert list(progress.watched(sizes, 100, lambda size: size)) == sizes
+    assert list(console.watched(sizes, 100, lambda size: size)) == sizes
     drawn = error.getvalue().decode()
     assert ("━" in drawn) == seen
     assert ("100%" in drawn) == seen
@@ -365,7 +366,7 @@ def test_long_work_of_a_verb_has_a_bar_that_leaves_its_output_as_it_is(
     monkeypatch: pytest.MonkeyPatch, inside: Embcli, verb: tuple[str, ...]
 ) -> None:
     quiet = inside.ok(*verb)
-    monkeypatch.setattr(progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(console, "_PATIENCE", -1.0)
     ran = Inside(noisy=True)(*verb, TERM="xterm")
     assert ran.status == 0
     assert "━" in ran.err
@@ -376,6 +377,6 @@ def test_long_work_of_a_verb_has_a_bar_that_leaves_its_output_as_it_is(
 
 
 def test_data_that_runs_over_the_terminal_has_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(console, "_PATIENCE", -1.0)
     ran = Inside(terminal=True, noisy=True)("weights", "--vocab", "6", "--dim", "3", "-f", "csv", TERM="xterm")
     assert (ran.status, ran.err) == (0, "")

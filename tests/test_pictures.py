@@ -448,10 +448,10 @@ def test_the_width_of_a_table_can_be_said_too() -> None:
         (("--width", "1001", "-f", "svg"), "--width 1001 is out of range; it goes from 40 to 1000"),
         (
             ("--width", "80", "-f", "npy"),
-            "--width has no place in npy; it is shown by --format table, markdown, latex, svg, html or png",
+            "--width cannot be shown in npy; it needs --format table, markdown, latex, svg, html or png",
         ),
-        (("--theme", "dark"), "--theme has no place in table; it is shown by --format svg, html or png"),
-        (("--theme", "dark", "-f", "json"), "--theme has no place in json"),
+        (("--theme", "dark"), "--theme cannot be shown in table; it needs --format svg, html or png"),
+        (("--theme", "dark", "-f", "json"), "--theme cannot be shown in json"),
         (("--theme", "grey", "-f", "svg"), "'grey' is not one of 'light', 'dark'"),
     ],
 )

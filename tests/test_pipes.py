@@ -13,17 +13,21 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from embcli.output import Output, to
 
-from embcli import encodings, text
+from embcli import encodings
+from embcli.atomic import destination
+from embcli.cli import text
+from embcli.cli.output import Output, output_for
 from embcli.errors import OutputError
-from embcli.formats import FORMATS
-from embcli.layer import Layer
+from embcli.formats import FORMATS, Kind
+from embcli.layer import Layers
+from embcli.result import Style
 from embcli.text import parse_ids
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
@@ -33,6 +37,11 @@ TEXT = "Every effort moves you\n\nto 🦜s and\tback,\r\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
 TEXT_FORMATS = ("table", "json", "ndjson", "csv", "tsv")
 LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors", "parquet")
+
+
+def to(kind: Kind, form: str | None = None, path: Path | None = None) -> Output:
+    """Return the output of a kind of result."""
+    return output_for(kind, form, path, "auto", Style(), {})
 
 
 def bash(script: str, stdin: str = "", **environment: str) -> Ran:
@@ -215,8 +224,8 @@ def test_a_full_disk_behind_output_is_an_error(embcli: Embcli) -> None:
     ],
 )
 def test_the_suffix_of_the_output_chooses_the_format(suffix: str, form: str) -> None:
-    assert to(LOOKUP_FORMATS, path=Path(f"out{suffix}")).format == form
-    assert to(LOOKUP_FORMATS, "tsv", Path(f"out{suffix}")).format == "tsv"
+    assert to("embeddings", path=Path(f"out{suffix}")).format == form
+    assert to("embeddings", "tsv", Path(f"out{suffix}")).format == "tsv"
 
 
 @pytest.mark.parametrize("environment", [None, ""])
@@ -225,23 +234,23 @@ def test_a_suffix_that_tells_no_format_is_refused_unless_one_is_named(
 ) -> None:
     if environment is not None:
         monkeypatch.setenv("EMBCLI_FORMAT", environment)
-    with pytest.raises(OutputError, match=r"'out\.unknown' tells no format; name one with --format"):
-        to(LOOKUP_FORMATS, path=Path("out.unknown"))
-    assert to(LOOKUP_FORMATS, "tsv", Path("out.unknown")).format == "tsv"
+    with pytest.raises(OutputError, match=r"output 'out\.unknown' has no known extension; name a format with format"):
+        to("embeddings", path=Path("out.unknown"))
+    assert to("embeddings", "tsv", Path("out.unknown")).format == "tsv"
 
 
 def test_the_environment_sets_another_default_where_the_result_has_that_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBCLI_FORMAT", "npy")
-    assert to(LOOKUP_FORMATS).format == "npy"
-    assert to(LOOKUP_FORMATS, path=Path("out.csv")).format == "csv"
-    assert to(LOOKUP_FORMATS, "json").format == "json"
-    assert to(TEXT_FORMATS).format == "table"
-    with pytest.raises(OutputError, match="no form as npy"):
-        to(TEXT_FORMATS, "npy")
-    assert to(LOOKUP_FORMATS, path=Path("out.unknown")).format == "npy"
-    assert to(TEXT_FORMATS, path=Path("out.unknown")).format == "table"
+    assert to("embeddings").format == "npy"
+    assert to("embeddings", path=Path("out.csv")).format == "csv"
+    assert to("embeddings", "json").format == "json"
+    assert to("list").format == "table"
+    with pytest.raises(OutputError, match="cannot be written as npy"):
+        to("list", "npy")
+    assert to("embeddings", path=Path("out.unknown")).format == "npy"
+    assert to("list", path=Path("out.unknown")).format == "table"
     monkeypatch.setenv("EMBCLI_FORMAT", "")
-    assert to(LOOKUP_FORMATS).format == "table"
+    assert to("embeddings").format == "table"
 
 
 def test_suffix_and_environment_write_what_the_option_writes(inside: Embcli, tmp_path: Path) -> None:
@@ -264,7 +273,7 @@ def test_a_dash_behind_output_is_standard_output_for_every_verb(
 
 def test_an_unknown_format_in_the_environment_is_refused_with_those_there_are(inside: Embcli) -> None:
     message = inside.refused("tokenize", "hi", EMBCLI_FORMAT="xml")
-    assert message == f"embcli: EMBCLI_FORMAT 'xml' is no format; there are {', '.join(FORMATS)}\n"
+    assert message == f"embcli: EMBCLI_FORMAT 'xml' is not a format; choose from {', '.join(FORMATS)}\n"
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -291,7 +300,7 @@ def test_a_link_stays_a_link_and_permissions_stay_as_they_are(inside: Embcli, ol
 
 def test_a_private_file_is_private_while_it_is_written(old: Path) -> None:
     old.chmod(0o600)
-    with Output("table", old).open("text") as file:
+    with destination(old) as file:
         file.write(b"new")
         modes = [stat.S_IMODE(path.stat().st_mode) for path in old.parent.iterdir()]
     assert modes == [0o600, 0o600]
@@ -308,7 +317,7 @@ def test_a_dangling_link_is_filled(inside: Embcli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["一" * 83 + ".csv", "🦜" * 62 + ".csv", "a" * 251 + ".csv", "-dash.csv"])
 def test_any_name_that_the_file_system_takes_will_do(tmp_path: Path, name: str) -> None:
-    with Output("csv", tmp_path / name).open("text") as file:
+    with destination(tmp_path / name) as file:
         file.write(b"new")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -339,8 +348,8 @@ def test_a_place_where_nothing_can_be_written_is_named(tmp_path: Path, place: ob
     assert callable(place)
     path = place(tmp_path)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(OutputError) as error, to(LOOKUP_FORMATS, "csv", path).open("text") as file:
-        file.write(b"new")
+    with pytest.raises(OutputError) as error:
+        to("embeddings", "csv", path).write_text(b"new")
     assert str(error.value) == f"cannot write to {str(path)!r}: {reason}"
     assert sorted(tmp_path.iterdir()) == before
 
@@ -357,7 +366,7 @@ def must_not(*_: object, **__: object) -> None:
         ("-f npy -o folder", "Is a directory"),
         ("-f projector -o none/folder", "No such file or directory"),
         ("-f projector -o file", "Not a directory"),
-        ("-f projector -o folder", "holds 'notes.txt', which is not embcli's; name another folder"),
+        ("-f projector -o folder", "contains 'notes.txt', which is not embcli's; name another folder"),
         ("-f projector", "projector is a folder of files; name it with --output"),
     ],
 )
@@ -407,7 +416,7 @@ def test_a_folder_that_holds_other_files_is_left_as_it_is(inside: Embcli, tmp_pa
     (folder / "notes.txt").write_text("mine")
     before = contents(folder)
     error = inside.refused(*TOY, "--seed", "5", "-o", str(folder))
-    assert error == f"embcli: {str(folder)!r} holds 'notes.txt', which is not embcli's; name another folder\n"
+    assert error == f"embcli: {str(folder)!r} contains 'notes.txt', which is not embcli's; name another folder\n"
     assert contents(folder) == before
     assert [path.name for path in tmp_path.iterdir()] == ["projector"]
 
@@ -422,10 +431,10 @@ def test_a_folder_is_written_whole_or_not_at_all(
     before = contents(tmp_path / "projector") if there else None
     rows = SeededSource.open
 
-    def broken(source: SeededSource, wanted: object) -> dict[str, Layer]:
-        (layer,) = rows(source, wanted).values()  # type: ignore[arg-type]
-        layer.rows = full  # type: ignore[method-assign]
-        return {"token": layer}
+    def broken(source: SeededSource, wanted: Mapping[str, np.ndarray | None]) -> Layers:
+        layers = rows(source, wanted)
+        layers["token"].rows = full  # type: ignore[method-assign]
+        return layers
 
     def full(_: np.ndarray) -> np.ndarray:
         (half,) = (path for path in tmp_path.iterdir() if path != folder)
@@ -549,7 +558,7 @@ def on_a_terminal(*arguments: str) -> tuple[int, bytes, bytes]:
 
 @pytest.mark.parametrize("arguments", [("-f", "npy"), ("-f", "safetensors"), ("-f", "npy", "-o", "TTY")], ids=" ".join)
 def test_binary_data_is_refused_on_a_terminal(arguments: tuple[str, ...]) -> None:
-    message = b"embcli: binary data is not for a terminal; pipe it on, or name a file with --output\n"
+    message = b"embcli: binary data is not for a terminal; pipe it to another program, or name a file with --output\n"
     assert on_a_terminal("tokenize", "hi", *arguments) == (2, b"", message)
 
 

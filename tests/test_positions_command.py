@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from embcli.errors import EmbcliError
-from embcli.layer import Layer, Origin
+from embcli.layer import Layers, Origin
 from embcli.notes import Notes
+from embcli.options import PositionOptions
 from embcli.page import Paper
 from embcli.page.terminal import Terminal
 from embcli.positions.rotary import Rotary
 from embcli.positions.sinusoidal import Sinusoidal
-from embcli.verbs.positions import PositionOptions, PositionTable, positions
+from embcli.verbs.positions import PositionTable, positions
 from embcli.views.positions import view
 from tests.inside import Inside
 from tests.test_positions import Plain
@@ -35,21 +36,26 @@ class Drawn:
     notes: Notes = field(default_factory=Notes)
 
     def __post_init__(self) -> None:
+        self.resized(self.rows)
+
+    def resized(self, context_length: int) -> Drawn:
+        """Draw both layers anew; in place, so that a test sees what was drawn last."""
+        self.rows = context_length
         torch.manual_seed(SEED)
         sizes = {"token": V, "position": self.rows}
         self.values = {name: torch.nn.Embedding(size, self.dim).weight.detach().numpy() for name, size in sizes.items()}
+        return self
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.values[name].shape
 
-    def open(self, wanted: dict[str, np.ndarray | None]) -> dict[str, Layer]:
-        return {name: Plain(self.values[name]) for name in wanted}
+    def open(self, wanted: dict[str, np.ndarray | None]) -> Layers:
+        return Layers({name: Plain(self.values[name]) for name in wanted}, self.origin)
 
 
 def table(kind: str, rows: str | None = None, columns: str | None = None, **more: Any) -> tuple[PositionTable, Drawn]:
-    options = PositionOptions(kind, more.pop("length", T), more.pop("dim", D), rows=rows, columns=columns, **more)
-    source = Drawn(options.layer_rows, options.dim)
-    return positions(source, options), source
+    length, source = more.pop("length", T), Drawn(T, more.pop("dim", D))
+    return positions(source, PositionOptions(kind, rows=rows, columns=columns, **more), length), source
 
 
 def everything(result: PositionTable) -> dict[str, np.ndarray]:
@@ -73,7 +79,7 @@ def test_sinusoidal_positions_need_no_layer_and_no_seed() -> None:
     result, _ = table("sinusoidal", dim=7)
     assert everything(result)["position"].tobytes() == Sinusoidal(7).rows(np.arange(T)).tobytes()
     assert "seed" not in result.records().run
-    with pytest.raises(AttributeError, match="it has position"):
+    with pytest.raises(AttributeError, match="there are: position"):
         _ = result.similarity
 
 
@@ -168,7 +174,7 @@ def test_what_makes_no_positions_is_refused(kind: str, more: dict[str, Any], mes
 def test_a_row_for_each_pair_of_positions_has_no_flat_format() -> None:
     relative = ("positions", "--kind", "relative", "--context-length", "3", "--clip", "1", "--dim", "2", "--vocab", "5")
     for format in ("csv", "tsv"):
-        assert f"--kind relative has no place in {format}" in Inside().refused(*relative, "-f", format)
+        assert f"--kind relative cannot be shown in {format}" in Inside().refused(*relative, "-f", format)
     assert Inside().ok(*relative, "--similarity", "-f", "csv").text.startswith("position,0,1,2\r\n0,")
 
 

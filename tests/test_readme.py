@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shlex
@@ -58,6 +59,13 @@ def test_an_example_prints_what_the_readme_says(command: str, output: str, tmp_p
     assert NUMBER.sub("0", found) == NUMBER.sub("0", wanted)
     numbers = [float(number) for number in NUMBER.findall(wanted)]
     assert [float(number) for number in NUMBER.findall(found)] == pytest.approx(numbers, abs=2e-4)
+
+
+def test_the_python_example_gives_what_the_readme_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found = doctest.testfile(str(README), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted > 8
+    assert found.failed == 0
 
 
 def test_the_commands_to_install_and_to_test_stand_in_the_readme_and_in_ci() -> None:

@@ -19,29 +19,29 @@ WEIGHTS = ("weights", "--vocab", "100", "--dim", "3")
 COMPARE = ("compare", "--vocab", "100")
 REFUSED = [
     ((*BY_IDS, "--trace", "9"), "--trace 9 is not a token: there are 2 tokens"),
-    ((*BY_IDS, "--trace", "0", "-f", "json"), "--trace has no place in json"),
-    ((*BY_IDS, "-f", "ids"), "this result has no form as ids"),
+    ((*BY_IDS, "--trace", "0", "-f", "json"), "--trace cannot be shown in json"),
+    ((*BY_IDS, "-f", "ids"), "this result cannot be written as ids"),
     ((*BY_IDS, "--show", "token,input", "-f", "csv"), "this format holds one matrix, not token, input"),
     ((*BY_IDS, "--show", "token,tokens"), "--show 'tokens' is not known"),
     ((*BY_IDS, "-f", "projector"), "projector is a folder of files; name it with --output"),
     ((*BY_IDS, "--precision", "17"), "--precision 17 is out of range"),
     ((*BY_IDS, "--columns", "3"), "column 3 is out of range"),
     ((*BY_IDS, "-o", "/nonexistent/out.npy"), "cannot write to '/nonexistent/out.npy'"),
-    ((*BY_IDS, "-o", "out.docx"), "tells no format; name one with --format"),
+    ((*BY_IDS, "-o", "out.docx"), "'out.docx' has no known extension; name a format with --format"),
     (("lookup", "--ids", "100", "--vocab", "100", "--dim", "3"), "ID 100 at position 0 has no row"),
     (("lookup", "--ids", "1,2", "--vocab", "9", "--dim", "3", "--context-length", "1"), "2 tokens are more than"),
     (("lookup", "--ids", "1", "--vocab", str(10**12)), "a token layer of 1,000,000,000,000 x 256 takes"),
     ((*WEIGHTS, "-f", "projector"), "projector is a folder of files; name it with --output"),
-    ((*WEIGHTS, "-f", "ids"), "this result has no form as ids"),
+    ((*WEIGHTS, "-f", "ids"), "this result cannot be written as ids"),
     ((*WEIGHTS, "--rows", "100"), "row 100 is out of range"),
     ((*WEIGHTS, "--columns", "x"), "'x' does not choose columns"),
-    ((*COMPARE, "--gradient", "-f", "npy"), "--gradient has no place in npy"),
-    ((*COMPARE, "--bench", "-f", "csv"), "--bench has no place in csv"),
-    ((*COMPARE, "--trace", "-f", "json"), "--trace has no place in json"),
-    ((*COMPARE, "--show", "ids,shared", "-f", "csv"), "--show ids has no place in csv"),
+    ((*COMPARE, "--gradient", "-f", "npy"), "--gradient cannot be shown in npy"),
+    ((*COMPARE, "--bench", "-f", "csv"), "--bench cannot be shown in csv"),
+    ((*COMPARE, "--trace", "-f", "json"), "--trace cannot be shown in json"),
+    ((*COMPARE, "--show", "ids,shared", "-f", "csv"), "--show ids cannot be shown in csv"),
     ((*COMPARE, "--show", "embedding,linear", "-f", "csv"), "this format holds one matrix, not embedding, linear"),
-    ((*COMPARE, "-f", "parquet"), "this result has no form as parquet"),
-    ((*COMPARE, "-f", "projector"), "this result has no form as projector"),
+    ((*COMPARE, "-f", "parquet"), "this result cannot be written as parquet"),
+    ((*COMPARE, "-f", "projector"), "this result cannot be written as projector"),
     ((*COMPARE, "--ids", "100"), "ID 100 at position 0 has no row"),
 ]
 
@@ -99,8 +99,8 @@ def test_binary_data_for_a_terminal_is_refused_before_any_work(
 
 @pytest.mark.usefixtures("_no_work")
 def test_a_text_is_not_even_read_for_a_form_that_there_is_not(monkeypatch: pytest.MonkeyPatch, inside: Embcli) -> None:
-    monkeypatch.setattr("embcli.text.read", lambda *_: pytest.fail("read before it refused"))
-    assert "no form as ids" in inside.refused(*LOOKUP, "-f", "ids")
+    monkeypatch.setattr("embcli.cli.text.read", lambda *_: pytest.fail("read before it refused"))
+    assert "cannot be written as ids" in inside.refused(*LOOKUP, "-f", "ids")
 
 
 @pytest.mark.parametrize("verb", [BY_IDS, WEIGHTS, COMPARE], ids=lambda verb: verb[0])

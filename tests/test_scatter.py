@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from embcli import layer, statistics
+from embcli.cli import console
 from embcli.errors import InputError
-from embcli.page import progress
 from embcli.page.canvas import CELL, LINE, PALETTES
 from embcli.page.svg import SvgCanvas
 from embcli.verbs.scatter import Scatter, scatter
@@ -242,13 +242,13 @@ def test_a_scatter_is_an_svg_or_a_png(monkeypatch: pytest.MonkeyPatch, form: str
     monkeypatch.setattr(SeededSource, "open", lambda *_: pytest.fail("the layer was opened"))
     arguments = ["weights", "--scatter", *(["-f", form] if form else [])]
     message = run.refused(*arguments)
-    assert message == f"embcli: --scatter has no place in {form or 'table'}; it is shown by --format svg or png\n"
+    assert message == f"embcli: --scatter cannot be shown in {form or 'table'}; it needs --format svg or png\n"
 
 
 def test_both_passes_have_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("weights", "--vocab", "6", "--dim", "3", "--scatter", "-f", "svg")
     quiet = run.ok(*arguments)
-    monkeypatch.setattr(progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(console, "_PATIENCE", -1.0)
     ran = Inside(noisy=True)(*arguments, TERM="xterm")
     assert ran.out == quiet.out
     assert ran.err.count("100%") >= 2

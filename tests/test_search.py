@@ -46,7 +46,7 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
             monkeypatch.setattr(module, "simsimd", lambda: None)
     else:
         pytest.importorskip("simsimd")
-    monkeypatch.setattr(passes, "_SHARED", 64)
+    monkeypatch.setattr(passes, "_FOR_THREADS", 64)
     monkeypatch.setattr(passes, "cores", lambda: 3)
     monkeypatch.setattr(search, "_PIECE", 1 << 11)
     monkeypatch.setattr("embcli.files.stored._READ", 1 << 12)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import typer
 
-from embcli import cli
 from embcli.__main__ import main
+from embcli.cli.app import command_line
 from tests.benchmarks import help_plain
 from tests.conftest import TIMEOUT
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
-GROUP = typer.main.get_command(cli.app)
+GROUP = typer.main.get_command(command_line())
 COMMANDS = [*GROUP.commands, *(f"cache {name}" for name in GROUP.commands["cache"].commands)]
 LINE = "embcli lookup --fo"
 LAYER = ("--vocab", "7", "--dim", "5", "--context-length", "9", "--seed", "4321")
@@ -45,18 +45,16 @@ def imported(*arguments: str, **environment: str) -> set[str]:
     assert done.returncode == 0, done
     assert done.stdout, done
     modules = set(done.stderr.decode().splitlines()[-1].split())
-    assert "embcli.cli" in modules, done
+    assert "embcli.cli.app" in modules, done
     return modules & HEAVY
 
 
 ALL = """
 import io, json, sys
+from embcli.__main__ import main
 done = {}
 for asked in json.loads(sys.argv[1]):
     sys.argv[1:], sys.stdout = asked.split(), io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "embcli"]:
-        del sys.modules[name]  # so that what depends on the command line is decided anew
-    from embcli.__main__ import main
     status = main()
     printed = sys.stdout.tell() > 0
     done[asked] = [status, printed, [name for name, module in sys.modules.items() if module]]
@@ -82,7 +80,7 @@ def test_help_imports_nothing_heavy() -> None:
 def plain() -> dict[str, Any]:
     """Return the names in the app that help is measured against."""
     names: dict[str, Any] = {"__name__": "plain"}
-    exec(help_plain.source(cli.app), names)
+    exec(help_plain.source(command_line()), names)
     return names
 
 

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli.errors import InputError
+from embcli.cli.options import flag_of
 from embcli.cli.text import read, read_ids
+from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
 
 untimed = settings(deadline=None)
@@ -141,12 +142,12 @@ def test_bytes_that_are_no_utf8_are_refused_with_their_offset_or_replaced(data: 
         expected = data.decode()
     except UnicodeDecodeError as error:
         with pytest.raises(InputError, match=f"byte 0x{data[error.start]:02x} at offset {error.start} ") as refused:
-            decode(data, "standard input")
+            decoded(data, "standard input")
         assert str(refused.value).startswith("standard input is not UTF-8: ")
-        assert "--errors replace" in str(refused.value)
-        assert decode(data, "standard input", "replace") == data.decode(errors="replace")
+        assert "--errors 'replace'" in refused.value.sentences[0].spelled(flag_of)
+        assert decoded(data, "standard input", "replace") == data.decode(errors="replace")
     else:
-        assert decode(data, "standard input") == decode(data, "standard input", "replace") == expected
+        assert decoded(data, "standard input") == decoded(data, "standard input", "replace") == expected
 
 
 @pytest.mark.parametrize("arguments", [{}, {"text": "-"}, {"ids": "-"}])
@@ -154,11 +155,11 @@ def test_standard_input_that_is_no_utf8(arguments: dict[str, str], monkeypatch: 
     pipe(monkeypatch, b"12\xff3")
     with pytest.raises(InputError, match=r"^standard input is not UTF-8: byte 0xff at offset 2 ") as error:
         read(**arguments)
-    assert ("--errors replace" in str(error.value)) == ("ids" not in arguments)  # IDs cannot be replaced
+    assert ("errors 'replace'" in str(error.value)) == ("ids" not in arguments)  # IDs cannot be replaced
 
 
 def test_an_argument_that_is_no_utf8() -> None:
-    broken = os.fsdecoded(b"caf\xe9")  # as Python hands over the bytes of a command line
+    broken = os.fsdecode(b"caf\xe9")  # as Python hands over the bytes of a command line
     with pytest.raises(InputError, match=r"^TEXT is not UTF-8: byte 0xe9 at offset 3 "):
         read(broken)
     assert texts(read(broken, errors="replace")) == ["caf\ufffd"]

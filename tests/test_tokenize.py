@@ -85,7 +85,7 @@ def test_spans_start_anew_in_each_line(lines: list[str], piece: int) -> None:
 )
 @example([[64], [97, 12520, 97, 244, 64]], 1)
 def test_spans_of_ids_that_begin_or_end_within_a_character(ids: list[list[int]], piece: int) -> None:
-    result = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), lines=True), GPT2)
+    result = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), many=True), GPT2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "PIECE", piece)
         found = spans(result)
@@ -138,7 +138,7 @@ def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> Non
         lambda: decode(ids, encoding),
         lambda: Tokenization(tokenize(Sequences(ids=(ids,)), encoding)),
     ):
-        with pytest.raises(InputError, match=f"^ID {wrong} at position 2 is no token of {name}: {why}$"):
+        with pytest.raises(InputError, match=f"^ID {wrong} at position 2 is not a token of {name}: {why}$"):
             use()
 
 

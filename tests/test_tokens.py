@@ -34,7 +34,7 @@ def of_text(text: str, name: str = "gpt2", special: bool = False) -> Tokens:
 
 
 def of_lines(lines: list[str]) -> Tokens:
-    return tokenize(Sequences(texts=tuple(lines), lines=True), GPT2)
+    return tokenize(Sequences(texts=tuple(lines), many=True), GPT2)
 
 
 @untimed
@@ -49,7 +49,7 @@ def test_any_text_comes_back_from_its_tokens(text: str, name: str) -> None:
 @given(st.lists(named, max_size=4))
 @example(["<|endofprompt|>", "", "a<|reserved_200018|><|endofprompt|>"])
 def test_tokens_of_a_text_are_spelled_as_it_spells_them(lines: list[str]) -> None:
-    result = tokenize(Sequences(texts=tuple(lines), lines=True), HARMONY, special=True)
+    result = tokenize(Sequences(texts=tuple(lines), many=True), HARMONY, special=True)
     parts = [result.bytes_at(np.arange(start, stop)) for start, stop in pairwise(result.starts.tolist())]
     assert [b"".join(part) for part in parts] == [line.encode() for line in lines]
     cut = result.window(2)
@@ -73,7 +73,7 @@ def test_sequences_are_those_of_the_lines(lines: list[str]) -> None:
 @untimed
 @given(st.lists(st.lists(st.integers(0, 9), max_size=9), max_size=4), st.integers(1, 5))
 def test_windows_cut_each_sequence(ids: list[list[int]], length: int) -> None:
-    cut = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), lines=True), None).window(length)
+    cut = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), many=True), None).window(length)
     slices = [each[start : start + length] for each in ids for start in range(0, max(len(each), 1), length)]
     starts = cut.starts.tolist()
     assert [cut.ids[start:stop].tolist() for start, stop in pairwise(starts)] == slices

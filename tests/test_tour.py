@@ -20,7 +20,8 @@ import pexpect
 import pyte
 import pytest
 
-from embcli import keys, names
+from embcli import names
+from embcli.cli import keys
 from embcli.cli.tour import refused_word, typed
 from embcli.errors import InputError
 from embcli.verbs.tour import Step, as_typed, read

@@ -101,7 +101,7 @@ def test_a_learning_rate_that_is_none_is_refused(rate: str) -> None:
     with pytest.raises(InputError, match=r"^learning_rate must be"):
         ComparisonOptions(learning_rate=float(rate))
     assert "--learning-rate" in run.refused("compare", "--learning-rate", rate)
-    assert "--learning-rate has no place in csv" in run.refused("compare", "--learning-rate", "0.1", "-f", "csv")
+    assert "--learning-rate cannot be shown in csv" in run.refused("compare", "--learning-rate", "0.1", "-f", "csv")
 
 
 def test_on_a_screen_the_step_stays_and_all_else_gives_way() -> None:

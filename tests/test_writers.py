@@ -8,9 +8,9 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow.parquet
@@ -19,10 +19,12 @@ import safetensors.numpy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli import formats, names, writers
+from embcli import formats, writers
 from embcli.errors import OutputError
+from embcli.hints import hint
+from embcli.notes import Notes
 from embcli.records import Array, Names, Piece, Records, listed
-from embcli.writers import write, write_folder
+from embcli.writers import write
 from tests.readers import SEPARATED, assert_same_bits, float32, from_csv, from_json, from_ndjson, from_tsv, written
 
 AWKWARD = [
@@ -45,6 +47,7 @@ AWKWARD = [
     " ",
 ]
 texts = st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(max_size=4)), max_size=5).map("".join)
+FOLDERS = [each.name for each in formats.ROWS if each.folder]
 ODD = np.array([[np.nan, 1.5, -0.0], [np.inf, -np.inf, 0.1], [0.25, 0.5, 0.75]], np.float32)
 
 
@@ -248,7 +251,7 @@ def test_the_projector_gets_a_row_of_numbers_and_a_row_of_fields_for_each(
 ) -> None:
     result.matrices.setdefault("input", np.zeros((result.rows, 2), np.float32))
     folder = tmp_path_factory.mktemp("projector")
-    write_folder(result.records(), "projector", ("input",), folder)
+    write(replace(result.records(), shown=("input",)), "projector", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["metadata.tsv", "vectors.tsv"]
     vectors = (folder / "vectors.tsv").read_bytes()
     assert vectors.count(b"\n") == result.rows
@@ -304,14 +307,12 @@ def test_whole_numbers_have_no_decimal_point_in_csv() -> None:
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "projector"])
 @pytest.mark.parametrize("shape", [(3,), (3, 4, 2)])
 def test_rows_that_are_no_rows_of_numbers_are_refused_before_anything_is_written(
-    form: names.Format, shape: tuple[int, ...], tmp_path: Path
+    form: formats.Data, shape: tuple[int, ...], tmp_path: Path
 ) -> None:
     result = Result({"row": np.arange(3)}, {"inputs": np.zeros(shape, np.float32)})
     file = io.BytesIO()
     with pytest.raises(OutputError, match=rf"^inputs is of shape {re.escape(str(shape))}, .* -f npy holds it all$"):
-        write_folder(result.records(), form, None, tmp_path) if form == "projector" else write(
-            result.records(), form, None, file
-        )
+        write(result.records(), form, tmp_path if form == "projector" else file)
     assert (file.getvalue(), [*tmp_path.iterdir()], result.asked) == (b"", [], [])
 
 
@@ -341,17 +342,17 @@ def test_one_result_in_all_text_formats_whole(form: str, step: int) -> None:
 @settings(deadline=None)
 @given(result=results(), form=st.sampled_from(["json", "ndjson", "csv", "tsv", "projector"]))
 def test_what_is_written_does_not_depend_on_how_much_is_worked_on_at_a_time(
-    result: Result, form: names.Format, tmp_path_factory: pytest.TempPathFactory
+    result: Result, form: formats.Data, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    if form in names.FOLDERS and not result.matrices:
+    if form in FOLDERS and not result.matrices:
         return
     found = []
     for numbers in (1 << 14, 1, 5):
         folder = tmp_path_factory.mktemp("written")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(writers, "_BLOCK", numbers)
-            if form in names.FOLDERS:
-                write_folder(result.records(), form, None, folder)
+            if form in FOLDERS:
+                write(result.records(), form, folder)
             else:
                 (folder / "file").write_bytes(written(result.records(), form))
         found.append({path.name: path.read_bytes() for path in folder.iterdir()})
@@ -371,7 +372,7 @@ def test_no_rows_are_a_result_too(tmp_path: Path) -> None:
     assert from_json(written(nothing, "json"))["matrices"] == {"token": []}
     assert np.load(io.BytesIO(written(nothing, "npy"))).shape == (0, 3)
     assert safetensors.numpy.load(written(nothing, "safetensors"))["token"].shape == (0, 3)
-    write_folder(nothing, "projector", None, tmp_path)
+    write(nothing, "projector", tmp_path)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"", b""]
 
 
@@ -408,50 +409,31 @@ ALL = ("sequence", "position", "id", "token")
     ],
 )
 def test_nothing_is_asked_for_that_is_not_written(
-    form: names.Format, show: Names | None, asked: list[tuple[Names, Names]], tmp_path: Path
+    form: formats.Data, show: Names | None, asked: list[tuple[Names, Names]], tmp_path: Path
 ) -> None:
     numbers = np.zeros((3, 2), np.float32)
     whole = np.zeros(3, np.int64)
     fields = {"sequence": whole, "position": whole, "id": whole, "token": ["a"] * 3}
     result = Result(fields, {"token": numbers, "input": numbers})
-    if form in names.FOLDERS:
-        write_folder(result.records(), form, show, tmp_path)
+    if form in FOLDERS:
+        write(replace(result.records(), shown=show), form, tmp_path)
     else:
         written(result.records(), form, show)
     assert result.asked == asked
 
 
-def test_every_format_of_data_has_a_writer() -> None:
-    assert {*writers._FILES} == {*formats.FORMATS} - {*formats.VIEWS} - {*names.FOLDERS}
-    assert {*writers._FOLDERS} == {*names.FOLDERS}
-
-
-class Terminal(io.BytesIO):
-    """A file that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_what_is_written_is_watched_unless_it_runs_over_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_format_of_data_counts_the_rows_that_it_writes(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
 
     def watched(pieces: Iterator[Piece], total: int, size: Callable[[Piece], int]) -> Iterator[Piece]:
         seen.append((total, sum(map(size, pieces))))
         yield from ()
 
-    monkeypatch.setattr(writers, "watched", watched)
     records = Result({"id": np.arange(5)}, {"token": np.ones((5, 2), np.float32)}).records()
-    for form in writers._FILES:
-        write(records, form, None, Terminal())
-        assert seen == [], form
-        written(records, form)
+    for form in get_args(formats.Data):
+        write(records, form, tmp_path if form in FOLDERS else io.BytesIO(), watch=watched)
         assert {*seen} == {(5, 5)}, form
         seen.clear()
-    write_folder(records, "projector", None, tmp_path)
-    assert seen == [(5, 5)]
 
 
 # --- any number ---------------------------------------------------------------------------------------------------
@@ -474,44 +456,37 @@ def test_any_finite_float32_is_written_with_the_fewest_digits_that_give_it_back(
         assert len(digits) <= len(re.sub(r"[eE].*|[-.]", "", np.format_float_scientific(value)).strip("0"))
 
 
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
-    """Return what captures notes, none of which has been said yet."""
-    return capsys
-
-
 @pytest.mark.parametrize("form", ["json", "ndjson"])
-def test_what_is_no_number_is_null_in_json_with_one_note(said: pytest.CaptureFixture[str], form: str) -> None:
-    data = written(values(ODD), form)
+def test_what_is_no_number_is_null_in_json_with_one_note(form: formats.Data) -> None:
+    notes = Notes()
+    data = written(values(ODD), form, notes=notes)
     document = from_json(data)["matrices"]["token"] if form == "json" else None
     assert_told(document or [row["vectors"]["token"] for row in from_ndjson(data)], ODD)
-    output = said.readouterr()
-    assert output.out == ""
-    assert output.err.startswith(
-        "embcli: JSON has no NaN and no infinity: they are written as null; the formats that are no JSON keep"
-    )
-    assert output.err.count("\n") == 1
+    assert list(notes) == ["JSON has no NaN and no infinity: they are written as null; other formats keep them"]
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson"])
-def test_a_matrix_of_numbers_is_written_without_a_note(said: pytest.CaptureFixture[str], form: str) -> None:
-    written(values(ODD[2:]), form)
-    assert said.readouterr().err == ""
+def test_a_matrix_of_numbers_is_written_without_a_note(form: formats.Data) -> None:
+    notes = Notes()
+    written(values(ODD[2:]), form, notes=notes)
+    assert list(notes) == []
 
 
 @pytest.mark.parametrize("form", SEPARATED)
-def test_what_is_no_number_keeps_its_name_in_csv_and_tsv(said: pytest.CaptureFixture[str], form: str) -> None:
-    cells = [row[1:] for row in SEPARATED[form](written(values(ODD), form))[1:]]
+def test_what_is_no_number_keeps_its_name_in_csv_and_tsv(form: formats.Data) -> None:
+    notes = Notes()
+    cells = [row[1:] for row in SEPARATED[form](written(values(ODD), form, notes=notes))[1:]]
     assert cells == [["nan", "1.5", "-0.0"], ["inf", "-inf", "0.1"], ["0.25", "0.5", "0.75"]]
-    assert said.readouterr().err == ""
+    assert list(notes) == []
 
 
-def test_a_field_of_numbers_is_written_as_a_matrix_is(said: pytest.CaptureFixture[str]) -> None:
+def test_a_field_of_numbers_is_written_as_a_matrix_is() -> None:
+    notes = Notes()
     records = Result({"difference": ODD[:, 0], "id": np.arange(3)}).records()
-    assert written(records, "csv") == b"difference,id\r\nnan,0\r\ninf,1\r\n0.25,2\r\n"
-    assert said.readouterr().err == ""
-    assert [row["difference"] for row in from_ndjson(written(records, "ndjson"))] == [None, None, 0.25]
-    assert "written as null" in said.readouterr().err
+    assert written(records, "csv", notes=notes) == b"difference,id\r\nnan,0\r\ninf,1\r\n0.25,2\r\n"
+    assert list(notes) == []
+    assert [row["difference"] for row in from_ndjson(written(records, "ndjson", notes=notes))] == [None, None, 0.25]
+    assert "written as null" in next(iter(notes))
 
 
 def test_what_is_no_number_keeps_its_bits_in_npy_and_safetensors() -> None:
@@ -521,10 +496,9 @@ def test_what_is_no_number_keeps_its_bits_in_npy_and_safetensors() -> None:
 
 
 @pytest.mark.parametrize(("shape", "numbers"), [((10**7 + 1, 1), "10,000,001"), ((10**6, 4, 5), "20,000,000")])
-def test_a_large_json_document_says_what_reads_row_by_row(
-    said: pytest.CaptureFixture[str], shape: tuple[int, ...], numbers: str
-) -> None:
-    written(Records({}, "rows", 10**7, {}, lambda *_: iter(()), {"token": Array((10**7, 1))}), "json")
-    assert said.readouterr().err == ""
-    written(Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": Array(shape)}), "json")
-    assert f"this JSON document holds {numbers} numbers; -f ndjson can be read row by row" in said.readouterr().err
+def test_a_large_json_document_says_what_reads_row_by_row(shape: tuple[int, ...], numbers: str) -> None:
+    notes = Notes()
+    written(Records({}, "rows", 10**7, {}, lambda *_: iter(()), {"token": Array((10**7, 1))}), "json", notes=notes)
+    assert list(notes) == []
+    written(Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": Array(shape)}), "json", notes=notes)
+    assert list(notes) == [f"this JSON document holds {numbers} numbers; {hint('large json')}"]

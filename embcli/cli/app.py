@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -11,46 +12,81 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from embcli import names
-from embcli.cli.given import (
-    GivenFile,
-    GivenLines,
-    GivenOrExample,
-    GivenQueries,
-    GivenWindows,
-)
+from embcli.cli.given import GivenFile, GivenLines, GivenOrExample, GivenQueries, GivenWindows
 from embcli.cli.groups import grouped
 from embcli.cli.models import AnyModel, ModelOfBatches, ModelOfComparison, OneModel, TwoModels
 from embcli.cli.places import Place, PlaceOfNumbers
+from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
+from embcli.safe import in_line
+from embcli.selection import select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from embcli.store import Store
 
-_ON_A_TERMINAL = sys.stdout is not None and sys.stdout.isatty()
 _WIDEST = 100  # columns of a help text
-_VERBS = "What an embedding layer does, from text to the numbers that a model reads"
-if _ON_A_TERMINAL:  # Typer reads the width of its panels from this variable
-    os.environ.setdefault("TERMINAL_WIDTH", str(min(shutil.get_terminal_size().columns, _WIDEST)))
-_MARKUP: Literal["rich"] | None = "rich" if _ON_A_TERMINAL else None  # in a pipe, help is one plain list
-
-app = typer.Typer(
-    add_completion=False,  # options.py has options of the same names that take the shell's
-    rich_markup_mode=_MARKUP,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": _WIDEST},
-)
+_PANEL = "What an embedding layer does, from text to the numbers that a model reads"
+_VERBS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {}  # functions and their settings for Typer
 
 
 def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that makes a function a command, with these examples under its help."""
-    register = app.command(epilog=_epilog(*examples), rich_help_panel=_VERBS, **settings)
-    return lambda function: register(grouped(function, function.__name__))
+    """Return a decorator that makes a function a verb, with these examples under its help."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        _VERBS[function.__name__] = function, {"epilog": _epilog(*examples), "rich_help_panel": _PANEL, **settings}
+        return function
+
+    return register
 
 
 def _epilog(*examples: str) -> str:
     return "\n\n".join(["Examples:", *examples])
+
+
+def command_line(words: Sequence[str] | None = None) -> typer.Typer:
+    """Return the command line: all of it, or only what these words after `embcli` need.
+
+    The options of all verbs take 50 ms, a quarter of a lookup; those of the called verb take 5, and the list of verbs
+    needs none.
+    """
+    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
+    if on_a_terminal:  # Typer reads the width of its panels from this variable
+        os.environ.setdefault("TERMINAL_WIDTH", str(min(shutil.get_terminal_size().columns, _WIDEST)))
+    markup: Literal["rich"] | None = "rich" if on_a_terminal else None  # in a pipe, help is one plain list
+    app = typer.Typer(
+        add_completion=False,  # options.py has options of the same names that take the shell's
+        rich_markup_mode=markup,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"], "max_content_width": _WIDEST},
+    )
+    app.callback(invoke_without_command=True, help="" if on_a_terminal else None)(grouped(embcli, "embcli"))
+    is_list = words is not None and [*words] in ([], ["--help"], ["-h"])
+    called = words[0] if words and words[0] in (*_VERBS, "cache") else None
+    for name, (function, settings) in _VERBS.items():
+        if called in (None, name):
+            app.command(**settings)(_without_options(function) if is_list else grouped(function, name))
+    if called in (None, "cache"):
+        app.add_typer(_cache(markup), name="cache", rich_help_panel=_PANEL)
+    return app
+
+
+def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
+    def listed() -> None: ...
+
+    listed.__name__, listed.__doc__ = function.__name__, function.__doc__
+    return listed
+
+
+def _cache(markup: Literal["rich"] | None) -> typer.Typer:
+    """Return the commands of `embcli cache`."""
+    cache = typer.Typer(help="Show, clear or verify what is kept.", rich_markup_mode=markup)
+    examples = _epilog("embcli cache", "embcli cache verify", "embcli cache clear")
+    cache.callback(invoke_without_command=True, epilog=examples)(grouped(cache_show, "cache"))
+    cache.command("clear")(cache_clear)
+    cache.command("verify")(grouped(cache_verify, "cache"))
+    return cache
 
 
 def embcli(
@@ -63,9 +99,6 @@ def embcli(
     if context.invoked_subcommand is None:
         text = context.get_help()  # rich prints it by itself and returns nothing
         typer.echo(text, nl=bool(text))
-
-
-app.callback(invoke_without_command=True, help="" if _ON_A_TERMINAL else None)(grouped(embcli, "embcli"))
 
 
 @verb(
@@ -121,8 +154,12 @@ def weights(
 
     A summary of it, or as a map, or chosen rows and columns.
     """
+    from embcli.layer import shape_of
+
     output = place.output_of("weights", {"map": map, "scatter": scatter})
     opened = model.opened(encoding)
+    size, dim = shape_of(opened.source, layer)
+    output.refuse_many_numbers(len(select(rows, size, "row")) * len(select(columns, dim, "column")))
     output.write(opened.weights(layer=layer, rows=rows, columns=columns, map=map, scatter=scatter))
 
 
@@ -142,6 +179,9 @@ def lookup(
     output = place.output_of("lookup", vars(options), options.show)
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
+    if options.only is None and options.only_ids is None:
+        columns = len(select(options.columns, opened.shape[1], "column"))
+        output.refuse_many_numbers(len(tokens) * columns, len(options.show or options.matrices))
     output.write(opened.lookup(tokens, window=given.window, **vars(options)))
 
 
@@ -167,7 +207,8 @@ def compare(
     sequences = given.sequences()
     opened = model.opened_for(sequences, encoding)
     tokens = opened.tokens(sequences, given.special)
-    output.refuse_many_numbers(len(tokens) * opened.shape[1] * len(options.outputs or names.OUTPUTS))
+    weights = len({"first", "shared"} & {*(options.show or ())}) * math.prod(opened.shape)
+    output.refuse_many_numbers(len(tokens) * opened.shape[1], len(options.outputs or names.OUTPUTS), weights)
     result = opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options))
     output.write(result)
     return int(not result.verdict.identical)
@@ -269,23 +310,20 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     """
     from embcli.cli.tour import guide
 
-    verbs = tuple(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # an app's command is a group
-    return guide(file, verbs, text, step, _run)
+    return guide(file, (*_VERBS, "cache"), text, step, _run)
 
 
 def _run(words: list[str]) -> object:
     """Run a command of embcli within this one; raises InputError for one that is not well formed."""
-    from embcli.errors import InputError
-
     try:
-        return app(words, prog_name="embcli", standalone_mode=False)
+        return command_line(words)(words, prog_name="embcli", standalone_mode=False)
     except typer.TyperException as error:
         raise InputError(" ".join(error.format_message().split())) from None
 
 
 @verb("embcli info", "embcli info -f json", "embcli info --from model.safetensors")
 def info(model: OneModel, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
-    """Show versions, encodings and the cache, or what a file contains.
+    """Show versions, encodings and the cache, or a file's tensors.
 
     With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """
@@ -299,10 +337,6 @@ def info(model: OneModel, tensors: bool = False, encoding: str | None = None, *,
         output.write(model.opened(encoding).info(tensors=tensors))
 
 
-cache = typer.Typer(help="Show, clear or verify what is kept.", rich_markup_mode=_MARKUP)
-app.add_typer(cache, name="cache", rich_help_panel=_VERBS)
-
-
 def cache_show(context: typer.Context, place: Place) -> None:
     """Show where layers and indexes are kept, how much they take, and which they are."""
     if context.invoked_subcommand is None:
@@ -313,7 +347,6 @@ def cache_show(context: typer.Context, place: Place) -> None:
 
 def cache_clear() -> None:
     """Remove all that is kept."""
-    from embcli.safe import in_line
     from embcli.verbs.cache import clear
 
     typer.echo(in_line(clear(_store()).removed))
@@ -334,9 +367,3 @@ def _store() -> Store | None:
     from embcli.store import Store
 
     return Store.from_environment(PrintedNotes())
-
-
-_EXAMPLES = _epilog("embcli cache", "embcli cache verify", "embcli cache clear")
-cache.callback(invoke_without_command=True, epilog=_EXAMPLES)(grouped(cache_show, "cache"))
-cache.command("clear")(cache_clear)
-cache.command("verify")(grouped(cache_verify, "cache"))

@@ -14,8 +14,9 @@ from typing import get_args
 import typer  # whose annotations Typer itself reads
 from typer import completion
 
-from embcli import __version__, names
+from embcli import names
 from embcli.errors import InputError, OutputError
+from embcli.version import __version__
 
 PROGRAM = "embcli"
 _REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_bash
@@ -28,11 +29,11 @@ def show_version(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-def prepare() -> None:
-    """Make ready to answer, if a completion script has started this process."""
+def prepare() -> bool:
+    """Return whether a completion script has started this process, and prepare for the answer."""
     asked = os.environ.get(_REQUEST)
     if not asked:  # PowerShell's script leaves it behind, empty
-        return
+        return False
     if not re.fullmatch(f"(complete|source)_({'|'.join(get_args(names.Shell))})", asked):
         raise InputError(f"{_REQUEST} {asked[:40]!r} asks for nothing that is known; unset it, or set complete_bash")
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place, see options.py.
@@ -43,6 +44,7 @@ def prepare() -> None:
     if not os.environ.get("COMP_CWORD", "").isdecimal():  # asked by something that is no shell's script
         os.environ |= {"COMP_WORDS": PROGRAM, "COMP_CWORD": "0"}
     _take_equals_out()
+    return True
 
 
 def install(context: typer.Context, parameter: typer.CallbackParam, shell: str | None) -> str | None:

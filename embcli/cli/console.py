@@ -1,4 +1,4 @@
-"""What goes to standard error: errors, notes, and a progress bar where that is a terminal."""
+"""Standard error: errors, notes, and a progress bar if it is a terminal."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _PATIENCE = 1.0  # seconds before a bar is shown
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, safe to print; the first one names embcli."""
+    """Print lines on standard error, made safe; the first one starts with embcli."""
     if sys.stderr is not None:
-        with suppress(OSError):  # nobody reads it, and the result does not depend on it
+        with suppress(OSError):  # if nobody reads it, the result is still good
             print("embcli:", "\n".join(map(in_line, lines)), file=sys.stderr, flush=True)
 
 
 class PrintedNotes(Notes):
-    """Notes that are printed as they come."""
+    """Notes that are printed at once."""
 
     def added(self, message: Message) -> None:
         """Print a note."""
         say(message.spelled(flag_of))
 
     def finish(self) -> None:
-        """Print what changed while rows were read."""
+        """Print the remarks that changed while rows were read."""
         for text in self.counted:
             say(text)
 

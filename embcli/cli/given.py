@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from embcli import names
 from embcli.cli.groups import Group
@@ -19,62 +19,58 @@ if TYPE_CHECKING:
 class Given(Group):
     """A text or token IDs."""
 
+    example: ClassVar[str] = 'embcli lookup "Every effort moves you"'  # that an error shows if nothing is given
     text: str | None = None
     file: Path | None = None
     ids: str | None = None
     errors: names.Errors = "strict"
     special: bool = False
 
-    def sequences(self, example: str = 'embcli lookup "Every effort moves you"', lines: bool = False) -> Sequences:
-        """Read what is given; where there is nothing, the error shows the example."""
+    def sequences(self) -> Sequences:
+        """Read the text or the IDs, as one sequence or one per line."""
         from embcli.cli.text import read
 
-        return read(self.text, self.file, self.ids, lines, self.errors, example)
+        return read(self.text, self.file, self.ids, getattr(self, "lines", False), self.errors, self.example)
 
 
 class GivenLines(Given):
     """A text or token IDs, as one sequence or one per line."""
 
+    example: ClassVar[str] = 'embcli tokenize "Every effort moves you"'
     lines: bool = False
-
-    def sequences(self, example: str = 'embcli tokenize "Every effort moves you"', lines: bool = False) -> Sequences:
-        """Read what is given, in one sequence or one per line."""
-        return super().sequences(example, self.lines)
 
 
 class GivenWindows(GivenLines):
     """A text or token IDs, which may be split to fit a position layer."""
 
+    example: ClassVar[str] = Given.example
     window: bool = False
-
-    def sequences(self, example: str = 'embcli lookup "Every effort moves you"', lines: bool = False) -> Sequences:
-        """Read what is given."""
-        return super().sequences(example)
 
 
 class GivenQueries(GivenLines):
-    """What neighbours are looked for: a text or IDs, with rows added and subtracted, or vectors."""
+    """The queries of a search: a text or IDs, with rows added and subtracted, or vectors."""
 
+    example: ClassVar[str] = 'embcli neighbors " Paris"'
     plus: list[str] | None = None
     minus: list[str] | None = None
     vector: Path | None = None
     show: str | None = None
 
     def queries(self, model: Model) -> dict[str, Any]:
-        """Return what `Model.neighbors` takes; raises InputError where text and vectors are both given."""
+        """Return what `Model.neighbors` takes; raises InputError for both text and vectors."""
         from embcli.cli.text import read
         from embcli.verbs.neighbors import vectors_in_lines
 
         if self.vector is None:
             if self.show is not None:
                 raise InputError("--show chooses vectors, and goes with --vector")
-            tokens = model.tokens(self.sequences('embcli neighbors " Paris"'), self.special)
+            tokens = model.tokens(self.sequences(), self.special)
             return {"text": tokens, "plus": self.plus or (), "minus": self.minus or ()}
         given = {"TEXT": self.text, "--file": self.file, "--ids": self.ids, "--plus": self.plus, "--minus": self.minus}
         others = [name for name, value in given.items() if value]
         if others:
             raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
-        (text,) = read(None, self.vector, None, False, self.errors, "embcli neighbors --vector -").texts or ("",)
+        (text,) = read(None, self.vector, errors=self.errors, example="embcli neighbors --vector -").texts or ("",)
         return {"vector": vectors_in_lines(text, self.show, model.shape[1])}
 
 
@@ -95,11 +91,11 @@ class GivenFile(Group):
     special: bool = False
 
     def sequences(self) -> Sequences:
-        """Read what is given; raises InputError, with a hint, for a text in place of a file."""
+        """Read the text or the IDs; raises InputError, with a hint, for a text in place of a file."""
         from embcli.cli.text import read
 
         if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):
             text = str(self.file)
             hint = f"for a text: echo {shlex.quote(text if len(text) <= 60 else f'{text[:60]}...')} | embcli batch -"
             raise InputError(f"there is no file {text[:60]!r}", hint)
-        return read(None, self.file, self.ids, False, self.errors, example="embcli batch the-verdict.txt")
+        return read(None, self.file, self.ids, errors=self.errors, example="embcli batch the-verdict.txt")

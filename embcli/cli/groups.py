@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import MISSING, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 from embcli.cli.options import PANELS, declared
 
@@ -68,8 +68,7 @@ def _fields(group: Any) -> list[tuple[str, Any, Any]]:
     if is_dataclass(group):
         return [(each.name, hints[each.name], each.default) for each in fields(group) if each.default is not MISSING]
     empty = inspect.Parameter.empty
-    own = [name for name, hint in hints.items() if get_origin(hint) is not ClassVar]
-    return [(name, hints[name], getattr(group, name, empty)) for name in own]
+    return [(name, hint, getattr(group, name, empty)) for name, hint in hints.items()]
 
 
 def _parameter(verb: str, name: str, hint: Any, default: Any) -> inspect.Parameter:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embcli import names
 from embcli.cli.groups import Group
+from embcli.cli.options import flag_of
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,18 +23,20 @@ class ModelInFile(Group):
     path: str | None = None
     tensor: str | None = None
     transposed: bool = False
-    position_tensor: str | None = None
 
-    def from_file(self, encoding: str | None) -> Model | None:
-        """Return the model of a file; None where no file is named. Raises InputError for options of the other kind."""
-        import embcli
+    def from_file(self, encoding: str | None, of_seeded: tuple[str, ...] = _OF_SEEDED) -> Model | None:
+        """Return the model of a file; None if no file is named.
+
+        Raises InputError for options of the other kind: those of seeded layers, or those that describe a file.
+        """
+        from embcli import model as library
         from embcli.cli.console import PrintedNotes
 
         if self.path is None:
             self.refuse_without_file()
             return None
-        self._refuse(_OF_SEEDED, "is for seeded layers; --from takes what the file holds")
-        model = embcli.open(
+        self._refuse(of_seeded, "is for seeded layers; --from takes what the file holds")
+        model = library.open(
             self.path,
             encoding=encoding,
             tensor=self.tensor,
@@ -48,15 +51,16 @@ class ModelInFile(Group):
         self._refuse(_OF_FILES, "goes with --from, which names the file")
 
     def _refuse(self, fields: tuple[str, ...], why: str) -> None:
-        from embcli.cli.options import flag_of
-
         for field in fields:
-            if getattr(self, field, None) not in (None, False):
+            value = getattr(self, field, None)
+            if value is not None and value is not False:
                 raise InputError(f"{flag_of(field)} {why}")
 
 
 class OneModel(ModelInFile):
     """A checkpoint's file."""
+
+    position_tensor: str | None = None
 
     def opened(self, encoding: str | None) -> Model:
         """Return the model; raises InputError where no file is named."""
@@ -69,6 +73,7 @@ class OneModel(ModelInFile):
 class AnyModel(ModelInFile):
     """A checkpoint's file, or else a seeded pair of layers."""
 
+    position_tensor: str | None = None
     vocab: int | None = None
     dim: int | None = None
     context_length: int | None = None
@@ -111,7 +116,8 @@ class ModelOfComparison(ModelInFile):
 
     def opened_for(self, given: Sequences, encoding: str | None) -> Model:
         """Return the model on which these sequences are compared."""
-        return self.from_file(encoding) or self._small(given, encoding)
+        # --seed is also for the linear layer's own first weights.
+        return self.from_file(encoding, ("vocab", "dim")) or self._small(given, encoding)
 
     def largest(self, model: Model) -> int | None:
         """Return the largest V of a benchmark: --vocab, or that of the encoding; of a file, all of its rows."""
@@ -145,10 +151,10 @@ class TwoModels(Group):
 
 
 def _seeded(vocab: int | None, dim: int, context_length: int, seed: int, encoding: str | None, no_cache: bool) -> Model:
-    import embcli
+    from embcli import model as library
     from embcli.cli.console import PrintedNotes
 
-    model = embcli.seeded(
+    model = library.seeded(
         vocab,
         dim,
         encoding=encoding or names.DEFAULT_ENCODING,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -71,10 +74,6 @@ def _encodings(incomplete: str) -> list[str]:
 
     Names that a shell would have to quote are left out.
     """
-    import os
-    import re
-    from contextlib import suppress
-
     known, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
     if known and incomplete:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable

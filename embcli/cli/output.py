@@ -49,7 +49,7 @@ class Output:
         if self.format in VIEWS:
             self._write_page(result)
         elif self.path is not None:
-            saving.write(result, self.format, self.path, watched)
+            result.write(self.format, self.path, watched)
         else:
             self._write_data(result)
         result.notes.finish()
@@ -78,8 +78,12 @@ class Output:
             watch = unwatched if file.isatty() else watched  # no bar runs through data on a terminal
             writers.write(records, format, file, result.notes, watch)
 
-    def refuse_many_numbers(self, numbers: int) -> None:
-        """Raise OutputError for more numbers than anybody reads on a terminal."""
+    def refuse_many_numbers(self, numbers: int, matrices: int = 1, more: int = 0) -> None:
+        """Raise OutputError for more numbers than anybody reads on a terminal.
+
+        They are `numbers` for each matrix that the format holds, and `more`.
+        """
+        numbers = numbers * (1 if FORMATS[self.format].one_matrix else matrices) + more
         if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:
             raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
 

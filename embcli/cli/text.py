@@ -1,4 +1,4 @@
-"""What the user typed or piped in: a text or token IDs from an argument, a file or standard input."""
+"""The input: a text or token IDs from an argument, a file or standard input."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def read(
     errors: str = "strict",
     example: str = 'embcli lookup "Every effort moves you"',
 ) -> Sequences:
-    """Read what was given; without text, file and IDs that is standard input, unless it is a terminal.
+    """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
 
-    `lines` makes each line a sequence of its own, without its line end. Raises InputError when nothing or too much is
-    given (with the example of what would be enough), and for bytes that are no UTF-8 unless `errors` is "replace".
+    `lines` makes each line a sequence, without its line end. Raises InputError if nothing (with the example) or too
+    much is given, and for invalid UTF-8 unless `errors` is "replace".
     """
     named = {"TEXT": text, "--file": file, "--ids": ids}
     used = [name for name, value in named.items() if value is not None]
@@ -45,9 +45,9 @@ def read(
 
 
 def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 6100 345") -> np.ndarray:
-    """Read the IDs that were given, (T,) int64; without any (or for -) from standard input, unless it is a terminal.
+    """Read IDs, (T,) int64; without any (or for -) from standard input, unless that is a terminal.
 
-    Raises InputError, with the example, when there are none to read, and for what is no ID.
+    Raises InputError for invalid IDs, and, with the example, if nothing is given.
     """
     option = re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or "")
     if option:
@@ -59,7 +59,7 @@ def _argument(text: str, errors: str) -> str:
     if text.isascii():
         return text
     try:
-        # Bytes of the command line that are no UTF-8 arrive as lone surrogates; this gives the bytes back.
+        # Python passes invalid UTF-8 of a command line as lone surrogates; this restores the bytes.
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         data = text.encode("utf-8", "surrogatepass")
@@ -69,10 +69,8 @@ def _argument(text: str, errors: str) -> str:
 def _file(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
 
 
 def _text(text: str | None, file: Path | None, errors: str, example: str) -> str:
@@ -84,7 +82,7 @@ def _text(text: str | None, file: Path | None, errors: str, example: str) -> str
 
 
 def _standard_input(what: str, example: str, errors: str | None = None) -> str:
-    """Return what is piped in; bytes that are no UTF-8 can be replaced where `errors` is given."""
+    """Return standard input as text; without `errors`, the error for invalid UTF-8 does not advise to replace it."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(
             f"no {what} given and nothing is piped in, as in: {example}", hint="Try 'embcli --help' for help."

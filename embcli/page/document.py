@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from typing import Any
 
 from embcli.safe import printable
@@ -29,8 +30,6 @@ def _written(value: Any, indent: str) -> str:
 
 
 def _colored(text: str) -> str:
-    from io import StringIO
-
     from rich.console import Console
     from rich.highlighter import JSONHighlighter
 

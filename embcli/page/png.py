@@ -21,6 +21,7 @@ from matplotlib import font_manager  # noqa: E402
 from matplotlib.backends.backend_agg import RendererAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.font_manager import FontProperties  # noqa: E402
+from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.patheffects import withStroke  # noqa: E402
 from PIL import Image  # noqa: E402
 
@@ -65,8 +66,6 @@ class PngCanvas(Canvas):
 
     def dots(self, points: np.ndarray, radius: float, color: str) -> None:
         """Draw a dot at each of the points, (n, 2)."""
-        from matplotlib.lines import Line2D
-
         x, y = points.T * _SCALE
         line = Line2D(
             x, self.height * _SCALE - y, linestyle="", marker="o", color=color, markersize=2 * radius, markeredgewidth=0

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-import embcli
 from embcli.checks import check_ids
 from embcli.layer import shape_of
 from embcli.options import Batching
 from embcli.records import Array, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import select
+from embcli.version import __version__
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def batch(
     layers = source.open({"token": tokens.ids})
     names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first")
     run = {
-        "embcli": embcli.__version__,
+        "embcli": __version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
         "sequences": tokens.sequences,
         **layers.origin.document(),
@@ -163,9 +163,9 @@ def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.n
         import torch
         from torch.utils.data import DataLoader
 
-        from embcli.weights.drawing import state_after
+        from embcli.weights.drawing import global_generator, state_after
     places = np.arange(batching.max_length)
-    with torch.random.fork_rng(devices=[]):
+    with global_generator():
         torch.set_rng_state(state_after(source.seeded, "position" if batching.layers_first else "token"))
         loader: DataLoader[int] = DataLoader(
             range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers

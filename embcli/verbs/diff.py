@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-import embcli
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32, rounded_to, steps
 from embcli.layer import shape_of
@@ -19,6 +18,7 @@ from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.statistics import AT, quantiles, squares
 from embcli.tokens import token_text, tokens_of
+from embcli.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,7 +187,7 @@ def diff(base: Source, tuned: Source, watch: Watch = unwatched) -> Diff:
         dtypes=(layers[0].dtype, layers[1].dtype),
         encodings=(base.encoding, tuned.encoding),
         origins=origins,
-        run={"embcli": embcli.__version__, "base": base_run, "tuned": tuned_run},
+        run={"embcli": __version__, "base": base_run, "tuned": tuned_run},
         matching=matching,
         states=pairs.states,
         cosine_distances=pairs.cosine_distances,

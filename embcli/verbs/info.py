@@ -1,13 +1,12 @@
-"""What embcli runs on: versions, the CPU capability that torch uses, the cache folder, the encodings."""
+"""What embcli runs on, and what a checkpoint contains: its tensors, the layers among them, and why."""
 
 from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import embcli
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import LayerError
 from embcli.notes import Notes
@@ -15,7 +14,14 @@ from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
 from embcli.store import Store
+from embcli.version import __version__
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
+
+if TYPE_CHECKING:
+    from embcli.files.checkpoint import Checkpoint
+    from embcli.files.tensors import Tensor
+
+_ROLES = ("token", "position", "token_type", "head")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +45,7 @@ class Info(Result):
 def info() -> Info:
     """Return what embcli runs on."""
     torch, capability = _torch()
-    versions = {"embcli": embcli.__version__, "python": platform.python_version(), "torch": torch}
+    versions = {"embcli": __version__, "python": platform.python_version(), "torch": torch}
     versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
     encodings = tuple(
         (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())
@@ -65,3 +71,58 @@ def _torch() -> tuple[str, str | None]:
     except LayerError as error:
         return str(error), None
     return torch.__version__, torch.backends.cpu.get_cpu_capability()
+
+
+@dataclass(frozen=True, eq=False)
+class ModelInfo(Result):
+    """A checkpoint and the tensors of it that are listed."""
+
+    verb: ClassVar[str] = "info"
+
+    checkpoint: Checkpoint
+    tensors: tuple[tuple[str, Tensor], ...]  # role (empty if unknown) and tensor
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The files, the output head, the positions, and what is a guess."""
+        checkpoint = self.checkpoint
+        head = checkpoint.head
+        return {
+            "embcli": __version__,
+            "from": checkpoint.given,
+            "format": checkpoint.tensors.format,
+            "files": [in_data(str(path)) for path in checkpoint.tensors.files],
+            "encoding": checkpoint.encoding.name if checkpoint.encoding else None,
+            "head": {
+                "tensor": head.tensor.name if head.tensor else None,
+                "relation": head.relation,
+                "rows_compared": head.rows,
+                "reason": head.reason,
+            },
+            "positions": checkpoint.positions,
+            "first_position": checkpoint.first_position,
+            "guesses": dict(checkpoint.reasons),
+        }
+
+    def records(self) -> Records:
+        """Return the tensors as data."""
+        fields: dict[str, list[Any]] = {
+            "role": [role or None for role, _ in self.tensors],
+            "tensor": [tensor.name for _, tensor in self.tensors],
+            "shape": ["x".join(map(str, tensor.shape)) for _, tensor in self.tensors],
+            "dtype": [tensor.dtype for _, tensor in self.tensors],
+            "bytes": [tensor.size for _, tensor in self.tensors],
+        }
+        types = {"role": str, "tensor": str, "shape": str, "dtype": str, "bytes": int}
+        return listed(self.run, "tensors", types, fields)
+
+
+def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
+    """Return the contents of a checkpoint: the tensors with a known role, or all tensors.
+
+    Raises InputError if several tensors could have one role.
+    """
+    roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}
+    shown = checkpoint.tensors if every else roles
+    listed_tensors = tuple((roles.get(name, ""), checkpoint.tensors[name]) for name in shown)
+    return ModelInfo(checkpoint, listed_tensors, notes=checkpoint.notes)

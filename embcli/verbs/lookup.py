@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-import embcli
 from embcli.checks import check_ids, check_length, id_in_words
 from embcli.errors import InputError
 from embcli.layer import shape_of
@@ -18,6 +17,7 @@ from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
+from embcli.version import __version__
 from embcli.words import counted, naming
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Lookup(Result):
         """Return the lookup as data: position, ID and token of each row, and its matrices."""
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.options.matrices}
         encoding, kind = self.tokens.encoding, self.positions
-        run: dict[str, Any] = {"embcli": embcli.__version__, "encoding": encoding.name if encoding else None}
+        run: dict[str, Any] = {"embcli": __version__, "encoding": encoding.name if encoding else None}
         run |= {"sequences": self.tokens.sequences, **self.origin.document()}
         if not kind.has_layer:
             run |= {"kind": self.options.position, **kind.document()}

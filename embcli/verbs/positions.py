@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-import embcli
 from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import shape_of
@@ -17,6 +16,7 @@ from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import Tokens
+from embcli.version import __version__
 from embcli.weights.seeded import check_size, refuse_too_large
 from embcli.words import naming
 
@@ -74,7 +74,7 @@ class PositionTable(Result):
 
         origin = self.origin.document() if self.origin else {}
         return Records(
-            run={"embcli": embcli.__version__, "kind": self.options.kind, **origin, **self.kind.document()},
+            run={"embcli": __version__, "kind": self.options.kind, **origin, **self.kind.document()},
             unit="positions",
             rows=len(self.chosen),
             fields={"position": int},

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-import embcli
 from embcli import tokens as core
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
+from embcli.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class Tokenization(Result):
         encoding, sequences = self.tokens.encoding, self.tokens.sequences
         return Records(
             run={
-                "embcli": embcli.__version__,
+                "embcli": __version__,
                 "encoding": encoding.name if encoding else None,
                 "sequences": sequences,
             },
@@ -96,13 +96,10 @@ class Tokenization(Result):
                 yield Piece(len(index), self.tokens.fields(index, fields))
             return
         for spans in self.spans():
-            values: dict[str, Any] = {"start": spans.start, "end": spans.end}
+            values = {"start": spans.start, "end": spans.end, **self.tokens.fields(spans.index, fields)}
             if "bytes" in fields:
                 values["bytes"] = [token.hex() for token in spans.tokens]
-            if "token" in fields:
-                values["token"] = self.tokens.texts(spans.tokens)
-            rest = tuple(name for name in fields if name not in values)
-            yield Piece(len(spans.index), values | self.tokens.fields(spans.index, rest))
+            yield Piece(len(spans.index), {name: values[name] for name in fields})
 
     def _indices(self) -> Iterator[np.ndarray]:
         for start in range(0, len(self.tokens), core.PIECE):

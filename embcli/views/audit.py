@@ -148,8 +148,8 @@ def _put_undertrained(result: Audit, page: Page) -> None:
     by = {"cosine": "1 - cos to the mean of the unused rows", "norm": "norm"}[tokens.indicator]
     page.line()
     page.line(f"Under-trained, by {by} (Land and Bartolo 2024)")
-    if tokens.output is not None:
-        page.line(f"output head: {head_in_words(tokens.output)}")
+    if (head := tokens.output) is not None:
+        page.line(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
     if tokens.threshold is None:
         page.line(f"No candidates: {tokens.reason}")
         return

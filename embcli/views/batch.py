@@ -22,17 +22,13 @@ _LEAST_WORDS = 12  # cells to which words beside numbers may be shortened
 
 
 def view(result: Batches, page: Page) -> None:
-    """Put the inputs and targets of a batch on a page, the shapes step by step, and the order of the draws."""
-    page.title(_title(result))
-    _put_tables(result, page)
-    _put_shapes(result, page)
-    _put_order(result, page)
+    """Put a batch on a page, the shapes step by step, and the order of the draws.
 
-
-def picture(result: Batches, page: Page) -> None:
-    """Put a batch on a page as a tensor: samples, the tokens in each, and a vector for each token."""
+    A batch is its inputs and targets or, in a picture, a tensor: samples, the tokens in each, a vector for each token.
+    """
     page.title(_title(result))
-    _put_picture(result, page)
+    put = _put_picture if result.batching.draw or page.paper.heat else _put_tables
+    put(result, page)
     _put_shapes(result, page)
     _put_order(result, page)
 

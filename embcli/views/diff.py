@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column, Word
-from embcli.views.parts import token_column
+from embcli.views.parts import origin_in_words, token_column
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def view(result: Diff, page: Page) -> None:
     """Put on a page how many rows are equal, how far the others moved, and which changed most and least."""
     page.title("Token matrices, row by row")
     for name, origin, shape, dtype in zip(_NAMES, result.origins, result.shapes, result.dtypes, strict=True):
-        where = f"{origin.tensors['token']} of {origin.path}"
+        tensor = origin_in_words(origin, "token")
+        where = tensor if origin.path is None else f"{tensor} of {origin.path}"
         page.line(f"{name.upper():5}  ({shape[0]:,}, {shape[1]:,}) {dtype}: {where}")
     page.line()
     states = _STATES if len({*result.dtypes}) > 1 else {**_STATES, "rounded": "equal in value, with different bits"}

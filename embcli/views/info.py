@@ -1,17 +1,29 @@
-"""The page of `info`."""
+"""The pages of `info`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from embcli.page import Column
+from embcli.verbs.info import Info, ModelInfo
+from embcli.views.parts import head_in_words, put_guesses
+from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     from embcli.page import Page
-    from embcli.verbs.info import Info
+
+_LEAST_NAME = 12  # cells of a tensor's name, at least
 
 
-def view(result: Info, page: Page) -> None:
+def view(result: Info | ModelInfo, page: Page) -> None:
+    """Put what embcli runs on, or what a checkpoint contains, on a page."""
+    if isinstance(result, ModelInfo):
+        _put_model(result, page)
+    else:
+        _put_versions(result, page)
+
+
+def _put_versions(result: Info, page: Page) -> None:
     """Put the versions, the CPU capability, the cache folder and the encodings on a page."""
     lines = {**result.versions, "CPU capability": result.cpu_capability or "", "cache": result.cache or "none"}
     width = max(map(len, lines))
@@ -26,3 +38,30 @@ def view(result: Info, page: Page) -> None:
             Column("carried", ["yes" if each else "no" for each in carried], "left"),
         ]
     )
+
+
+def _put_model(result: ModelInfo, page: Page) -> None:
+    """Put the files, the listed tensors, the output head and the position settings on a page."""
+    checkpoint = result.checkpoint
+    page.title(f"{checkpoint.given}: {checkpoint.tensors.format}")
+    for path in checkpoint.tensors.files:
+        page.line(f"{path}")
+    encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
+    page.line(f"{counted(len(checkpoint.tensors), 'tensor')}; encoding: {encoding}")
+    page.line()
+    tensors = [tensor for _, tensor in result.tensors]
+    page.table(
+        [
+            Column("role", [role for role, _ in result.tensors], "left"),
+            Column("tensor", [tensor.name for tensor in tensors], "left", least=_LEAST_NAME),
+            Column("shape", [" x ".join(f"{size:,}" for size in tensor.shape) for tensor in tensors], "left"),
+            Column("dtype", [tensor.dtype for tensor in tensors], "left"),
+            Column("bytes", [in_bytes(tensor.size) for tensor in tensors]),
+        ]
+    )
+    page.line()
+    head = checkpoint.head
+    page.line(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
+    for name, value in checkpoint.positions.items():
+        page.line(f"{name}: {value}")
+    put_guesses(page, result.run)

@@ -14,7 +14,6 @@ from embcli.tokens import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from embcli.files.checkpoint import Head
     from embcli.layer import Origin
     from embcli.page import Page, Tone
     from embcli.tokens import Tokens
@@ -50,15 +49,15 @@ def put_guesses(page: Page, run: Mapping[str, Any]) -> None:
         page.line(f"A guess: {reason}")
 
 
-def head_in_words(head: Head) -> str:
-    """Describe an output head."""
-    relation = {
+def head_in_words(relation: str, rows: int, reason: str) -> str:
+    """Describe an output head: its relation to the token matrix, and in how many rows both were compared."""
+    described = {
         "same": "the token matrix itself (tied)",
-        "equal": f"another tensor, equal to the token matrix in the {head.rows:,} rows compared",
+        "equal": f"another tensor, equal to the token matrix in the {rows:,} rows compared",
         "other": "another tensor (not tied)",
         "none": "none in the file",
-    }[head.relation]
-    return f"{relation}; {head.reason}" if head.reason else relation
+    }[relation]
+    return f"{described}; {reason}" if reason else described
 
 
 def left_out(*parts: str) -> str:

@@ -1,4 +1,4 @@
-"""How `tokenize` looks."""
+"""The page of `tokenize`."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ torch draws one normal at a time, from 53-bit uniforms, and keeps a spare betwee
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -31,7 +32,15 @@ _AT_ONCE = 1 << 20  # elements that are drawn for chosen rows before these are c
 _FAR = 1 << 25  # draws from which on a jump is faster than skipping
 _WORDS_AT = 24  # offset of the generator's words in torch's state: after the seed and three counters
 _BUFFER = 1 << 16  # elements that are drawn or skipped in one call: small enough for the processor's cache
+_GENERATOR = Lock()
 _UNKNOWN = 1 << 200  # the position of a generator that an error stopped
+
+
+@contextmanager
+def global_generator() -> Iterator[None]:
+    """Lend torch's global generator to one thread at a time; its state is restored afterwards."""
+    with _GENERATOR, torch.random.fork_rng(devices=[]):
+        yield
 
 
 def state_after(seeded: Seeded, name: str) -> torch.Tensor:

@@ -25,7 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli import cli, encodings
+from embcli import encodings
+from embcli.cli.app import command_line
 from embcli.encodings.tiktoken import rank_file
 from tests.benchmarks import checkpoints, help_plain
 
@@ -270,7 +271,7 @@ def main() -> None:
         folder = Path(name)
         (folder / "ranks").mkdir()
         carry_ranks(folder / "ranks")
-        (folder / "help_plain.py").write_text(help_plain.source(cli.app))
+        (folder / "help_plain.py").write_text(help_plain.source(command_line()))
         own = {"TIKTOKEN_CACHE_DIR": str(folder / "ranks"), "EMBCLI_CACHE_DIR": str(folder / "cache")}
         for case in cases(folder):
             if any(part in case.name for part in chosen.cases) if chosen.cases else not case.long:

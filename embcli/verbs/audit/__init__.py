@@ -26,7 +26,7 @@ from embcli.words import counted
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Head
-    from embcli.layer import Layer, Origin, Source
+    from embcli.layer import Layers, Origin, Source
     from embcli.names import Fault, Unused
     from embcli.passes import Watch
 
@@ -201,7 +201,8 @@ def audit(source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch
     """
     size, dim = shape_of(source, "token")
     refuse_covariance(dim, "if the rows of the file are columns, use {transposed}")
-    encoding, layers = source.encoding, source.open({"token": None})
+    separate = isinstance(source, Checkpoint) and source.head.relation == "other"
+    encoding, layers = source.encoding, source.open({"token": None, "head": None} if separate else {"token": None})
     layer = layers["token"]
     unused_rows = unused(encoding, size) if encoding else {}
     first = FirstPass(size, dim, unused_rows)
@@ -224,7 +225,7 @@ def audit(source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch
         statistics=_statistics(first, second, encoding),
         indicators=second.indicators,
         undertrained=_undertrained(source, first, second),
-        head=_head_check(source, layer, _used(nonzero, unused_rows), watch),
+        head=_head_check(layers, _used(nonzero, unused_rows), watch),
         fail_on=BROKEN if fail_on is None else fail_on,
         notes=source.notes,
     )
@@ -279,11 +280,11 @@ def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]
     return threshold, ""
 
 
-def _head_check(source: Source, layer: Layer, used: np.ndarray, watch: Watch) -> HeadCheck | None:
+def _head_check(layers: Layers, used: np.ndarray, watch: Watch) -> HeadCheck | None:
     """Return how a separate output head responds to the rows of used tokens; None if the file has no such head."""
-    if not isinstance(source, Checkpoint) or source.head.relation != "other" or source.head.tensor is None:
+    if "head" not in layers:
         return None
-    head = source.open({"head": None})["head"]
+    head = layers["head"]
     inside = used[used < head.shape[0]]
     rows = sampled(inside, *head.shape)
-    return HeadCheck(source.head.tensor.name, len(rows), len(inside), wins(layer, head, rows, watch))
+    return HeadCheck(layers.origin.tensors["head"], len(rows), len(inside), wins(layers["token"], head, rows, watch))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-import embcli
 from embcli.layer import shape_of
 from embcli.selection import distinct
 from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
+from embcli.version import __version__
+from embcli.weights.drawing import global_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +30,6 @@ _GRADIENT_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch'
 _ENOUGH = 0.05  # seconds of runs
 _LONGEST = 0.5  # seconds after which a single run is enough
 _FEWEST, _MOST = 5, 500  # runs of the product
-_LOCK = Lock()
 _LOOKUPS = 4  # runs of the lookup for each run of the product
 _SMALLEST_SWEEP, _SWEEP_FACTOR = 16, 4
 # The processor time of this thread, or wall time where that has too coarse a clock, as on Windows.
@@ -63,7 +62,7 @@ def compare(
 
     torch's generator and its number of threads are global: they are restored, and one thread at a time compares.
     """
-    with _LOCK, torch.random.fork_rng(devices=[]):
+    with global_generator():
         return _compare(tokens, source, options, seed, largest, watch)
 
 
@@ -74,7 +73,7 @@ def _compare(
     layers, ids = _layers(embedding, seed), torch.from_numpy(tokens.ids.astype(np.int64))
     lookup, product, cost = _outputs(layers, ids)
     run = {
-        "embcli": embcli.__version__,
+        "embcli": __version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
         "sequences": tokens.sequences,
         "seed": seed,
