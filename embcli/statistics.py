@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 import numpy as np
 
 from embcli.errors import InputError
@@ -41,12 +39,6 @@ def histogram(values: np.ndarray, bins: int) -> tuple[int, ...]:
     edges = np.linspace(values.min(), values.max(), bins + 1)
     places = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
     return tuple(np.bincount(places, minlength=bins).tolist())
-
-
-def inverse(values: np.ndarray) -> np.ndarray:
-    """Return 1 / value, and 0 for 0, (n,) float64."""
-    inverses: np.ndarray = np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
-    return inverses
 
 
 def mean_cosine(unit_sum: np.ndarray, count: int) -> float | None:
@@ -109,28 +101,23 @@ class Covariance:
         self._origin = np.zeros(dim)
         self._sum = np.zeros(dim)  # of the rows minus the origin
         self._products = np.zeros((dim, dim))
-        self._pending = np.empty((max(_PENDING // dim, _LEAST_ROWS), dim))
-        self._filled = 0
+        self._pending: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows, (n, D) float64."""
-        while len(rows):
-            part = rows[: len(self._pending) - self._filled]
-            self._pending[self._filled : self._filled + len(part)] = part
-            self._filled += len(part)
-            rows = rows[len(part) :]
-            if self._filled == len(self._pending):
-                self._multiply()
+        """Add rows, (n, D) float64, which stay as they are."""
+        self._pending.append(rows)
+        if sum(map(len, self._pending)) >= max(_PENDING // len(self._sum), _LEAST_ROWS):
+            self._multiply()
 
     def _multiply(self) -> None:
-        rows = self._pending[: self._filled]
-        if not self.count and self._filled:
+        rows = np.concatenate([*self._pending, self._products[:0]])
+        if not self.count and len(rows):
             self._origin = rows.mean(axis=0)
         rows -= self._origin
         self._sum += rows.sum(axis=0)
         self._products += rows.T @ rows
-        self.count += self._filled
-        self._filled = 0
+        self.count += len(rows)
+        self._pending = []
 
     def mean(self) -> np.ndarray:
         """Return the mean row, (D,)."""
@@ -155,11 +142,6 @@ def refuse_covariance(dim: int, cure: str) -> None:
     """
     if _MATRICES * 8 * dim**2 > free():
         raise InputError(naming("the covariance of {count:,} columns does not fit into memory; " + cure, count=dim))
-
-
-def digests(rows: np.ndarray) -> list[bytes]:
-    """Return the SHA-256 digest of the bits of each row, (n, D) float32."""
-    return [sha256(row.data).digest() for row in rows]
 
 
 def equal_rows(digests: list[bytes], among: np.ndarray) -> tuple[tuple[int, ...], ...]:

@@ -1,11 +1,11 @@
-"""The groups of options that say what is given: a text, IDs, or vectors."""
+"""The groups of options for the input: a text, IDs, or vectors."""
 
 from __future__ import annotations
 
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from embcli import names
 from embcli.cli.groups import Group
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Given(Group):
     """A text or token IDs."""
 
-    example: ClassVar[str] = 'embcli lookup "Every effort moves you"'  # that an error shows if nothing is given
+    example = 'embcli lookup "Every effort moves you"'  # for the error if nothing is given
     text: str | None = None
     file: Path | None = None
     ids: str | None = None
@@ -27,7 +27,7 @@ class Given(Group):
     special: bool = False
 
     def sequences(self) -> Sequences:
-        """Read the text or the IDs, as one sequence or one per line."""
+        """Read the text or the IDs."""
         from embcli.cli.text import read
 
         return read(self.text, self.file, self.ids, getattr(self, "lines", False), self.errors, self.example)
@@ -36,28 +36,28 @@ class Given(Group):
 class GivenLines(Given):
     """A text or token IDs, as one sequence or one per line."""
 
-    example: ClassVar[str] = 'embcli tokenize "Every effort moves you"'
+    example = 'embcli tokenize "Every effort moves you"'
     lines: bool = False
 
 
 class GivenWindows(GivenLines):
     """A text or token IDs, which may be split to fit a position layer."""
 
-    example: ClassVar[str] = Given.example
+    example = Given.example
     window: bool = False
 
 
 class GivenQueries(GivenLines):
     """The queries of a search: a text or IDs, with rows added and subtracted, or vectors."""
 
-    example: ClassVar[str] = 'embcli neighbors " Paris"'
+    example = 'embcli neighbors " Paris"'
     plus: list[str] | None = None
     minus: list[str] | None = None
     vector: Path | None = None
     show: str | None = None
 
     def queries(self, model: Model) -> dict[str, Any]:
-        """Return what `Model.neighbors` takes; raises InputError for both text and vectors."""
+        """Return the arguments of `Model.neighbors`; raises InputError if text and vectors are both given."""
         from embcli.cli.text import read
         from embcli.verbs.neighbors import vectors_in_lines
 
@@ -91,7 +91,7 @@ class GivenFile(Group):
     special: bool = False
 
     def sequences(self) -> Sequences:
-        """Read the text or the IDs; raises InputError, with a hint, for a text in place of a file."""
+        """Read the file or the IDs; raises InputError, with a hint, for a text in place of a file."""
         from embcli.cli.text import read
 
         if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embcli import names
 from embcli.cli.groups import Group
@@ -82,29 +82,23 @@ class AnyModel(ModelInFile):
 
     def opened(self, encoding: str | None) -> Model:
         """Return the model; nothing is drawn or read whole yet."""
-        return self.from_file(encoding) or _seeded(
-            self.vocab,
-            names.DEFAULT_DIM if self.dim is None else self.dim,
-            names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length,
-            names.DEFAULT_SEED if self.seed is None else self.seed,
-            encoding,
-            self.no_cache,
-        )
+        sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
+        return self.from_file(encoding) or _seeded(encoding, **sizes, seed=self.seed, no_cache=self.no_cache)
 
 
 class ModelOfBatches(Group):
     """A seeded pair of layers, with a position row for each token of a sample."""
 
     vocab: int | None = None
-    dim: int = names.DEFAULT_DIM
+    dim: int | None = None
     context_length: int | None = None
-    seed: int = names.DEFAULT_SEED
+    seed: int | None = None
     no_cache: bool = False
 
     def opened(self, encoding: str) -> Model:
         """Return the model, whose position layer the batches draw themselves."""
-        length = names.DEFAULT_CONTEXT_LENGTH if self.context_length is None else self.context_length
-        return _seeded(self.vocab, self.dim, length, self.seed, encoding, self.no_cache)
+        sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
+        return _seeded(encoding, **sizes, seed=self.seed, no_cache=self.no_cache)
 
 
 class ModelOfComparison(ModelInFile):
@@ -112,11 +106,10 @@ class ModelOfComparison(ModelInFile):
 
     vocab: int | None = None
     dim: int | None = None
-    seed: int = names.DEFAULT_SEED
+    seed: int = names.DEFAULT_SEED  # also of the linear layer's own first weights
 
     def opened_for(self, given: Sequences, encoding: str | None) -> Model:
         """Return the model on which these sequences are compared."""
-        # --seed is also for the linear layer's own first weights.
         return self.from_file(encoding, ("vocab", "dim")) or self._small(given, encoding)
 
     def largest(self, model: Model) -> int | None:
@@ -130,7 +123,7 @@ class ModelOfComparison(ModelInFile):
         if vocab is None and given.ids is not None:
             vocab = max((int(ids.max(initial=0)) for ids in given.ids), default=0) + 1
         dim = names.COMPARED_DIM if self.dim is None else self.dim
-        return _seeded(vocab, dim, 1, self.seed, encoding, no_cache=True)
+        return _seeded(encoding, vocab=vocab, dim=dim, context_length=1, seed=self.seed, no_cache=True)
 
 
 class TwoModels(Group):
@@ -150,20 +143,13 @@ class TwoModels(Group):
         return base, tuned
 
 
-def _seeded(vocab: int | None, dim: int, context_length: int, seed: int, encoding: str | None, no_cache: bool) -> Model:
+def _seeded(encoding: str | None, **given: int | None) -> Model:
+    """Return seeded layers; None stands for a default."""
     from embcli import model as library
     from embcli.cli.console import PrintedNotes
 
-    model = library.seeded(
-        vocab,
-        dim,
-        encoding=encoding or names.DEFAULT_ENCODING,
-        seed=seed,
-        context_length=context_length,
-        no_cache=no_cache,
-        notes=PrintedNotes(),
-    )
-    return _watched(model)
+    known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return _watched(library.seeded(encoding=encoding or names.DEFAULT_ENCODING, notes=PrintedNotes(), **known))
 
 
 def _watched(model: Model) -> Model:

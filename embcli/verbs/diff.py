@@ -66,7 +66,9 @@ class Matching:
         partners = [places[token].pop() if token and places.get(token) else None for token in base]
         left = np.array([row for row, partner in enumerate(partners) if partner is not None], np.int64)
         right = np.array([partner for partner in partners if partner is not None], np.int64)
-        return cls(left, right, _others(left, len(base)), _others(right, len(tuned)), "token")
+        base_only = np.flatnonzero(~np.isin(np.arange(len(base)), left))
+        tuned_only = np.flatnonzero(~np.isin(np.arange(len(tuned)), right))
+        return cls(left, right, base_only, tuned_only, "token")
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,13 +220,6 @@ def _matching(base: Source, tuned: Source) -> Matching:
     left, right = (tokens_of(np.arange(size), each) for each, size in zip(known, sizes, strict=True))
     both = min(sizes)
     return Matching.by_id(*sizes) if left[:both] == right[:both] else Matching.by_token(left, right)
-
-
-def _others(rows: np.ndarray, size: int) -> np.ndarray:
-    """Return the rows below `size` that are not among `rows`, (n,) int64."""
-    rest = np.ones(size, bool)
-    rest[rows] = False
-    return np.flatnonzero(rest)
 
 
 class _Pairs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +16,7 @@ from embcli.errors import InputError
 from embcli.layer import run_of, shape_of
 from embcli.options import Nearness
 from embcli.passes import unwatched
-from embcli.records import Array, FieldType, Names, Piece, Records
+from embcli.records import Array, FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.search import Search, mean_row, nearest
 from embcli.search.space import Space
@@ -93,17 +93,10 @@ class Neighbors(Result):
         """The scores of the neighbours of all queries, (n,) float64."""
         return np.concatenate([ranking.scores for ranking in self.search.rankings])
 
-    def shares(self, number: int) -> Shares:
-        """Return what the scores of a query's neighbours are made of."""
-        ranking = self.search.rankings[number]
-        step = max(_PIECE // self.layer.shape[1], 1)
-        pieces = [slice(start, start + step) for start in range(0, max(len(ranking.ids), 1), step)]
-        parts = [self._shares(self.vectors[number], ranking.ids[each], ranking.scores[each]) for each in pieces]
-        return Shares(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def _shares(self, query: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the fields of Shares for some neighbours."""
-        rows = self.rows(ids)
+    def shares(self, number: int, places: np.ndarray) -> Shares:
+        """Return what the scores of a query's neighbours at these places are made of, (n,) int64."""
+        query, ranking = self.vectors[number], self.search.rankings[number]
+        rows, scores = self.rows(ranking.ids[places]), ranking.scores[places]
         if self.nearness.metric == "l2":
             scale, columns, of_mean = np.where(scores > 0, scores, 1), np.square(query - rows), np.zeros(len(rows))
         else:
@@ -116,7 +109,7 @@ class Neighbors(Result):
         named = np.argsort(-columns, axis=1, kind="stable")[:, :_NAMED_COLUMNS]
         parts = np.take_along_axis(columns, named, axis=1)
         np.put_along_axis(columns, named, 0, axis=1)
-        return of_mean, named, parts, columns.sum(axis=1)
+        return Shares(of_mean, named, parts, columns.sum(axis=1))
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows, (n, D) float64, less the mean row if that is subtracted."""
@@ -138,23 +131,26 @@ class Neighbors(Result):
         return Records(self.run, "neighbors", shape[0], fields, self._pieces, arrays)
 
     def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
-        """Yield the neighbours of each query that has any."""
+        """Yield the neighbours of each query."""
+        step = max(_PIECE // self.layer.shape[1], 1)
         for number, ranking in enumerate(self.search.rankings):
-            count = len(ranking.ids)
-            if not count:
-                continue
-            values: dict[str, Any] = {
-                "query": np.full(count, number),
-                "rank": np.arange(1, count + 1),
-                "id": ranking.ids,
-                "score": ranking.scores,
-            }
-            if "token" in fields:
-                values["token"] = [token_text(token) for token in self.tokens(ranking.ids)]
-            if "mean" in fields or matrices:
-                shares = self.shares(number)
-                values |= {"mean": shares.mean, "rest": shares.rest, "column": shares.columns, "share": shares.parts}
-            yield Piece(count, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
+            yield from in_pieces(len(ranking.ids), step, partial(self._values, number))(fields, matrices)
+
+    def _values(self, number: int, places: np.ndarray, names: Names) -> dict[str, Any]:
+        """Return the fields and matrices of a query's neighbours at these places, (n,) int64."""
+        ranking = self.search.rankings[number]
+        ids = ranking.ids[places]
+        values = {
+            "query": np.full(len(ids), number),
+            "rank": places + 1,
+            "id": ids,
+            "token": list(map(token_text, self.tokens(ids))) if "token" in names else [],
+            "score": ranking.scores[places],
+        }
+        if {"mean", "column", "share"} & {*names}:
+            shares = self.shares(number, places)
+            values |= {"mean": shares.mean, "rest": shares.rest, "column": shares.columns, "share": shares.parts}
+        return values
 
 
 def neighbors(
@@ -218,15 +214,12 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
     """Return the vector of a query, (D,) float64, less the mean row if that is subtracted; queries count from 1."""
     if query.vector is not None:
         vector = query.vector.astype(np.float64) - (0 if space.mean is None else space.mean)
-    elif query.plus or query.minus:
-        unit = space.metric == "cosine"
-        vector = np.zeros(layer.shape[1])
-        for ids in (query.ids, *query.plus):
-            vector += _term(ids, layer, space, unit)
-        for ids in query.minus:
-            vector -= _term(ids, layer, space, unit)
     else:
-        vector = _term(query.ids, layer, space)
+        unit = space.metric == "cosine" and bool(query.plus or query.minus)
+        vector = _term(query.ids, layer, space, unit)
+        for sign, terms in ((1, query.plus), (-1, query.minus)):
+            for ids in terms:
+                vector += sign * _term(ids, layer, space, unit)
     if not np.isfinite(vector).all():
         raise InputError(f"query {number:,} contains NaN or infinity and has no neighbours")
     if space.metric == "cosine" and not vector.any():
@@ -234,7 +227,7 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
     return vector
 
 
-def _term(ids: np.ndarray, layer: Layer, space: Space, unit: bool = False) -> np.ndarray:
+def _term(ids: np.ndarray, layer: Layer, space: Space, unit: bool) -> np.ndarray:
     """Return the mean of some rows, (D,) float64, less the mean row if that is subtracted; of length 1 if `unit`."""
     rows = layer.rows(ids)
     not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
@@ -319,9 +312,8 @@ def _parsed(line: str, number: int, show: str | None, dim: int) -> np.ndarray:
             raise refused("has no vectors.{name}" + cure, name=name[:40], there=there)
         value = vectors[name]
     if not isinstance(value, list) or not all(type(each) in (int, float) for each in value):
-        what = (
-            "an array that contains null or NaN" if isinstance(value, list) and None in value else "no array of numbers"
-        )
+        has_null = isinstance(value, list) and None in value
+        what = "an array that contains null or NaN" if has_null else "no array of numbers"
         raise refused("contains {what}; it takes D = {dim:,} numbers", what=what, dim=dim)
     if len(value) != dim:
         raise refused("has {count:,} numbers, and rows have D = {dim:,}", count=len(value), dim=dim)

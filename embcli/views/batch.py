@@ -8,7 +8,7 @@ import numpy as np
 
 from embcli.page import Bar, Block, Column, Columns, Excerpt
 from embcli.tokens import shown
-from embcli.views.parts import left_out, token_column
+from embcli.views.parts import put_left_out, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -52,12 +52,11 @@ def _put_tables(result: Batches, page: Page) -> None:
         words = [" ".join(map(shown, result.tokens.bytes_of(sample))) for sample in ids]
         labels.append(Column("tokens", words, "left", least=_LEAST_WORDS))
     positions = _put_ids(page, labels, ids, rows)
-    missing = left_out(
+    put_left_out(
+        page,
         rows.missing(np.arange(len(result.order)), "row"),
         positions.missing(np.arange(result.batching.max_length), "position"),
     )
-    if missing:
-        page.line(missing)
 
 
 def _put_ids(page: Page, labels: list[Column], ids: np.ndarray, rows: Excerpt) -> Excerpt:
@@ -106,13 +105,12 @@ def _put_picture(result: Batches, page: Page) -> None:
         if page.holds_grid([*labels, Column("…", [])], first_and_last, result.columns[ends]):
             break
     columns = page.grid(labels, [Block("input", values)], result.columns, gaps)
-    missing = left_out(
+    put_left_out(
+        page,
         samples.missing(np.arange(len(result.order)), "sample"),
         tokens.missing(np.arange(length), "position"),
         columns.missing(result.columns, "column"),
     )
-    if missing:
-        page.line(missing)
 
 
 def _put_shapes(result: Batches, page: Page) -> None:

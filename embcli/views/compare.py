@@ -13,7 +13,8 @@ from embcli.names import STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, bar, left_out, put_guesses, token_labels
+from embcli.verdict import largest_by_row
+from embcli.views.parts import PickedRows, bar, put_guesses, put_left_out, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
@@ -185,8 +186,7 @@ def _put_outputs(result: Comparison, page: Page) -> None:
     length, dim = result.embedding.shape
     _put_title(page, "outputs", "The outputs", "(T, D)", (length, dim), ": row ID looked up, one-hot row times weight")
     rows = Excerpt.most(_MOST_TOKENS, length)
-    labels, places = token_labels(result.tokens, rows.places), rows.places
-    _put_both(page, labels, result.embedding[places], result.linear[places], result.differences[places], rows)
+    _put_both(page, token_labels(result.tokens, rows.places), result.embedding, result.linear, rows)
 
 
 _PUT: dict[str, Callable[[Comparison, Page], None]] = {
@@ -198,12 +198,10 @@ _PUT: dict[str, Callable[[Comparison, Page], None]] = {
 }
 
 
-def _put_both(
-    page: Page, labels: list[Column], left: np.ndarray, right: np.ndarray, differences: np.ndarray, rows: Excerpt
-) -> None:
-    """Put two matrices side by side on the page, or their rows in turn if not all columns fit that way."""
-    numbers = np.arange(left.shape[1])
-    cells = ["0" if value == 0 else f"{value:.1e}" for value in differences.tolist()]
+def _put_both(page: Page, labels: list[Column], left: np.ndarray, right: np.ndarray, rows: Excerpt) -> None:
+    """Put rows of two matrices side by side on the page, or in turn if not all columns fit that way."""
+    left, right, numbers = left[rows.places], right[rows.places], np.arange(left.shape[1])
+    cells = ["0" if value == 0 else f"{value:.1e}" for value in largest_by_row(left, right).tolist()]
     blocks, diff, gaps = [Block("embedding", left), Block("linear", right)], Column("diff", cells), [*rows.gaps]
     if not page.holds_grid([*labels, diff], blocks, numbers):
         blocks = [Block("", np.stack([left, right], axis=1).reshape(-1, left.shape[1]))]
@@ -216,12 +214,8 @@ def _put_both(
 
 
 def _put_left_out(page: Page, rows: Excerpt, columns: Excerpt | None = None, row: str = "row") -> None:
-    missing = left_out(
-        rows.missing(np.arange(rows.total), row),
-        columns.missing(np.arange(columns.total), "column") if columns else "",
-    )
-    if missing:
-        page.line(f"{missing}.")
+    missing = columns.missing(np.arange(columns.total), "column") if columns else ""
+    put_left_out(page, rows.missing(np.arange(rows.total), row), missing)
 
 
 def _judgement(verdict: Verdict) -> Word:
@@ -332,12 +326,9 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
         _put_training(gradient, gradient.training, page)
     else:
         rows = Excerpt.most(_MOST_TOKENS, len(gradient.ids))
-        places = rows.places
-        labels = [
-            Column("ID", list(map(str, gradient.ids[places]))),
-            Column("n", list(map(str, gradient.times[places]))),
-        ]
-        _put_both(page, labels, gradient.embedding[places], gradient.linear[places], gradient.differences[places], rows)
+        numbers = {"ID": gradient.ids, "n": gradient.times}
+        labels = [Column(name, list(map(str, values[rows.places]))) for name, values in numbers.items()]
+        _put_both(page, labels, gradient.embedding, gradient.linear, rows)
     page.line(_judgement(gradient.verdict))
     if gradient.verdict.kind == "value":
         page.line("The gradients of an ID that occurs several times are added up in another order: rounding.")
@@ -353,19 +344,18 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
 def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
     """Put the first rows on the page: each before a step of training, its gradient, and after the step."""
     count = min(_MOST_TRAINED, len(gradient.ids))
-    left, right, differences = (
-        np.stack([each[:count] for each in three], axis=1).reshape(3 * count, *three[0].shape[1:])
+    left, right = (
+        np.stack([each[:count] for each in three], axis=1).reshape(3 * count, three[0].shape[1])
         for three in (
             (training.before, gradient.embedding, training.embedding),
             (training.before, gradient.linear, training.linear),
-            (np.zeros_like(gradient.differences), gradient.differences, training.differences),
         )
     )
     labels = [
         Column("ID", [word for token_id in gradient.ids[:count].tolist() for word in (str(token_id), "", "")]),
         Column("", ["row", "gradient", "row after"] * count, "left"),
     ]
-    _put_both(page, labels, left, right, differences, Excerpt(len(left), 0, len(left)))
+    _put_both(page, labels, left, right, Excerpt(len(left), 0, len(left)))
     if len(gradient.ids) > count:
         page.line(f"Left out: {len(gradient.ids) - count:,} more IDs.")
 

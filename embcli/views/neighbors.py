@@ -10,7 +10,7 @@ import numpy as np
 from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
-from embcli.views.parts import bar, left_out, put_guesses, token_column
+from embcli.views.parts import bar, put_guesses, put_left_out, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def view(result: Neighbors, page: Page) -> None:
             page.line()
         _put_query(result, number, page)
     _put_search(result, page)
-    if queries.left_out:
-        missing = queries.missing(np.arange(1, len(result.queries) + 1), "query", "queries")
-        page.line(f"{left_out(missing)}; {hint('ndjson')}.")
+    missing = queries.missing(np.arange(1, len(result.queries) + 1), "query", "queries")
+    put_left_out(page, missing, how=hint("ndjson"))
     put_guesses(page, result.run)
 
 
@@ -56,12 +55,10 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     if page.paper.heat:
         _put_heat(result, number, rows, columns, page)
     if result.nearness.why:
-        _put_shares(columns, result.shares(number), rows, page)
+        _put_shares(columns, result.shares(number, rows.places), rows, page)
     elif not page.paper.heat:
         page.table([*columns, Column("", _bars(ranking, rows), "left")], rows.gaps)
-    if rows.left_out:
-        missing = rows.missing(np.arange(1, len(ranking.ids) + 1), "rank")
-        page.line(f"{left_out(missing)}; {hint('ndjson')}.")
+    put_left_out(page, rows.missing(np.arange(1, len(ranking.ids) + 1), "rank"), how=hint("ndjson"))
 
 
 def _labels(result: Neighbors, ranking: Ranking, rows: Excerpt, numbers: NumberFormat) -> list[Column]:
@@ -96,11 +93,11 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
     named = counted(shares.columns.shape[1], "column")
     parts = {"mean row": shares.mean, named: shares.parts.sum(axis=1), "rest": shares.rest}
     numbers = page.numbers([Block("", np.stack([*parts.values()], axis=1))])
-    names = [", ".join(map(str, each)) for each in shares.columns[rows.places].tolist()]
+    names = [", ".join(map(str, each)) for each in shares.columns.tolist()]
     sums: Columns = [*labels]
     for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):
         sums.append(Column("", [sign] * len(names)))
-        sums.append(Column(name, [numbers.write(value) for value in values[rows.places]]))
+        sums.append(Column(name, [numbers.write(value) for value in values]))
     whole: Columns = [*sums, Column("those columns", names, "left")]
     if page.holds(whole):
         page.table(whole, rows.gaps)

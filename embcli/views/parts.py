@@ -66,6 +66,12 @@ def left_out(*parts: str) -> str:
     return f"Left out: {' and '.join(missing)}" if missing else ""
 
 
+def put_left_out(page: Page, *parts: str, how: str = "") -> None:
+    """Say on a page which rows and columns are not shown, and how to see them."""
+    if missing := left_out(*parts):
+        page.line(f"{missing}{f'; {how}' if how else ''}.")
+
+
 def bar(share: float, cells: int) -> str:
     """Return a bar of blocks that fills a share of some cells, in eighths of a cell, at least one."""
     eighths = max(round(share * cells * 8), 1)

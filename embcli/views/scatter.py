@@ -37,7 +37,8 @@ def view(result: Scatter, canvas: Canvas) -> None:
     _put_axes(result, canvas, frame)
     points = frame.places(result.points)  # (rows, 2)
     finite = points[np.isfinite(points).all(axis=1)]
-    canvas.dots(np.round(2 * finite) / 2, _radius(len(finite)), canvas.palette.faint)
+    radius = 1 if len(finite) > 5000 else 1.5 if len(finite) > 500 else 2.5
+    canvas.dots(np.round(2 * finite) / 2, radius, canvas.palette.faint)
     rows, places = _candidates(result, points)
     labels = [canvas.safe(_label(result, row)) for row in rows.tolist()]
     boxes = _boxes(places, [cell_len(label) * CELL for label in labels], frame, result.chosen is not None)
@@ -122,10 +123,6 @@ def _put_axes(result: Scatter, canvas: Canvas, frame: _Frame) -> None:
     left = min(frame.left, canvas.width - MARGIN - (len(second) + 2) * CELL)
     _write(canvas, left, frame.top - LINE - 2, f"↑ {second}")
     _write(canvas, frame.right - (len(first) + 2) * CELL, frame.bottom + _TICK + LINE, f"{first} →")
-
-
-def _radius(dots: int) -> float:
-    return 1 if dots > 5000 else 1.5 if dots > 500 else 2.5
 
 
 def _candidates(result: Scatter, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.page import Block, Column, Excerpt
-from embcli.views.parts import left_out, origin_in_words, put_guesses, token_column
+from embcli.views.parts import origin_in_words, put_guesses, put_left_out, token_column
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def view(result: WeightMatrix, page: Page) -> None:
     columns = page.grid(labels, [Block("", result.rows(ids))], result.columns, rows.gaps, every=result.columns_chosen)
     page.line()
     put_summary(result, result.summary, page)
-    _put_left_out(result, page, rows, columns)
+    cut = [name for name, excerpt in (("rows", rows), ("columns", columns)) if excerpt.left_out]
+    how = f"{hint(' and '.join(cut))}, {hint('npy')}" if cut else ""
+    put_left_out(page, rows.missing(result.ids, "row"), columns.missing(result.columns, "column"), how=how)
     put_padding(result, page)
     put_guesses(page, result.run)
 
@@ -61,11 +63,3 @@ def put_summary(result: WeightMatrix, summary: Summary, page: Page) -> None:
         f"mean {write(summary.mean)}, standard deviation {write(summary.std)}, "
         f"minimum {write(summary.minimum)}, maximum {write(summary.maximum)}"
     )
-
-
-def _put_left_out(result: WeightMatrix, page: Page, rows: Excerpt, columns: Excerpt) -> None:
-    """Say which rows and columns are not shown, and how to see them."""
-    missing = left_out(rows.missing(result.ids, "row"), columns.missing(result.columns, "column"))
-    if missing:
-        cut = [name for name, excerpt in (("rows", rows), ("columns", columns)) if excerpt.left_out]
-        page.line(f"{missing}; {hint(' and '.join(cut))}, {hint('npy')}.")

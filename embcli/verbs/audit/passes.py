@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.statistics import Covariance, digests, inverse, iso_score, mean_cosine, squares
+from embcli.statistics import Covariance, iso_score, mean_cosine, squares
 
 if TYPE_CHECKING:
     from embcli.layer import Layer
@@ -44,7 +45,7 @@ class FirstPass:
 
     def __init__(self, size: int, dim: int, unused: dict[int, Unused]) -> None:
         self.norms = np.full(size, np.nan)
-        self.digests: list[bytes] = []
+        self.digests: list[bytes] = []  # of the bits of each row
         self.covariance = Covariance(dim)
         self.unit_sum = np.zeros(dim)
         self.unused_sum = np.zeros(dim)
@@ -66,14 +67,14 @@ class FirstPass:
     def add(self, block: np.ndarray) -> None:
         """Add the next rows, (n, D) float32."""
         part = slice(len(self.digests), len(self.digests) + len(block))
-        self.digests += digests(block)
+        self.digests += [sha256(row.data).digest() for row in block]
         wide, finite, norms = _finite(block)
         self.norms[part][finite] = norms
         self.unused_sum += wide[self.of_unused[part][finite]].sum(axis=0)
         of_token = self.of_token[part][finite]
         wide, norms = (wide, norms) if of_token.all() else (wide[of_token], norms[of_token])
         self.covariance.add(wide)
-        self.unit_sum += inverse(norms) @ wide
+        self.unit_sum += np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0) @ wide
 
 
 class SecondPass:

@@ -49,8 +49,9 @@ def compare(
     check_ids(tokens, size, grows=origin.is_seeded)
     with loading_torch():
         from embcli.verbs.compare import layers  # torch, once it is sure to be needed
-
-    return layers.compare(tokens, source, options, seed, largest, watch)
+        from embcli.weights.drawing import global_generator
+    with global_generator():
+        return layers.compare(tokens, source, options, seed, largest, watch)
 
 
 def _refuse_too_large(size: int, dim: int, copies: int) -> None:

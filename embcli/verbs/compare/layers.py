@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from embcli.layer import shape_of
 from embcli.selection import distinct
 from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
 from embcli.version import __version__
-from embcli.weights.drawing import global_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,42 +34,16 @@ _SMALLEST_SWEEP, _SWEEP_FACTOR = 16, 4
 _clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
 
 
-@dataclass(frozen=True)
-class _Layers:
-    """Both layers with one weight, and the linear layer's own first weights."""
-
-    embedding: torch.nn.Embedding
-    linear: torch.nn.Linear
-    first: torch.Tensor  # (D, V) float32
-
-
-@dataclass(frozen=True)
-class _Update:
-    """A gradient and the weight after a step by it, in the rows of the IDs that occur."""
-
-    gradient: np.ndarray  # (IDs, D) float32
-    rows: int  # of all V, those with a gradient other than 0
-    after: np.ndarray  # (IDs, D) float32
-    changed: int  # rows of all V that the step changed
-
-
 def compare(
     tokens: Tokens, source: Source, options: ComparisonOptions, seed: int, largest: int, watch: Watch
 ) -> Comparison:
     """Return the outputs of both layers; see `embcli.verbs.compare.compare`, which checks the arguments.
 
-    torch's generator and its number of threads are global: they are restored, and one thread at a time compares.
+    torch's generator and its number of threads are changed.
     """
-    with global_generator():
-        return _compare(tokens, source, options, seed, largest, watch)
-
-
-def _compare(
-    tokens: Tokens, source: Source, options: ComparisonOptions, seed: int, largest: int, watch: Watch
-) -> Comparison:
-    embedding, origin = _embedding(source)
-    layers, ids = _layers(embedding, seed), torch.from_numpy(tokens.ids.astype(np.int64))
-    lookup, product, cost = _outputs(layers, ids)
+    (embedding, origin), ids = _embedding(source), torch.from_numpy(tokens.ids.astype(np.int64))
+    linear, first = _linear(embedding, seed)
+    lookup, product, cost = _outputs(embedding, linear, ids)
     run = {
         "embcli": __version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
@@ -81,7 +53,7 @@ def _compare(
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         **({} if origin.is_seeded else origin.document()),
     }
-    gradient = _gradient(layers, ids, options.learning_rate) if options.with_gradient else None
+    gradient = _gradient(embedding, linear, ids, options.learning_rate) if options.with_gradient else None
     sweep: tuple[Cost, ...] = ()
     if options.bench:
         size, dim = embedding.weight.shape
@@ -91,7 +63,7 @@ def _compare(
         tokens,
         origin,
         run,
-        layers.first.numpy(),
+        first.numpy(),
         embedding.weight.detach().numpy(),
         lookup.numpy(),
         product.numpy(),
@@ -117,12 +89,13 @@ def _embedding(source: Source) -> tuple[torch.nn.Embedding, Origin]:
     return torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight)), layers.origin
 
 
-def _layers(embedding: torch.nn.Embedding, seed: int) -> _Layers:
+def _linear(embedding: torch.nn.Embedding, seed: int) -> tuple[torch.nn.Linear, torch.Tensor]:
+    """Return a linear layer with the weight of an embedding layer, and its own first weights, (D, V)."""
     torch.manual_seed(seed)
     linear = torch.nn.Linear(embedding.num_embeddings, embedding.embedding_dim, bias=False)
     first = linear.weight.detach()
     linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
-    return _Layers(embedding, linear, first)
+    return linear, first
 
 
 def _sliced(ids: torch.Tensor, vocabulary_size: int, elements: int) -> tuple[torch.Tensor, ...]:
@@ -144,10 +117,12 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _outputs(layers: _Layers, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Cost]:
+def _outputs(
+    embedding: torch.nn.Embedding, linear: torch.nn.Linear, ids: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, Cost]:
     """Return both outputs, (T, D) each, and their cost."""
-    (size, dim), length = layers.embedding.weight.shape, len(ids)
-    left, right, lookup, product = _timed(lambda: layers.embedding(ids), lambda: _product(layers.linear, ids))
+    (size, dim), length = embedding.weight.shape, len(ids)
+    left, right, lookup, product = _timed(lambda: embedding(ids), lambda: _product(linear, ids))
     slices = len(_sliced(ids, size, _SLICE)) if length else 0
     return left, right, Cost(length, size, dim, lookup, product, slices)
 
@@ -185,25 +160,28 @@ def _timing(times: list[float]) -> Timing:
     return Timing(median(times), min(times), len(times))
 
 
-def _gradient(layers: _Layers, ids: torch.Tensor, learning_rate: float | None) -> Gradient:
+def _gradient(
+    embedding: torch.nn.Embedding, linear: torch.nn.Linear, ids: torch.Tensor, learning_rate: float | None
+) -> Gradient:
     """Return the gradients of both weights, and with a learning rate the weights after one step.
 
     A gradient is as large as the weight, (V, D), so the first one is freed before the second is computed.
     """
     occurring, places = distinct(ids.numpy())
     times = np.bincount(places, minlength=len(occurring))
-    slices = _sliced(ids, layers.linear.in_features, _GRADIENT_SLICE)
-    rows = (one_hot(part, layers.linear.in_features).float() for part in slices)
-    weights = layers.embedding.weight, layers.linear.weight
-    left = _update(weights[0], _backward(layers.embedding, [ids]), occurring, learning_rate)
-    right = _update(weights[1], _backward(layers.linear, rows), occurring, learning_rate, transposed=True)
+    size = linear.in_features
+    slices = _sliced(ids, size, _GRADIENT_SLICE)
+    one_hot_rows = (one_hot(part, size).float() for part in slices)
+    left, rows, after, moved = _updated(embedding.weight, _backward(embedding, [ids]), occurring, learning_rate)
+    right, rows_of_linear, after_of_linear, moved_in_linear = _updated(
+        linear.weight, _backward(linear, one_hot_rows), occurring, learning_rate, transposed=True
+    )
     training = None
     if learning_rate is not None:
-        weight = weights[0].detach()
-        before = weight[torch.from_numpy(occurring)].numpy()
-        training = Training(learning_rate, before, left.after, right.after, left.changed, right.changed, len(weight))
+        before = embedding.weight.detach()[torch.from_numpy(occurring)].numpy()
+        training = Training(learning_rate, before, after, after_of_linear, moved, moved_in_linear, size)
     loss = "output.square().sum() / 2"
-    return Gradient(loss, occurring, times, left.gradient, right.gradient, left.rows, right.rows, len(slices), training)
+    return Gradient(loss, occurring, times, left, right, rows, rows_of_linear, len(slices), training)
 
 
 def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torch.Tensor]) -> torch.Tensor:
@@ -215,14 +193,18 @@ def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torc
     return total
 
 
-def _update(
+def _updated(
     weight: torch.Tensor,
     gradient: torch.Tensor,
     ids: np.ndarray,
     learning_rate: float | None,
     transposed: bool = False,
-) -> _Update:
-    """Return the rows of these IDs in a gradient and in the weight after a step of SGD, and how many rows changed."""
+) -> tuple[np.ndarray, int, np.ndarray, int]:
+    """Return the gradient, (IDs, D), and the weight after a step of SGD, (IDs, D), in the rows of these IDs.
+
+    Each is followed by a number of rows of all V: of the gradient, those that are not 0; of the weight, those that the
+    step changed.
+    """
     before = after = weight.detach()
     if learning_rate is not None:
         copy = torch.nn.Parameter(before.clone())  # both layers share the weight, which is to stay
@@ -232,7 +214,7 @@ def _update(
     if transposed:
         before, after, gradient = before.T, after.T, gradient.T
     chosen = torch.from_numpy(ids)
-    return _Update(
+    return (
         gradient[chosen].numpy(),
         int((gradient != 0).any(dim=1).sum()),
         after[chosen].numpy(),
@@ -248,5 +230,5 @@ def _sweep(ids: torch.Tensor, weight: torch.Tensor, watch: Watch) -> Iterator[Co
         sizes.append(sizes[-1] * _SWEEP_FACTOR)
     sizes[-1] = largest
     for size in watch(sizes, len(sizes), lambda _: 1):
-        layers = _layers(torch.nn.Embedding(size, dim, _weight=weight[:size]), seed=0)
-        yield _outputs(layers, ids % size)[2]
+        embedding = torch.nn.Embedding(size, dim, _weight=weight[:size])
+        yield _outputs(embedding, _linear(embedding, seed=0)[0], ids % size)[2]

@@ -104,11 +104,6 @@ class _Pair:
     linear: np.ndarray
 
     @cached_property
-    def differences(self) -> np.ndarray:
-        """The largest |difference| of each row, (n,) float32."""
-        return largest_by_row(self.embedding, self.linear)
-
-    @cached_property
     def verdict(self) -> Verdict:
         """Whether both are the same."""
         return judge(self.embedding, self.linear)
@@ -228,7 +223,8 @@ class Comparison(_Pair, Result):
 
     def _values(self, index: np.ndarray, names: Names) -> dict[str, Any]:
         values = {"embedding": self.embedding[index], "linear": self.linear[index]}
-        return {**values, "difference": decimals(self.differences[index]), **self.tokens.fields(index, names)}
+        difference = decimals(largest_by_row(*values.values()))
+        return {**values, "difference": difference, **self.tokens.fields(index, names)}
 
     def _listed(self, step: str, weights: np.ndarray) -> list[list[float]] | None:
         """Return a weight matrix for JSON; None for a large one that nobody asked for."""
