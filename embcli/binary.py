@@ -13,7 +13,7 @@ from embcli.errors import InputError
 from embcli.words import Message, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -25,14 +25,6 @@ class Bytes(ABC):
     @abstractmethod
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
-
-    def windows(self, offset: int, length: int, size: int) -> Iterator[np.ndarray]:
-        """Yield a range of bytes, up to `size` at a time, (n,) uint8; each window is valid until the next one."""
-        buffer = np.empty(min(size, length), np.uint8)
-        for start in range(0, length, size):
-            window = buffer[: length - start]
-            self.gather(window, (offset + start,), (len(window),))
-            yield window
 
 
 class Binary(Bytes):

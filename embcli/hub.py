@@ -38,23 +38,31 @@ _FILES = (
 )
 
 
-def located(name: str) -> Path:
+def model_file(folder: Path) -> Path:
+    """Return the file with a model's weights; raises InputError if there is none, or several are candidates."""
+    for pattern in _FILES:
+        files = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if len(files) == 1:
+            return files[0]
+        if files:
+            names = ", ".join(shortened(path.name) for path in files[:6]) + (", ..." if len(files) > 6 else "")
+            raise InputError(f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one")
+    raise InputError(f"{str(folder)!r} has no file of weights, such as {', '.join(_FILES[:1] + _FILES[3:5])}")
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """Return the tokenizer.json of a folder; raises InputError if there is none."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise InputError(f"{str(folder)!r} has no tokenizer.json")
+    return path
+
+
+def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
     """Return the weights at a path, in a folder or of a model; an existing path comes first.
 
-    Raises InputError if nothing is found, or several files of a folder are candidates.
+    `of_folder` finds another file of a folder. Raises InputError if nothing is found, or several files are candidates.
     """
-    return _located(name, model_file)
-
-
-def tokenizer_file(name: str) -> Path:
-    """Return the tokenizer.json at a path, in a folder or of a model; an existing path comes first.
-
-    Raises InputError if nothing is found.
-    """
-    return _located(name, _tokenizer_of)
-
-
-def _located(name: str, of_folder: Callable[[Path], Path]) -> Path:
     try:
         path = Path(name).expanduser()
         exists = name != "" and path.exists()
@@ -66,25 +74,6 @@ def _located(name: str, of_folder: Callable[[Path], Path]) -> Path:
         return of_folder(path) if path.is_dir() else path
     except OSError as error:
         raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
-
-
-def _tokenizer_of(folder: Path) -> Path:
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise InputError(f"{str(folder)!r} has no tokenizer.json")
-    return path
-
-
-def model_file(folder: Path) -> Path:
-    """Return the file with a model's weights; raises InputError if there is none, or several are candidates."""
-    for pattern in _FILES:
-        files = sorted(path for path in folder.glob(pattern) if path.is_file())
-        if len(files) == 1:
-            return files[0]
-        if files:
-            names = ", ".join(shortened(path.name) for path in files[:6]) + (", ..." if len(files) > 6 else "")
-            raise InputError(f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one")
-    raise InputError(f"{str(folder)!r} has no file of weights, such as {', '.join(_FILES[:1] + _FILES[3:5])}")
 
 
 def cache_folder() -> Path:

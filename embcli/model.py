@@ -109,7 +109,7 @@ def open(
     from embcli.files.checkpoint import Checkpoint
 
     remarks = Notes() if notes is None else notes
-    checkpoint = Checkpoint.of(str(path), tensor, position_tensor, transposed, notes=remarks)
+    checkpoint = Checkpoint(str(path), tensor, position_tensor, transposed, remarks)
     tensors, reason = checkpoint.tensors, ""
     if encoding is not None:
         known: Encoding | None = encodings.get(encoding)

@@ -62,7 +62,7 @@ def read(path: Path) -> None:
     words = tensors.vocabulary()
     if words is not None and len(words):
         words[len(words) - 1], words.find_all({b"a"})
-    source = Checkpoint(tensors)
+    source = Checkpoint(str(path))
     source.shape("position"), source.head, source.positions
 
 
@@ -77,7 +77,7 @@ def read_tokenizer(path: Path) -> None:
 
 def read_config(path: Path) -> None:
     """Ask a checkpoint for all that the config.json beside it tells."""
-    source = Checkpoint(open_tensors(path.with_name("part.safetensors")))
+    source = Checkpoint(str(path.with_name("part.safetensors")))
     str((source.first_position, source.positions, source.head))
 
 

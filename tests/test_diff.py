@@ -52,7 +52,7 @@ def saved(path: Path, matrix: np.ndarray, dtype: torch.dtype = torch.float32) ->
 
 
 def compared(base: Path, tuned: Path) -> Diff:
-    return diff(Checkpoint.of(str(base)), Checkpoint.of(str(tuned)))
+    return diff(Checkpoint(str(base)), Checkpoint(str(tuned)))
 
 
 def states(found: Diff) -> list[str]:
@@ -270,11 +270,11 @@ def test_a_matrix_that_lies_at_an_odd_place_is_compared_too(tmp_path: Path) -> N
     odd, even = tmp_path / "odd.safetensors", tmp_path / "even.safetensors"
     for name in ("wte.weight", "xwte.weight", "xxwte.weight"):
         odd.write_bytes(safetensors_bytes({name: ("BF16", matrix.shape, matrix.tobytes())}))
-        if Checkpoint.of(str(odd), name).tensors[name].start % 2:
+        if Checkpoint(str(odd), name).tensors[name].start % 2:
             break
-    assert Checkpoint.of(str(odd), name).tensors[name].start % 2
+    assert Checkpoint(str(odd), name).tensors[name].start % 2
     saved(even, matrix.astype(np.float32), torch.bfloat16)
-    found = diff(Checkpoint.of(str(odd), name), Checkpoint.of(str(even)))
+    found = diff(Checkpoint(str(odd), name), Checkpoint(str(even)))
     assert {*states(found)} == {"equal"}
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from embcli.errors import LayerError
 from embcli.layer import Meter
 from embcli.weights import drawing
-from embcli.weights.drawing import DrawnLayer, HeldLayer
+from embcli.weights.drawing import DrawnLayer
 from embcli.weights.seeded import Seeded
 from tests.conftest import Embcli
 from tests.oracles import assert_same_bits, live
@@ -93,7 +93,8 @@ def test_rows_that_are_held_are_those_of_torch_and_so_are_the_others(seeded: See
     name = data.draw(st.sampled_from(NAMES))
     ids = st.integers(0, seeded.shape(name)[0] - 1)
     wanted = data.draw(st.lists(ids))
-    held = HeldLayer(DrawnLayer(seeded, name), np.array(wanted, np.uint32))
+    held = DrawnLayer(seeded, name)
+    held.hold(np.array(wanted, np.uint32))
     assert held.shape == seeded.shape(name)
     chosen = np.array(data.draw(st.lists(st.sampled_from(wanted) if wanted else ids)), np.int64)
     assert_same_bits(held.rows(chosen), live(seeded)[name][chosen])
@@ -104,11 +105,11 @@ def test_a_few_rows_of_a_huge_layer_take_the_memory_of_a_few_rows() -> None:
     ids = np.array([3, 100_000, 200_018, 3], np.uint32)
     layer = DrawnLayer(Seeded(200_019, 4096), "token")  # of 3.3 GB
     tracemalloc.start()
-    held = HeldLayer(layer, ids)
+    layer.hold(ids)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 10**7  # a jump takes most of it
-    assert held.rows(ids).shape == (4, 4096)
+    assert layer.rows(ids).shape == (4, 4096)
 
 
 # Above the sizes of the buffers that the drawing goes through, with odd shapes: one row wider than a buffer, too.
@@ -169,7 +170,8 @@ def test_the_summary_is_that_of_numpy(seeded: Seeded) -> None:
             assert np.isnan(summary.std)
         else:
             assert np.isclose(summary.std, expected.std(ddof=1), rtol=1e-9, atol=1e-9)
-        assert repr(HeldLayer(layer, np.array([0])).summary()) == repr(summary)  # repr, because NaN is not itself
+        layer.hold(np.array([0]))
+        assert repr(layer.summary()) == repr(summary)  # repr, because NaN is not itself
 
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32), max_size=9), min_size=1).filter(any))

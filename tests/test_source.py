@@ -301,7 +301,7 @@ def test_without_torch_the_newest_layers_of_another_one_serve(cache: Store, no_t
     source = SeededSource(SMALL, cache)
     layers = source.open({"token": np.array([5]), "position": None})
     assert [layers[name].rows(np.array([1])).tolist() for name in NAMES] == [[[6.0] * 3]] * 2
-    assert source.run["torch"] == "2.6"
+    assert layers.origin.build["torch"] == "2.6"
     assert list(source.notes) == ["torch is not installed; torch 2.6 drew these layers, which were kept"]
 
 

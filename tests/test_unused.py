@@ -84,7 +84,7 @@ def test_words_are_no_merges(tmp_path: Path) -> None:
     Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")).save(str(tmp_path / "words.json"))
     assert encodings.get(str(tmp_path / "words.json")).merges() == []
     (tmp_path / "vectors.txt").write_text("king 1 2\nqueen 3 4\n")
-    words = Checkpoint.of(str(tmp_path / "vectors.txt"))
+    words = Checkpoint(str(tmp_path / "vectors.txt"))
     own = words.tensors.own_words()
     assert own is not None
     assert own.merges() == []

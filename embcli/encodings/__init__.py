@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, lacks
-from embcli.hub import tokenizer_file
+from embcli.hub import located, tokenizer_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,14 +76,14 @@ def get(name: str) -> Encoding:
     if name in DEFINITIONS:
         return TiktokenEncoding(name)
     if "/" in name or name.endswith(".json"):
-        return _of_tokenizer(tokenizer_file(name), name)
+        return _of_tokenizer(located(name, tokenizer_file), name)
     from tiktoken import model
 
     try:
         return TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:
         with suppress(InputError):
-            return _of_tokenizer(tokenizer_file(name), name)
+            return _of_tokenizer(located(name, tokenizer_file), name)
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)

@@ -57,52 +57,38 @@ class ShiftedLayer(Layer):
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32."""
-        rows = self._layer.rows(ids + self._first)
-        self.rounded_values = self._layer.rounded_values
-        return rows
+        return self._layer.rows(ids + self._first)
 
 
 class Checkpoint:
     """A source of weights: the tensors of a real model by their roles.
 
-    `token` and `position` name tensors that are not found by name, `transposed` says that they are (D, V), `encoding`
-    is that of the token rows. Raises InputError for a file that cannot be read, and if the token matrix is unknown.
+    `path` is a file, a folder, or a model of the local Hugging Face cache. `token` and `position` name tensors that are
+    not found by name, `transposed` says that they are (D, V). Raises InputError for a file that cannot be read, and if
+    the token matrix is unknown.
     """
+
+    encoding: Encoding | None = None  # of the token rows
 
     def __init__(
         self,
-        tensors: Tensors,
-        given: str = "",
+        path: str,
         token: str | None = None,
         position: str | None = None,
         transposed: bool = False,
-        encoding: Encoding | None = None,
         notes: Notes | None = None,
     ) -> None:
-        self.tensors = tensors
-        self.given = given or str(tensors.path)
-        self.encoding = encoding
-        self.transposed = transposed
         self.notes = Notes() if notes is None else notes
+        self.tensors = open_tensors(located(path), self.notes)
+        self.given = path
+        self.transposed = transposed
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         self._chosen = {"token": token, "position": position}
         self._tensors: dict[str, Tensor | None] = {}
         self._open: dict[str, Layer] = {}
+        self._read: list[Layer] = []  # as they are in the file
         self.notes.count(self._rounded)
         self._shape, _ = self._oriented(self._token())
-
-    @classmethod
-    def of(
-        cls,
-        given: str,
-        token: str | None = None,
-        position: str | None = None,
-        transposed: bool = False,
-        encoding: Encoding | None = None,
-        notes: Notes | None = None,
-    ) -> Checkpoint:
-        """Open a file, a folder, or a model of the local Hugging Face cache."""
-        return cls(open_tensors(located(given), notes), given, token, position, transposed, encoding, notes)
 
     def with_encoding(self, encoding: Encoding | None, reason: str = "") -> Checkpoint:
         """Return this checkpoint with the encoding of its token rows; `reason` says why, if it is a guess."""
@@ -134,7 +120,7 @@ class Checkpoint:
 
     def _rounded(self) -> str:
         """Return the remark on the values read so far that float32 does not hold exactly."""
-        count = sum(layer.rounded_values for layer in tuple(self._open.values()))
+        count = sum(layer.rounded_values for layer in tuple(self._read))
         return f"{count:,} values were rounded to float32, which does not hold them exactly" if count else ""
 
     def shape(self, name: str) -> tuple[int, int] | None:
@@ -158,6 +144,7 @@ class Checkpoint:
     def _opened(self, name: str) -> Layer:
         tensor = self._tensor(name)
         layer = self.tensors.layer(tensor.name, self._oriented(tensor)[1])
+        self._read.append(layer)
         return ShiftedLayer(layer, self.first_position) if name == "position" and self.first_position else layer
 
     def find(self, name: str) -> Tensor | None:

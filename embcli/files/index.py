@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from embcli.encodings.own import Vocabulary
-from embcli.files.safetensors import Malformed, header, read_header
+from embcli.files.safetensors import header, read_header
+from embcli.files.strict_json import Malformed
 from embcli.store import Damaged, Store
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ small one is inflated once and kept.
 from __future__ import annotations
 
 import ast
+import io
 import re
 import warnings
 import zipfile
@@ -146,38 +147,30 @@ class _Deflated(Bytes):
     def __init__(self, archive: NpzFile, info: zipfile.ZipInfo) -> None:
         self._archive, self._info = archive, info
         self._member: IO[bytes] | None = None
-        self._whole: np.ndarray | None = None
         self._lock = Lock()  # threads would move each other's offset
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
-        target, start = buffer.reshape(-1).view(np.uint8), 0
-        with self._lock:
-            if self._info.file_size <= _SMALL and self._whole is None:
-                whole = np.empty(self._info.file_size, np.uint8)
-                self._inflate(0, whole)
-                self._whole = whole
-            for offset, length in zip(offsets, lengths, strict=True):
-                if self._whole is None:
-                    self._inflate(offset, target[start : start + length])
-                else:
-                    target[start : start + length] = self._whole[offset : offset + length]
-                start += length
-
-    def _inflate(self, offset: int, buffer: np.ndarray) -> None:
-        if self._member is None:
-            self._member = self._archive.opened(self._info)
-        left = buffer.data
+        left = buffer.reshape(-1).view(np.uint8).data
         try:
-            self._member.seek(offset)
-            while left:
-                data = self._member.read(min(len(left), 1 << 20))
-                if not data:
-                    raise EOFError
-                left[: len(data)] = data
-                left = left[len(data) :]
+            with self._lock:
+                if self._member is None:
+                    self._member = self._opened()
+                for offset, length in zip(offsets, lengths, strict=True):
+                    self._member.seek(offset)
+                    end = len(left) - length
+                    while len(left) > end:
+                        data = self._member.read(min(len(left) - end, 1 << 20))
+                        if not data:
+                            raise EOFError
+                        left[: len(data)] = data
+                        left = left[len(data) :]
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise self._archive.damaged(self._info, error) from None
+
+    def _opened(self) -> IO[bytes]:
+        member = self._archive.opened(self._info)
+        return member if self._info.file_size > _SMALL else io.BytesIO(member.read())
 
 
 def _described(binary: Binary, name: str, prefix: bytes) -> _Array:

@@ -8,28 +8,26 @@ import warnings
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from embcli.binary import shortened
 from embcli.files.numbers import NAMED
-from embcli.files.stored import unknown_numbers
+from embcli.files.stored import WidenedLayer, unknown_numbers
 from embcli.files.tensors import Tensor, Tensors
-from embcli.layer import Layer
 from embcli.memory import ran_out
 from embcli.safe import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     import torch
 
     from embcli.binary import Binary
     from embcli.errors import InputError
     from embcli.files.numbers import NumberFormat
+    from embcli.layer import Layer
 
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors
 _LONGEST_NAME = 200  # characters: torch takes quadratic time to refuse a name
-_BLOCK = 1 << 20  # values that are read at a time
 
 
 def begins(head: bytes) -> bool:
@@ -59,46 +57,20 @@ class TorchFile(Tensors):
         return TorchLayer(self._binary, weight.T if transposed else weight, numbers)
 
 
-class TorchLayer(Layer):
+class TorchLayer(WidenedLayer):
     """A matrix that torch has mapped, in any memory layout."""
 
     def __init__(self, binary: Binary, weight: torch.Tensor, numbers: NumberFormat) -> None:
         rows, dim = weight.shape
-        self.shape, self.dtype = (rows, dim), numbers.name
-        self._binary, self._weight, self._numbers = binary, weight, numbers
+        super().__init__((rows, dim), numbers)
+        self._binary, self._weight = binary, weight
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows, (n,) int64 -> (n, D) float32."""
-        return self._counted(self.stored(ids))
-
-    def stored(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows as they are stored, (n,) int64 -> (n, D)."""
-        import torch
-
-        return self._picked(torch.from_numpy(ids.astype(np.int64)))
-
-    def widened(self, stored: np.ndarray) -> np.ndarray:
-        """Return rows as they are stored, (n, D), as float32, (n, D)."""
-        return self._numbers.widened(stored, self.shape[1])[0]
-
-    def blocks(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
-        step = max(_BLOCK // self.shape[1], 1)
-        for start in range(0, self.shape[0], step):
-            yield self._counted(self._picked(slice(start, start + step)))
-
-    def _counted(self, stored: np.ndarray) -> np.ndarray:
-        """Return rows as float32, and count the values that were rounded."""
-        rows, rounded = self._numbers.widened(stored, self.shape[1])
-        self.rounded_values += rounded
-        return rows
-
-    def _picked(self, rows: torch.Tensor | slice) -> np.ndarray:
+    def _read(self, ids: np.ndarray) -> np.ndarray:
         import torch
 
         if os.fstat(self._binary.file.fileno()).st_size < self._binary.size:  # a missing page is a SIGBUS
             raise self._binary.refused("it was cut off while it was read")
-        picked = self._weight[rows].contiguous()
+        picked = self._weight[torch.from_numpy(ids)].contiguous()
         bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[picked.element_size()]
         return picked.view(bits).numpy().view(self._numbers.stored)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from embcli.files.stored import stored_layer
-from embcli.files.strict_json import JsonError, parsed_object
+from embcli.files.strict_json import Malformed, parsed_object
 from embcli.files.tensors import Tensor, Tensors
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ _LONGEST = 100_000_000  # bytes of a header, a limit of the format
 _LARGEST = 2**63 - 1
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _FIELDS = {"dtype", "shape", "data_offsets"}
-
-
-class Malformed(ValueError):
-    """A file is not of the format; the message says why, without the name of the file."""
 
 
 @dataclass(frozen=True)
@@ -116,24 +112,18 @@ def read_header(file: BinaryIO) -> Header:
         raise Malformed(f"it is cut off: its header has {length:,} bytes, and {size - 8:,} follow")
     if length > _LONGEST:
         raise Malformed(f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows")
-    entries = _parsed(file.read(length))
+    data = file.read(length)
+    if data[:1] != b"{":
+        raise Malformed(f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'")
+    entries = parsed_object(data, "its header", _number)
     metadata = _metadata(entries.pop("__metadata__", {}))
     tensors = {name: _entry(name, entry, 8 + length) for name, entry in entries.items()}
     return Header(_in_place(tensors, 8 + length, size), metadata)
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
-    if data[:1] != b"{":
-        raise Malformed(f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'")
-    try:
-        return parsed_object(data, "its header", _number)
-    except JsonError as error:
-        raise Malformed(str(error)) from None
-
-
 def _number(text: str) -> int:
     if text[0] == "-" or len(text) > 19 or int(text) > _LARGEST:
-        raise JsonError(f"its header has a number out of range, {text[:40]}; sizes and offsets go from 0 to {_LARGEST}")
+        raise Malformed(f"its header has a number out of range, {text[:40]}; sizes and offsets go from 0 to {_LARGEST}")
     return int(text)
 
 

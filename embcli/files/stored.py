@@ -7,6 +7,7 @@ does not matter, and nobody who writes to the file has to wait.
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ import numpy as np
 
 from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED
 from embcli.layer import Layer
+from embcli.selection import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from embcli.binary import Binary, Bytes
     from embcli.files.numbers import NumberFormat
@@ -28,27 +30,26 @@ _GAP = 1 << 12  # bytes between two ranges that are faster to read than to skip
 _READ = 1 << 22  # bytes of rows as stored that are read at a time: they fit in a cache
 
 
-class StoredLayer(Layer):
-    """A matrix in a file, row after row or column after column."""
+class WidenedLayer(Layer):
+    """A matrix whose numbers are widened to float32 when its rows are read; a subclass implements `_read`."""
 
-    def __init__(
-        self, file: Bytes, start: int, shape: tuple[int, int], numbers: NumberFormat, by_columns: bool = False
-    ) -> None:
+    def __init__(self, shape: tuple[int, int], numbers: NumberFormat, block: int | None = None) -> None:
+        """Take how the numbers are stored, and how many of them are widened at a time."""
         self.shape, self.dtype = shape, numbers.name
-        self._file, self._start, self._numbers, self._by_columns = file, start, numbers, by_columns
+        self._numbers, self._block = numbers, block or _BLOCK
+
+    @abstractmethod
+    def _read(self, ids: np.ndarray) -> np.ndarray:
+        """Return rows by ascending IDs, (n,) int64, as they are stored, (n, width)."""
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        distinct, places = np.unique(ids.astype(np.int64), return_inverse=True)  # offsets can exceed 32 bits
-        rows = self._widened(distinct)
-        return rows if np.array_equal(distinct, ids) else rows[places]
+        return _in_order(ids, self._widened)
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows as they are stored, (n,) int64 -> (n, width), in the machine's byte order."""
-        distinct, places = np.unique(ids.astype(np.int64), return_inverse=True)
-        rows = self._read(distinct)
-        native = np.ascontiguousarray(rows, rows.dtype.newbyteorder("="))
-        return native if np.array_equal(distinct, ids) else native[places]
+        stored = _in_order(ids, self._read)
+        return np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
         """Return rows as they are stored, (n, width), as float32, (n, D)."""
@@ -57,9 +58,25 @@ class StoredLayer(Layer):
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
         rows, dim = self.shape
-        step = max((_COLUMNS if self._by_columns else _BLOCK) // dim, 1)
+        step = max(self._block // dim, 1)
         for start in range(0, rows, step):
             yield self._widened(np.arange(start, min(start + step, rows)))
+
+    def _widened(self, ids: np.ndarray) -> np.ndarray:
+        """Return rows by ascending IDs as float32, and count the values that were rounded."""
+        rows, rounded = self._numbers.widened(self._read(ids), self.shape[1])
+        self.rounded_values += rounded
+        return rows
+
+
+class StoredLayer(WidenedLayer):
+    """A matrix in a file, row after row or column after column."""
+
+    def __init__(
+        self, file: Bytes, start: int, shape: tuple[int, int], numbers: NumberFormat, by_columns: bool = False
+    ) -> None:
+        super().__init__(shape, numbers, _COLUMNS if by_columns else _BLOCK)
+        self._file, self._start, self._by_columns = file, start, by_columns
 
     def segments(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Split rows [0, rows) into up to `count` segments, each read in windows; see Layer."""
@@ -71,20 +88,16 @@ class StoredLayer(Layer):
         return [(first, self._windows(first, last)) for first, last in pairwise(edges)]
 
     def _windows(self, first: int, last: int) -> Iterator[np.ndarray]:
-        """Yield a range of rows as they are stored."""
+        """Yield a range of rows as they are stored, (n, D), read into one buffer."""
         width = self.shape[1] * self._numbers.stored.itemsize
-        size = max(_READ // width, 1) * width
-        for window in self._file.windows(self._start + first * width, (last - first) * width, size):
-            yield window.view(self._numbers.stored).reshape(-1, self.shape[1])
-
-    def _widened(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows by ascending IDs as float32, and count the values that were rounded."""
-        rows, rounded = self._numbers.widened(self._read(ids), self.shape[1])
-        self.rounded_values += rounded
-        return rows
+        step = max(_READ // width, 1)
+        buffer = np.empty((min(step, last - first), self.shape[1]), self._numbers.stored)
+        for start in range(first, last, step):
+            window = buffer[: last - start]
+            self._file.gather(window, (self._start + start * width,), (window.nbytes,))
+            yield window
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows by ascending IDs as they are stored, (n, width)."""
         if self._by_columns:
             return self._read_columns(ids).T
         stored = np.empty((len(ids), self._numbers.width(self.shape[1])), self._numbers.stored)
@@ -108,6 +121,13 @@ class StoredLayer(Layer):
             self._file.gather(span, (starts + column * rows * size).tolist(), sizes)
             stored[column] = span[places]
         return stored
+
+
+def _in_order(ids: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return rows in the order of any IDs, (n,); `read` takes these IDs ascending, each once."""
+    wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
+    rows = read(wanted)
+    return rows if np.array_equal(wanted, ids) else rows[places]
 
 
 def stored_layer(binary: Binary, tensor: Tensor, transposed: bool) -> StoredLayer:

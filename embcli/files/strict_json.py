@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from embcli.binary import Binary
 
 
-class JsonError(ValueError):
-    """JSON that is invalid or not accepted; the message says why."""
+class Malformed(ValueError):
+    """Bytes are not of their format; the message says why, without the name of the file."""
 
 
 def read_object(binary: Binary, longest: int) -> dict[str, Any]:
@@ -22,29 +22,29 @@ def read_object(binary: Binary, longest: int) -> dict[str, Any]:
     data = binary.read_whole(longest)
     try:
         return parsed_object(data, "its JSON")
-    except JsonError as error:
+    except Malformed as error:
         raise binary.refused(str(error)) from None
 
 
 def parsed_object(data: bytes, what: str, whole_number: Callable[[str], int] = int) -> dict[str, Any]:
-    """Return a JSON object; raises JsonError, with a sentence about `what`, for anything else."""
+    """Return a JSON object; raises Malformed, with a sentence about `what`, for anything else."""
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for name, value in pairs:
             if name in result:
-                raise JsonError(f"{what} has {shortened(name, 60)} twice")
+                raise Malformed(f"{what} has {shortened(name, 60)} twice")
             result[name] = value
         return result
 
     try:
         result = json.loads(data.decode(), object_pairs_hook=distinct, parse_int=whole_number)
-    except JsonError:
+    except Malformed:
         raise
     except RecursionError:
-        raise JsonError(f"{what} is nested too deeply") from None
+        raise Malformed(f"{what} is nested too deeply") from None
     except ValueError as error:  # invalid UTF-8 or invalid JSON
-        raise JsonError(f"{what} cannot be read ({error})") from None
+        raise Malformed(f"{what} cannot be read ({error})") from None
     if not isinstance(result, dict):
-        raise JsonError(f"{what} is not an object")
+        raise Malformed(f"{what} is not an object")
     return result

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.files import index
-from embcli.files.stored import runs
+from embcli.files.numbers import FLOAT32
+from embcli.files.stored import WidenedLayer, runs
 from embcli.files.tensors import Tensor, Tensors
-from embcli.layer import Layer
 from embcli.notes import Notes
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from embcli.binary import Binary
     from embcli.encodings.own import Vocabulary
     from embcli.files.index import Index
+    from embcli.layer import Layer
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
@@ -94,31 +95,30 @@ class VectorsFile(Tensors):
         return row + 1 + (self._sizes is not None)
 
 
-class VectorsLayer(Layer):
+class VectorsLayer(WidenedLayer):
     """Word vectors in a file, read and parsed row by row."""
 
     def __init__(
         self, binary: Binary, index: Index, dtype: str, values: Callable[[int, bytes], np.ndarray | list[float]]
     ) -> None:
         """Take a function from a row's ID and the bytes after its word to its values."""
-        self.shape, self.dtype = (len(index.starts), index.dim), dtype
+        super().__init__((len(index.starts), index.dim), FLOAT32)
+        self.dtype = dtype
         self._binary, self._index, self._values = binary, index, values
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        wanted, places = np.unique(ids.astype(np.int64), return_inverse=True)
-        rows = np.empty((len(wanted), self.shape[1]), np.float32)
+    def _read(self, ids: np.ndarray) -> np.ndarray:
+        rows = np.empty((len(ids), self.shape[1]), np.float32)
         at_once = max(_WINDOW // max(self._binary.size // self.shape[0], 1), 1)
         with np.errstate(over="ignore"):
-            for start in range(0, len(wanted), at_once):
-                part = wanted[start : start + at_once]
+            for start in range(0, len(ids), at_once):
+                part = ids[start : start + at_once]
                 for first, last in zip(*(each.tolist() for each in runs(part)), strict=True):
-                    read = self._read(int(part[first]), int(part[last - 1]) + 1)
+                    read = self._lines(int(part[first]), int(part[last - 1]) + 1)
                     for place, (row, data) in enumerate(read, start + first):
                         rows[place] = self._values(row, data)
-        return rows if np.array_equal(wanted, ids) else rows[places]
+        return rows
 
-    def _read(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+    def _lines(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         """Yield the ID of each row from `first` to before `last`, and the bytes after its word."""
         starts, lengths = self._index.starts, self._index.lengths
         edges = [*starts[first : last + 1].tolist(), self._index.end][: last - first + 1]

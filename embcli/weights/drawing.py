@@ -36,11 +36,6 @@ _GENERATOR = Lock()
 _UNKNOWN = 1 << 200  # the position of a generator that an error stopped
 
 
-def build() -> dict[str, str]:
-    """Return the version and the CPU capability of the torch that draws."""
-    return {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
-
-
 @contextmanager
 def global_generator() -> Iterator[None]:
     """Lend torch's global generator to one thread at a time; its state is restored afterwards."""
@@ -54,28 +49,43 @@ def state_after(seeded: Seeded, name: str) -> torch.Tensor:
 
 
 class DrawnLayer(Layer):
-    """A layer that stores no values: it draws them whenever they are needed. Several threads take turns."""
+    """A layer that draws values whenever they are needed, except rows that it holds. Several threads take turns."""
 
     dtype = "float32"
 
     def __init__(self, seeded: Seeded, name: str) -> None:
         self.name, self.shape = name, seeded.shape(name)
+        self.build = {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
         self._seeded = seeded
         self._stream = _Stream(seeded, name)
         self._lock = Lock()
+        self._held, self._held_rows = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)
+
+    def hold(self, ids: np.ndarray) -> None:
+        """Draw rows, (n,), and hold them."""
+        held, _ = distinct(ids.astype(np.int64))
+        self._held, self._held_rows = held, self._drawn(held)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows, (n, D) float32; the generator skips to the blocks that contain them."""
-        dim = self.shape[1]
+        """Return rows, (n, D) float32."""
+        places = np.searchsorted(self._held, ids)
+        if len(self._held) and (self._held.take(places, mode="clip") == ids).all():
+            held: np.ndarray = self._held_rows[places]
+            return held
         wanted, places = distinct(ids.astype(np.int64))
+        rows: np.ndarray = self._drawn(wanted)[places]
+        return rows
+
+    def _drawn(self, wanted: np.ndarray) -> np.ndarray:
+        """Return rows by ascending IDs, (n, D) float32; the generator skips to the blocks that contain them."""
+        dim = self.shape[1]
         rows = np.empty((len(wanted), dim), np.float32)
         with self._lock:
             for first, last in _runs(wanted, gap=BLOCK // dim, most=max(_AT_ONCE // dim, 1)):
                 start, stop = int(wanted[first]) * dim, int(wanted[last] + 1) * dim
                 drawn = self._stream.elements(start, stop).reshape(-1, dim)
                 rows[first : last + 1] = drawn[wanted[first : last + 1] - wanted[first]]
-        chosen: np.ndarray = rows[places]
-        return chosen
+        return rows
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each, drawn into one buffer; a block is valid until the next one."""
@@ -93,30 +103,6 @@ class DrawnLayer(Layer):
         stream, buffer = _Stream(self._seeded, self.name), np.empty(step * dim + 2 * BLOCK, np.float32)
         for row in range(first, stop, step):
             yield stream.elements(row * dim, min(row + step, stop) * dim, buffer).reshape(-1, dim)
-
-
-class HeldLayer(Layer):
-    """A drawn layer that holds the rows that will be asked for; others are drawn when they are needed."""
-
-    dtype = "float32"
-
-    def __init__(self, drawn: DrawnLayer, wanted: np.ndarray) -> None:
-        self.shape = drawn.shape
-        self._drawn = drawn
-        self._ids, _ = distinct(wanted)  # (n,) ascending
-        self._rows = drawn.rows(self._ids)  # (n, D)
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows, (n, D) float32."""
-        places = np.searchsorted(self._ids, ids)
-        if len(self._ids) and (self._ids.take(places, mode="clip") == ids).all():
-            rows: np.ndarray = self._rows[places]
-            return rows
-        return self._drawn.rows(ids)
-
-    def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Return all blocks, in parts that may be read side by side."""
-        return self._drawn.parts()
 
 
 class _Stream:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from embcli.files.safetensors import Malformed, header, read_header
+from embcli.files.safetensors import header, read_header
+from embcli.files.strict_json import Malformed
 from embcli.layer import Layer, Meter, Summary
 from embcli.passes import unwatched
 from embcli.store import Damaged

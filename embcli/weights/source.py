@@ -76,7 +76,7 @@ class SeededSource:
             return own
         for torch in self._torches(self.store, self.key(names[0])):
             build = replace(own, torch=torch)
-            if all(self._is_sound(self.store, self.key(name, build)) for name in names):
+            if all(self._is_sound(self.key(name, build)) for name in names):
                 self.notes.add(f"torch is not installed; torch {build.version} drew these layers, which were kept")
                 return build
         return own
@@ -90,44 +90,43 @@ class SeededSource:
                 if layer.name == key.name and layer.key.startswith(before) and layer.key.endswith(after):
                     yield layer.key[len(before) : -len(after)].removeprefix("torch=")
 
-    def _is_sound(self, store: Store, key: Key) -> bool:
-        layer = store.read(key.file_name, partial(load, key=key))
-        with suppress(Damaged):
-            if layer is not None:
-                layer.check()
-                return True
-        return False
+    def _is_sound(self, key: Key) -> bool:
+        kept = self._kept(key)
+        try:
+            if kept is not None:
+                kept.check()
+        except Damaged:
+            return False
+        return kept is not None
 
     def _opened(self, key: Key, ids: np.ndarray | None) -> _SeededLayer:
         rows, columns = key.shape
         what = f"a {key.name} layer of {rows:,} x {columns:,}"
         with explaining_shortage(what):
-            layer, build = self._kept(key) or self._drawn(key, ids)
-        return _SeededLayer(layer, build, what, partial(self._redrawn, key, ids))
+            layer = self._kept(key) or self._drawn(key, ids)
+        return _SeededLayer(layer, what, partial(self._redrawn, key, ids))
 
-    def _kept(self, key: Key) -> tuple[Layer, dict[str, str]] | None:
-        """Return a layer from the store and what drew it, or None."""
-        layer = self.store.read(key.file_name, partial(load, key=key)) if self.store else None
-        return None if layer is None else (layer, layer.build)
+    def _kept(self, key: Key) -> KeptLayer | None:
+        """Return a layer from the store, or None."""
+        return self.store.read(key.file_name, partial(load, key=key)) if self.store else None
 
-    def _drawn(self, key: Key, ids: np.ndarray | None, read_again: bool = True) -> tuple[Layer, dict[str, str]]:
+    def _drawn(self, key: Key, ids: np.ndarray | None, read_again: bool = True) -> KeptLayer | DrawnLayer:
         """Draw a layer and keep it; `read_again` returns it from the store, if it was kept."""
         with loading_torch():
-            from embcli.weights import drawing
-        layer, build = drawing.DrawnLayer(self.seeded, key.name), drawing.build()
-        if self._keep(key, layer, build) and read_again and (kept := self._kept(key)) is not None:
-            return kept
-        return layer if ids is None else drawing.HeldLayer(layer, ids), build
-
-    def _keep(self, key: Key, layer: DrawnLayer, build: dict[str, str]) -> bool:
-        return self.store is not None and self.store.write(
-            key.file_name, key.file_bytes, lambda file: write(file, key, layer.blocks(), build)
-        )
+            from embcli.weights.drawing import DrawnLayer
+        layer = DrawnLayer(self.seeded, key.name)
+        if self.store is not None:
+            self.store.write(key.file_name, key.file_bytes, lambda file: write(file, key, layer.blocks(), layer.build))
+            if read_again and (kept := self._kept(key)) is not None:
+                return kept
+        if ids is not None:
+            layer.hold(ids)
+        return layer
 
     def _redrawn(self, key: Key, ids: np.ndarray | None, error: Damaged) -> Layer:
         """Draw a layer again whose kept file is damaged; the new file is not read, as it may be damaged, too."""
         self.notes.add(f"{key.file_name} was damaged ({error}); the layer is drawn again")
-        return self._drawn(key, ids, read_again=False)[0]
+        return self._drawn(key, ids, read_again=False)
 
 
 class _SeededLayer(Layer):
@@ -135,9 +134,10 @@ class _SeededLayer(Layer):
 
     dtype = "float32"
 
-    def __init__(self, layer: Layer, build: dict[str, str], what: str, redraw: Callable[[Damaged], Layer]) -> None:
-        self.shape, self.build = layer.shape, build
-        self._layer, self._what, self._redraw = layer, what, redraw
+    def __init__(self, layer: KeptLayer | DrawnLayer, what: str, redraw: Callable[[Damaged], Layer]) -> None:
+        self.shape, self.build = layer.shape, layer.build
+        self._layer: Layer = layer
+        self._what, self._redraw = what, redraw
         self._lock = Lock()
 
     def rows(self, ids: np.ndarray) -> np.ndarray:

@@ -72,7 +72,7 @@ def saved(path: Path, tensors: dict[str, np.ndarray], config: dict[str, Any] | N
 def opened(
     tmp_path: Path, tensors: dict[str, np.ndarray], config: dict[str, Any] | None = None, **given: Any
 ) -> Checkpoint:
-    return Checkpoint.of(str(saved(tmp_path / "model.safetensors", tensors, config)), **given)
+    return Checkpoint(str(saved(tmp_path / "model.safetensors", tensors, config)), **given)
 
 
 def zeros(*shape: int) -> np.ndarray:
@@ -286,7 +286,7 @@ def test_what_config_json_says_of_positions_is_told(
 
 
 def test_what_a_gguf_file_says_of_positions_is_told(tmp_path: Path) -> None:
-    source = Checkpoint.of(str(written(tmp_path / "m.gguf", {"token_embd.weight": matrix()})))
+    source = Checkpoint(str(written(tmp_path / "m.gguf", {"token_embd.weight": matrix()})))
     assert source.positions == {"model_type": "llama", "max_position_embeddings": 77}
     words = source.tensors.vocabulary()
     assert words is not None
@@ -333,7 +333,7 @@ def test_a_head_that_differs_behind_the_digits_of_float32_is_another(tmp_path: P
 def test_a_head_that_is_the_same_tensor_is_told(tmp_path: Path) -> None:
     weight = torch.from_numpy(matrix())
     torch.save({"wte.weight": weight, "lm_head.weight": weight}, tmp_path / "m.pt")
-    assert Checkpoint.of(str(tmp_path / "m.pt")).head.relation == "same"
+    assert Checkpoint(str(tmp_path / "m.pt")).head.relation == "same"
 
 
 @pytest.mark.parametrize(("tied", "relation"), [(True, "same"), (False, "none"), (None, "none")])
@@ -378,7 +378,7 @@ def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    assert Checkpoint.of(str(tmp_path / "m.gguf")).head.relation == relation
+    assert Checkpoint(str(tmp_path / "m.gguf")).head.relation == relation
 
 
 # --- real models --------------------------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def test_rows_of_a_real_model_are_those_of_the_safetensors_library(package: str)
         pytest.skip(f"the package {package}, which carries a real model, is not installed")
     file, name, shape, positions = REAL[package]
     path = Path(spec.submodule_search_locations[0]) / file
-    source = Checkpoint.of(str(path))
+    source = Checkpoint(str(path))
     assert (source.shape("token"), source.shape("position")) == (shape, positions)
     layers = source.open({"token": None} | ({"position": None} if positions else {}))
     assert layers.origin.tensors["token"] == name
@@ -411,7 +411,7 @@ def test_no_heavy_module_is_loaded_on_the_way_to_rows(tmp_path: Path) -> None:
     written(tmp_path / "m.gguf", {"token_embd.weight": matrix().astype(np.float16)})
     code = (
         "import sys, numpy; from embcli.files.checkpoint import Checkpoint\n"
-        "for path in sys.argv[1:]: Checkpoint.of(path).open({'token': None})['token'].rows(numpy.arange(3))\n"
+        "for path in sys.argv[1:]: Checkpoint(path).open({'token': None})['token'].rows(numpy.arange(3))\n"
         "print([name for name in ('torch', 'gguf', 'zipfile', 'tokenizers', 'rich') if name in sys.modules])"
     )
     paths = [tmp_path, tmp_path / "wte.npy", tmp_path / "m.gguf"]

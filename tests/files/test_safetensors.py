@@ -16,7 +16,8 @@ import safetensors.numpy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli.files.safetensors import BITS, Entry, Header, Malformed, header, read_header
+from embcli.files.safetensors import BITS, Entry, Header, header, read_header
+from embcli.files.strict_json import Malformed
 
 
 def packed(entries: object, data: bytes = b"") -> bytes:

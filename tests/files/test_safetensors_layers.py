@@ -213,7 +213,7 @@ import embcli.files.safetensors
 def peak():
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 before, start = peak(), time.perf_counter()
-source = Checkpoint.of(sys.argv[1])
+source = Checkpoint(sys.argv[1])
 rows = source.open({"token": None})["token"].rows(np.array([0, 7, 599_999, 7], np.uint32))
 seconds, after = time.perf_counter() - start, peak()
 head = source.head
