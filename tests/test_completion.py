@@ -329,7 +329,7 @@ def test_whatever_is_typed_only_candidates_come_out(shell: str, words: list[str]
 def test_a_request_that_nobody_knows_is_refused_in_a_sentence(asked: str) -> None:
     told = Inside().refused(_EMBCLI_COMPLETE=asked)
     assert told.startswith("embcli: _EMBCLI_COMPLETE '")
-    assert told.endswith(" asks for nothing that is known; unset it, or set complete_bash\n")
+    assert told.endswith(" is not a known request; unset it, or set complete_bash\n")
     assert "\x1b" not in told
 
 
