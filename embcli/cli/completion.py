@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import get_args
 
 import typer  # whose annotations Typer itself reads
@@ -38,9 +37,6 @@ def prepare() -> bool:
         raise InputError(f"{_REQUEST} {asked[:40]!r} is not a known request; unset it, or set complete_bash")
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place, see options.py.
     completion.get_completion_inspect_parameters()
-    # Typer would import all of rich to remove markup from the help texts, which doubles the time. They have no markup,
-    # and Typer leaves them unchanged if rich is not installed; None here makes it look uninstalled.
-    sys.modules["rich"] = None  # type: ignore[assignment]
     if not os.environ.get("COMP_CWORD", "").isdecimal():  # not asked by a shell's script
         os.environ |= {"COMP_WORDS": PROGRAM, "COMP_CWORD": "0"}
     _take_equals_out()
