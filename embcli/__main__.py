@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def _lines_of(error: Exception) -> tuple[str, str] | None:
-    """Return an error as a sentence and a hint; None for an unexpected error, or if the user wants a traceback."""
+    """Return an error as a sentence and a hint; None for an unexpected one, or if a traceback is wanted."""
     import typer
 
     from embcli.cli.options import flag_of

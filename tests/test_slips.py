@@ -12,9 +12,9 @@ from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 
 TOY = "--vocab 60000 --dim 3"
-QUOTES = "Words of one text stand in quotes: "
-COMMAS = "IDs stand in one word, with commas between: "
-DASH = "A text that begins with a dash stands behind --: "
+QUOTES = "Put the text in quotes: "
+COMMAS = "Write the IDs as one word, with commas between: "
+DASH = "Put -- before a text that begins with a dash: "
 
 
 @pytest.mark.parametrize(

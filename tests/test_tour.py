@@ -38,7 +38,7 @@ TOUR = read(None, VERBS, names.TOUR_TEXT, refused_word)
 NUMBERS = range(1, len(TOUR.steps) + 1)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 MEASURED = re.compile(r"^(?:time .*|  at least .*|One-hot: [\s\S]*?by\s+zero.*)$|^Timings vary.*\n", re.MULTILINE)
-NEXT = "q ends: "
+NEXT = "q quits: "
 STEP = {"heading": "Hi", "command": "embcli tokenize hi", "words": "There."}
 
 
@@ -299,7 +299,7 @@ class Screen:
     def press(self, key: str = "") -> str:
         """Press a key and return what stands on the screen when the next one is waited for."""
         self.child.send(key)
-        self.child.expect("ends(\\): |: )")
+        self.child.expect("quits(\\): |: )")
         self.feed(self.child.before + self.child.after)
         assert not self.screen.history.top, "some of the step has scrolled away"
         return self.text

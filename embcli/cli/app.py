@@ -48,7 +48,7 @@ def _epilog(*examples: str) -> str:
 def command_line(words: Sequence[str] | None = None) -> typer.Typer:
     """Return the command line: all of it, or only what these words after `embcli` need.
 
-    The options of all verbs take 50 ms, a quarter of a lookup; those of the called verb take 5, and the list of verbs
+    The options of all verbs take 50 ms, a fifth of a lookup; those of the called verb take 5, and the list of verbs
     needs none.
     """
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
@@ -201,7 +201,7 @@ def compare(
 ) -> int:
     """Show that a lookup is a one-hot product.
 
-    With the same weight, bit for bit; the exit status is 1 where it is not.
+    With the same weight, bit for bit; the exit status is 1 if they differ.
     """
     output = place.output_of("compare", vars(options), options.outputs)
     sequences = given.sequences()
@@ -281,7 +281,7 @@ def audit(
 ) -> int:
     """Show what looks unusual in a token matrix.
 
-    Broken, unused, equal and under-trained rows; the exit status is 1 where it is broken.
+    Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
     output = place.output_of("audit")
     result = model.opened(encoding).audit(fail_on=fail_on)
@@ -293,7 +293,7 @@ def audit(
 def diff(models: TwoModels, encoding: str | None = None, *, place: Place) -> int:
     """Show which rows of two checkpoints differ.
 
-    Matched by their tokens; the exit status is 1 where some do.
+    Matched by their tokens; the exit status is 1 if any differ.
     """
     output = place.output_of("diff")
     base, tuned = models.opened(encoding)
@@ -310,11 +310,12 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     """
     from embcli.cli.tour import guide
 
-    return guide(file, (*_VERBS, "cache"), text, step, _run)
+    verbs = tuple(name for name in (*_VERBS, "cache") if name != "tour")
+    return guide(file, verbs, text, step, _run)
 
 
 def _run(words: list[str]) -> object:
-    """Run a command of embcli within this one; raises InputError for one that is not well formed."""
+    """Run a command of embcli within this one; raises InputError for a usage error."""
     try:
         return command_line(words)(words, prog_name="embcli", standalone_mode=False)
     except typer.TyperException as error:

@@ -1,14 +1,13 @@
 """Answers to the shells' completion scripts at each TAB: fast, and nothing but candidates.
 
-Typer makes the scripts and reads their requests, which are environment variables: the program is run with what is typed
-so far, and prints the candidates.
+Typer makes the scripts and reads their requests, which are environment variables: the program gets the words typed so
+far, and prints the candidates.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import get_args
 
 import typer  # whose annotations Typer itself reads
@@ -35,27 +34,24 @@ def prepare() -> bool:
     if not asked:  # PowerShell's script leaves it behind, empty
         return False
     if not re.fullmatch(f"(complete|source)_({'|'.join(get_args(names.Shell))})", asked):
-        raise InputError(f"{_REQUEST} {asked[:40]!r} asks for nothing that is known; unset it, or set complete_bash")
+        raise InputError(f"{_REQUEST} {asked[:40]!r} is not a known request; unset it, or set complete_bash")
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place, see options.py.
     completion.get_completion_inspect_parameters()
-    # Typer would import all of rich to take markup out of the help texts, which takes longer than all else. They have
-    # none, and where rich is not installed Typer leaves them as they are: None here says that it is not.
-    sys.modules["rich"] = None  # type: ignore[assignment]
-    if not os.environ.get("COMP_CWORD", "").isdecimal():  # asked by something that is no shell's script
+    if not os.environ.get("COMP_CWORD", "").isdecimal():  # not asked by a shell's script
         os.environ |= {"COMP_WORDS": PROGRAM, "COMP_CWORD": "0"}
     _take_equals_out()
     return True
 
 
 def install(context: typer.Context, parameter: typer.CallbackParam, shell: str | None) -> str | None:
-    """Install the script for a shell, where one is named; raises OutputError where that cannot be done."""
+    """Install the script for a shell, if one is named; raises OutputError if it cannot be installed."""
     from subprocess import CalledProcessError
 
     reason: object
     try:
         installed: str | None = completion.install_callback(context, parameter, shell)
         return installed
-    except OSError as error:  # with a name; what has none is standard output
+    except OSError as error:  # names the file; one without a name is about standard output
         if error.filename is None:
             raise
         reason = f"{str(error.filename)!r}: {error.strerror}"
@@ -68,7 +64,7 @@ def install(context: typer.Context, parameter: typer.CallbackParam, shell: str |
 
 
 def _take_equals_out() -> None:
-    """Make `--format = js`, as bash hands on `--format=js`, into `--format js`, which Typer can complete."""
+    """Change `--format = js`, which bash makes of `--format=js`, to `--format js`, which Typer can complete."""
     words, cursor = os.environ.get("COMP_WORDS", "").split("\n"), os.environ.get("COMP_CWORD", "")
     if "=" in words and cursor.isdecimal():
         before = range(1, min(int(cursor), len(words)))

@@ -1,7 +1,7 @@
 """Several options as one value: a group is one parameter of a command, and Typer sees each of its fields as an option.
 
 A group is a `Group` of the command or a frozen dataclass of the library. `options.DECLARED` says by a field's name how
-it is typed on the command line. So an option is declared once, and so is what a verb can be asked for.
+it is typed on the command line. So each option is declared once, and each verb's options are listed once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Group:
 
 
 def grouped(command: Callable[..., Any], verb: str) -> Callable[..., Any]:
-    """Return a command as Typer is to see it: the fields of its groups in place of the groups, panel by panel."""
+    """Return a command for Typer, with the fields of its groups in place of the groups, panel by panel."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
@@ -72,10 +72,10 @@ def _fields(group: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _parameter(verb: str, name: str, hint: Any, default: Any) -> inspect.Parameter:
-    """Return a field or a parameter of a command as Typer is to see it."""
+    """Return a field or a parameter of a command, with its declaration for Typer."""
     option = declared(verb, name, whole_number=int in (hint, *get_args(hint)))
     if option.parser is not None and option.parser.__name__ != "whole":
-        hint = str | None  # what is typed, which the parser makes into the field
+        hint = str | None  # the text that is typed; the parser converts it
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=Annotated[hint, option])
 

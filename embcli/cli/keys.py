@@ -1,4 +1,4 @@
-"""What is typed at a terminal: single keys where the system has termios, and lines."""
+"""Input typed at a terminal: lines, and single keys if the system has termios."""
 
 from __future__ import annotations
 

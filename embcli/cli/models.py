@@ -1,4 +1,4 @@
-"""The groups of options that say which model: seeded layers, or a checkpoint's file."""
+"""The groups of options for the model: seeded layers, or a checkpoint's file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ModelInFile(Group):
         return _watched(model)
 
     def refuse_without_file(self) -> None:
-        """Raise InputError for options that describe a file, where there is none."""
+        """Raise InputError for options that describe a file if no file is named."""
         self._refuse(_OF_FILES, "goes with --from, which names the file")
 
     def _refuse(self, fields: tuple[str, ...], why: str) -> None:
@@ -63,7 +63,7 @@ class OneModel(ModelInFile):
     position_tensor: str | None = None
 
     def opened(self, encoding: str | None) -> Model:
-        """Return the model; raises InputError where no file is named."""
+        """Return the model; raises InputError if no file is named."""
         model = self.from_file(encoding)
         if model is None:
             raise InputError("--from names the file")
@@ -144,7 +144,7 @@ class TwoModels(Group):
 
 
 def _seeded(encoding: str | None, **given: int | None) -> Model:
-    """Return seeded layers; None stands for a default."""
+    """Return seeded layers; None means the default."""
     from embcli import model as library
     from embcli.cli.console import PrintedNotes
 

@@ -40,7 +40,7 @@ def _format(value: str) -> str:
 
 
 def _names_of(flag: str, known: tuple[str, ...]) -> Callable[[str | tuple[str, ...]], tuple[str, ...]]:
-    """Return a parser of names between commas, which gives them in the known order."""
+    """Return a parser of comma-separated names; it returns them in the order of the known ones."""
 
     def parse(value: str | tuple[str, ...]) -> tuple[str, ...]:
         chosen = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
@@ -59,7 +59,7 @@ def _one_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 
 def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """Return a completion of the last of some names between commas, by those that do not stand before it."""
+    """Return a completion of the last of some comma-separated names, by names that are not used yet."""
 
     def complete(incomplete: str) -> list[str]:
         *before, last = incomplete.split(",")
@@ -70,9 +70,9 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 
 def _encodings(incomplete: str) -> list[str]:
-    """Complete the name of an encoding, and beside it folders and JSON files; shells offer files where there is none.
+    """Complete the name of an encoding, and also folders and JSON files; shells offer files if nothing is returned.
 
-    Names that a shell would have to quote are left out.
+    Names that a shell would have to quote are omitted.
     """
     known, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
     if known and incomplete:
@@ -88,7 +88,7 @@ def _list_of(flag: str, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _option(panel: str, flags: str, help: str, default: str | None = None, **settings: Any) -> Any:
-    """Return the declaration of an option; `default` tells in words what holds where it is not given."""
+    """Return the declaration of an option; `default` describes its default in words."""
     if default is not None:
         settings["show_default"] = default
     return typer.Option(*flags.split(), help=help, rich_help_panel=panel, **settings)
@@ -98,7 +98,7 @@ def _argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
 
 
-# By the name of the parameter, or by that of the verb and the parameter where the verb's own differs.
+# By the name of the parameter; `verb.parameter` if a verb declares it differently.
 DECLARED: dict[str, Any] = {
     # What is given.
     "text": _argument("TEXT", "Text to use; omit it or pass - to read standard input."),

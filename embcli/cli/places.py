@@ -1,4 +1,4 @@
-"""The groups of options that say where a result goes and how it looks."""
+"""The groups of options for the output: its destination, format and style."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from embcli.cli.output import Output
 
-# The formats that show what an option asks for, where not all do.
+# Options that only some formats support, and these formats.
 _SHOWN_IN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("width", "heat", "trace", "draw", "map"), formats.VIEWS),
     "theme": formats.PICTURES,

@@ -33,7 +33,7 @@ def read(
     used = [name for name, value in named.items() if value is not None]
     if len(used) > 1:
         both = re.fullmatch(r"([0-9]{1,19}),? ([0-9]{1,19}),?", f"{ids} {text}", re.ASCII)
-        hint = f"IDs stand in one word, with commas between: --ids {both[1]},{both[2]}" if both else ""
+        hint = f"Write the IDs as one word, with commas between: --ids {both[1]},{both[2]}" if both else ""
         raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
     if ids is not None:
         source = _standard_input("--ids -", "echo 2,3,5,1 | ...") if ids == "-" else ids

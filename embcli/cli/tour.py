@@ -13,7 +13,7 @@ from embcli.cli import keys
 from embcli.cli.console import say
 from embcli.cli.options import flag_of
 from embcli.cli.output import Output
-from embcli.errors import EmbcliError
+from embcli.errors import EmbcliError, InputError
 from embcli.verbs.tour import PLACE, read
 from embcli.views import tour as view
 
@@ -38,8 +38,10 @@ def guide(
     """Go through a tour, on a terminal from the step that is named; in a pipe print all steps, or only that one.
 
     `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
-    Raises InputError for a file that is not a tour, and for a step that is not there.
+    Raises InputError for a file that is not a tour, a step that does not exist, and a text that means standard input.
     """
+    if text == "-":
+        raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
     tour = read(file, verbs, text, refused_word)
     tour.check(first)
     guided = _Guided(tour, run)
@@ -145,13 +147,13 @@ def _put(put: Callable[[Page], None]) -> None:
 
 
 def _clear() -> None:
-    """Clear the screen, where the terminal can."""
+    """Clear the screen, if the terminal can."""
     sys.stdout.write("\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J")
     sys.stdout.flush()
 
 
 def _prompted(prompt: str, typed: Callable[[], Typed]) -> Typed:
-    """Return what is typed after a prompt, which stays in its line."""
+    """Return the input typed after a prompt on the same line."""
     sys.stdout.write(f"\r{prompt}")
     sys.stdout.flush()
     return typed()
@@ -159,7 +161,7 @@ def _prompted(prompt: str, typed: Callable[[], Typed]) -> Typed:
 
 @contextmanager
 def _isolated() -> Iterator[None]:
-    """Give a step an empty standard input and the default format: what is typed, piped in or set is not for it."""
+    """Give a step an empty standard input and the default format, whatever is typed, piped in or set."""
     before, format = sys.stdin, os.environ.pop("EMBCLI_FORMAT", None)
     with open(os.devnull) as nothing:
         sys.stdin = nothing

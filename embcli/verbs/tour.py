@@ -64,13 +64,8 @@ def read(path: Path | None, verbs: tuple[str, ...], text: str, refused: Callable
     """Return the tour in a file, or embcli's own; a command begins with one of the verbs.
 
     `refused` returns the first word of a command that a tour must not run, as it writes or deletes files. Raises
-    InputError for a file that cannot be read or is not a tour, for such a command, and for a text that means standard
-    input.
+    InputError for a file that cannot be read or is not a tour, and for such a command.
     """
-    if text == "-":
-        raise InputError(
-            naming("{text} - would read standard input, which the steps cannot share; give the text itself")
-        )
     path = path or OWN
     steps = []
     for number, step in enumerate(_steps(path), 1):
