@@ -9,6 +9,10 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
+from embcli.cli.slips import hint
+from embcli.errors import EmbcliError, OutputError
+from embcli.memory import ran_out
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -83,12 +87,10 @@ def _lines_of(error: Exception) -> tuple[str, str] | None:
     import typer
 
     from embcli.cli.options import flag_of
-    from embcli.errors import EmbcliError
-    from embcli.memory import ran_out
 
     if isinstance(error, EmbcliError):
-        sentence, hint = (each.spelled(flag_of) for each in error.sentences)
-        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (sentence, hint)
+        sentence, advice = (each.spelled(flag_of) for each in error.sentences)
+        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (sentence, advice)
     if isinstance(error, typer.TyperException):
         return _usage(error)
     return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
@@ -96,27 +98,19 @@ def _lines_of(error: Exception) -> tuple[str, str] | None:
 
 def _usage(error: typer.TyperException) -> tuple[str, str]:
     """Return a usage error as a sentence, and as a hint the command that the user probably wanted."""
-    from embcli.cli.slips import hint
-
     context = getattr(error, "ctx", None)
     verb = sys.argv[1:2] if sys.argv[1:2] and not sys.argv[1].startswith("-") else []
     command = context.command_path if context else " ".join(["embcli", *verb])
     message = " ".join(error.format_message().replace("Value error, ", "").split())
-    return message, hint(message, command, sys.argv[len(command.split()) :], _valued(context))
-
-
-def _valued(context: typer.Context | None) -> list[str]:
-    """Return the options of a command that take a value."""
     options = context.command.params if context else []
-    return [name for option in options if not getattr(option, "is_flag", True) for name in option.opts]
+    with_value = [name for option in options if not getattr(option, "is_flag", True) for name in option.opts]
+    return message, hint(message, command, sys.argv[len(command.split()) :], with_value)
 
 
 def _command() -> object:
     """Run the command line, or answer a completion script, and return what the command returns."""
     from embcli.cli import completion
     from embcli.cli.app import app
-    from embcli.errors import OutputError
-    from embcli.memory import ran_out
 
     completion.prepare()
     _handle(_end_at_once, _end)

@@ -6,22 +6,25 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from embcli.atomic import destination, replacing_folder
 from embcli.errors import InputError, OutputError
-from embcli.formats import FORMATS, KINDS, PICTURES
+from embcli.formats import FORMATS, KINDS, PICTURES, VIEWS
 from embcli.names import DEFAULT_PRECISION
 from embcli.notes import Notes
+from embcli.passes import unwatched
+from embcli.saving import chosen_format, explaining_failure, refuse_many
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
-    from embcli.formats import FormatName
+    from embcli.formats import Data, FormatName
     from embcli.names import Theme
     from embcli.page import Page, Paper
+    from embcli.passes import Watch
     from embcli.records import Records
 
 Own = TypeVar("Own", bound="Result")
@@ -101,20 +104,34 @@ class Result(ABC):
 
         Raises OutputError for a format that cannot hold this result, and for a place that cannot be written.
         """
-        from embcli import saving
+        file = Path(path)
+        chosen = chosen_format(KINDS[self.verb], format, file)
+        if FORMATS[chosen].one_matrix:
+            refuse_many(self.records().shown, chosen)
+        self.write(chosen, file)
 
-        saving.save(self, path, format)
+    def write(self, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
+        """Write the result in a format to a path, both already checked; `watch` counts the rows written."""
+        from embcli import writers
+
+        if format in VIEWS:
+            content = self.page(format, paper_of(self.style, format))
+            with explaining_failure(path), destination(path) as file:
+                file.write(content)
+            return
+        with explaining_failure(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
+            writers.write(self.records(), cast("Data", format), place, self.notes, watch)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
         Raises OutputError if the result has no such form, or the extra `arrow` is missing.
         """
-        from embcli import saving, writers
+        from embcli import writers
 
         records = self.records()
-        saving.chosen_format(KINDS[self.verb], "parquet", None)
-        saving.refuse_many(records.shown, "parquet")
+        chosen_format(KINDS[self.verb], "parquet", None)
+        refuse_many(records.shown, "parquet")
         return writers.table(records)
 
     def matrix(self, name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Results as files: the format that a path stands for, checks before any work, and atomic writing."""
+"""The format that a result is saved in, and checks of format and file before any work."""
 
 from __future__ import annotations
 
@@ -6,47 +6,19 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from embcli.atomic import destination, refuse_others, replacing_folder
+from embcli.atomic import refuse_others
 from embcli.errors import OutputError, lacks
-from embcli.formats import ALIASES, FORMATS, KINDS, SUFFIXES, VIEWS, able
-from embcli.passes import unwatched
-from embcli.result import paper_of
+from embcli.formats import ALIASES, FORMATS, SUFFIXES, able
 from embcli.words import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from embcli.formats import Data, FormatName, Kind
-    from embcli.passes import Watch
-    from embcli.result import Result
-
-
-def save(result: Result, path: str | Path, format: FormatName | None = None) -> None:
-    """Write a result to a file or a folder, atomically.
-
-    Raises OutputError for a format that cannot hold the result, and for a place that cannot be written.
-    """
-    file = Path(path)
-    chosen = chosen_format(KINDS[result.verb], format, file)
-    if FORMATS[chosen].one_matrix:
-        refuse_many(result.records().shown, chosen)
-    write(result, chosen, file)
-
-
-def write(result: Result, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
-    """Write a result in a format to a path that has been checked; `watch` is told of the rows written."""
-    from embcli import writers
-
-    if format in VIEWS:
-        content = result.page(format, paper_of(result.style, format))
-        with explaining_failure(path), destination(path) as file:
-            file.write(content)
-        return
-    with explaining_failure(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
-        writers.write(result.records(), cast("Data", format), place, result.notes, watch)
+    from embcli.formats import FormatName, Kind
 
 
 def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str = "") -> FormatName:
@@ -78,7 +50,7 @@ def _named_format(kind: Kind, format: str | None, file: Path | None, default: st
 
 
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
-    """Raise OutputError for several matrices in a format that has room for one."""
+    """Raise OutputError for several matrices in a format that holds one."""
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
         raise OutputError(
             naming("this format holds one matrix, not {names}; choose one with {show}", names=", ".join(shown))
@@ -87,8 +59,6 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
 
 def _refuse_without_package(format: FormatName) -> None:
     """Raise OutputError for a format whose package is missing or cannot be loaded."""
-    from importlib import import_module
-
     required = FORMATS[format].extra
     if required is None:
         return

@@ -32,7 +32,7 @@ class Tokens:
     starts: np.ndarray  # (sequences + 1,) int64
     encoding: Encoding | None  # of the IDs; None if they are only row numbers
     many: bool = False  # whether rows name the sequence that they belong to
-    spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, where the text has others than the ID
+    spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, if the text differs from the ID
     spans: np.ndarray | None = None  # (T, 2) int64, first and last + 1 character; None if the bytes determine them
     from_text: bool = False  # whether a text was encoded
 

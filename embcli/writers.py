@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 
 from embcli.errors import OutputError
+from embcli.files.safetensors import header
 from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.passes import unwatched
@@ -43,7 +44,7 @@ _ROW_GROUP = 1 << 24  # bytes
 def write(
     records: Records, format: Data, place: BinaryIO | Path, notes: Notes | None = None, watch: Watch = unwatched
 ) -> None:
-    """Write a result as data into an open file, or into an empty folder where the format is one.
+    """Write a result as data into an open file, or into an empty folder if the format is one.
 
     `watch` counts the rows written. Raises OutputError if the format cannot hold the result.
     """
@@ -243,8 +244,6 @@ def _npy(job: _Job, file: BinaryIO) -> None:
 
 
 def _safetensors(job: _Job, file: BinaryIO) -> None:
-    from embcli.files.safetensors import header
-
     records = job.records
     fields = {f"{field}s": field for field in ("id", "position", "sequence") if field in records.fields}
     arrays = {name: Array((records.rows,), "int64") for name in fields}

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
-from embcli import saving
 from embcli.atomic import destination
 from embcli.cli.console import watched
 from embcli.errors import OutputError
@@ -18,6 +17,7 @@ from embcli.formats import ALIASES, FORMATS, PICTURES, VIEWS, either
 from embcli.passes import unwatched
 from embcli.result import Style, new_page, number_in, paper_of
 from embcli.safe import printable
+from embcli.saving import chosen_format, explaining_failure, refuse_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +48,7 @@ class Output:
         if self.format in VIEWS:
             self._write_page(result)
         elif self.path is not None and FORMATS[self.format].folder:
-            saving.write(result, self.format, self.path, watched)
+            result.write(self.format, self.path, watched)
         else:
             self._write_data(result)
         result.notes.finish()
@@ -127,7 +127,7 @@ class Output:
         A terminal gets pages as they are and text with control characters escaped; it refuses binary data.
         """
         place = _standard_output() if self.path is None else destination(self.path)
-        with saving.explaining_failure(self.path), place as file:
+        with explaining_failure(self.path), place as file:
             if content == "binary" and file.isatty():
                 raise OutputError(_NOT_FOR_A_TERMINAL)
             yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
@@ -151,11 +151,11 @@ def output_for(
     default = os.environ.get("EMBCLI_FORMAT") or ""
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
-    chosen = saving.chosen_format(kind, format, file, default)
+    chosen = chosen_format(kind, format, file, default)
     for flag, formats in limits.items():
         if chosen not in formats:
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
-    saving.refuse_many(show, chosen)
+    refuse_many(show, chosen)
     if file is None and FORMATS[chosen].folder:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and FORMATS[chosen].binary and sys.stdout is not None and sys.stdout.isatty():
