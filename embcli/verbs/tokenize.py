@@ -48,7 +48,8 @@ class Tokenization(Result):
     tokens: Tokens
 
     def __post_init__(self) -> None:
-        core.check_known(self.tokens)
+        if self.tokens.encoding is not None:
+            core.check_known(self.tokens.ids, self.tokens.encoding)
 
     @property
     def ids(self) -> np.ndarray:
