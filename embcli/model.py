@@ -221,7 +221,7 @@ class Model:
 
         if self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {encoding}"))
-        array = self.tokens(ids).ids
+        array = _ids(ids)
         check_known(array, self.encoding)
         return self.encoding.decode(array)
 
@@ -522,7 +522,13 @@ def _sequences(given: Any, lines: bool) -> Sequences:
         return Sequences(texts=tuple(lines_of(given)) if lines else (given,), many=lines)
     if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
         return Sequences(texts=tuple(given), many=True)
+    return Sequences(ids=(_ids(given),))
+
+
+def _ids(given: Any) -> np.ndarray:
+    """Return a list of IDs, (T,) int64; raises InputError for anything else."""
     ids = np.asarray(given)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise InputError(f"this is neither a text nor a list of token IDs: {str(given)[:60]!r}")
-    return Sequences(ids=(ids.astype(np.int64),))
+    array: np.ndarray = ids.astype(np.int64)
+    return array
