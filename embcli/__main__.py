@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from embcli.cli.slips import hint
 from embcli.errors import EmbcliError, OutputError
+from embcli.memory import ran_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,36 +87,30 @@ def _lines_of(error: Exception) -> tuple[str, str] | None:
     import typer
 
     from embcli.cli.options import flag_of
-    from embcli.memory import ran_out
 
     if isinstance(error, EmbcliError):
-        sentence, hint = (each.spelled(flag_of) for each in error.sentences)
-        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (sentence, hint)
+        sentence, advice = (each.spelled(flag_of) for each in error.sentences)
+        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (sentence, advice)
     if isinstance(error, typer.TyperException):
         return _usage(error)
     return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
 
 
 def _usage(error: typer.TyperException) -> tuple[str, str]:
-    """Return an error of usage as a sentence, and as a hint what was probably meant."""
+    """Return a usage error as a sentence, and as a hint the command that the user probably wanted."""
     context = getattr(error, "ctx", None)
     verb = sys.argv[1:2] if sys.argv[1:2] and not sys.argv[1].startswith("-") else []
     command = context.command_path if context else " ".join(["embcli", *verb])
     message = " ".join(error.format_message().replace("Value error, ", "").split())
-    return message, hint(message, command, sys.argv[len(command.split()) :], _valued(context))
-
-
-def _valued(context: typer.Context | None) -> list[str]:
-    """Return the options of a command that take a value."""
     options = context.command.params if context else []
-    return [name for option in options if not getattr(option, "is_flag", True) for name in option.opts]
+    with_value = [name for option in options if not getattr(option, "is_flag", True) for name in option.opts]
+    return message, hint(message, command, sys.argv[len(command.split()) :], with_value)
 
 
 def _command() -> object:
     """Run the command line, or answer a completion script, and return what the command returns."""
     from embcli.cli import completion
     from embcli.cli.app import command_line
-    from embcli.memory import ran_out
 
     words = None if completion.prepare() else sys.argv[1:]
     _handle(_end_at_once, _end)

@@ -217,11 +217,13 @@ class Model:
 
     def decode_bytes(self, ids: Sequence[int] | np.ndarray) -> bytes:
         """Return the bytes that IDs stand for. Raises InputError for IDs that the encoding does not have."""
-        from embcli.verbs.decode import decode
+        from embcli.tokens import check_known
 
         if self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {encoding}"))
-        return decode(_ids(ids), self.encoding)
+        array = _ids(ids)
+        check_known(array, self.encoding)
+        return self.encoding.decode(array)
 
     def weights(
         self,

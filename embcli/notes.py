@@ -39,7 +39,7 @@ class Notes:
         self._counts.append(remark)
 
     def finish(self) -> None:
-        """Do nothing; the command prints here what changed while rows were read."""
+        """Do nothing; the command prints here the remarks that changed while rows were read."""
 
     @property
     def counted(self) -> list[str]:

@@ -57,12 +57,12 @@ class Records:
 
     @property
     def several(self) -> Names:
-        """The matrices that a format with room for many holds."""
+        """The matrices of a format that holds several."""
         return tuple(name for name in self.matrices if self.shown is None or name in self.shown)
 
     @property
     def one(self) -> Names:
-        """The matrix that a format with room for one holds; none if the result has none."""
+        """The matrix of a format that holds one; none if the result has none."""
         return self.shown[:1] if self.shown else () if self.default is None else (self.default,)
 
 

@@ -1,4 +1,4 @@
-"""What every verb returns: frozen data that can be shown as a page, read as arrays and written to a file."""
+"""The result of a verb: frozen data that can be shown as a page, read as arrays and written to a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from embcli.formats import FORMATS, KINDS, PICTURES, VIEWS
 from embcli.names import DEFAULT_PRECISION, THEMES, check_choice
 from embcli.notes import Notes
 from embcli.passes import unwatched
-from embcli.saving import chosen_format, refuse_many, refuse_unwritable, refuse_without_package, told_when_it_fails
+from embcli.saving import chosen_format, explaining_failure, refuse_many
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from embcli.records import Records
 
 Own = TypeVar("Own", bound="Result")
-PIPE_WIDTH, PICTURE_WIDTH = 120, 100
-_MOST_DECIMALS = 16  # a float32 has at most 9 significant digits
-_WIDTHS = 40, 1000  # that a page can have
+_PIPE_WIDTH, _PICTURE_WIDTH = 120, 100
+_RANGES = {"precision": (1, 16), "width": (40, 1000)}  # a float32 has at most 9 significant digits
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,17 +39,15 @@ class Style:
     precision: int = DEFAULT_PRECISION  # decimals
     heat: bool = False  # matrices as strips of colours
     scale: float | None = None  # the number at the ends of a heat map's scale; None for the largest |number|
-    width: int | None = None  # columns of a page; None for what the medium has
+    width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "light"  # the background of a picture
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, THEMES)
-        if not 1 <= self.precision <= _MOST_DECIMALS:
-            range_ = {"given": self.precision, "low": 1, "high": _MOST_DECIMALS}
-            raise OutputError(naming("{precision} {given} is out of range; it goes from {low} to {high}", **range_))
-        if self.width is not None and not _WIDTHS[0] <= self.width <= _WIDTHS[1]:
-            range_ = {"given": self.width, "low": _WIDTHS[0], "high": _WIDTHS[1]}
-            raise OutputError(naming("{width} {given} is out of range; it goes from {low} to {high}", **range_))
+        for name, (low, high) in _RANGES.items():
+            given = getattr(self, name)
+            if given is not None and not low <= given <= high:
+                raise OutputError(naming(f"{{{name}}} {given} is out of range; it goes from {low} to {high}"))
         if self.scale is not None and not self.heat:
             raise InputError(naming("{scale} {given:g} has nothing to scale; it goes with {heat}", given=self.scale))
         if self.scale is not None and not 0 < self.scale < float("inf"):
@@ -63,7 +60,7 @@ class Style:
 class Result(ABC):
     """The result of a verb.
 
-    `str(result)` is its page as in a pipe, without the last line's end; a notebook shows the same page with colours.
+    `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page with colours.
     `views/` has a module of the verb's name that puts the result on a page.
     """
 
@@ -109,42 +106,37 @@ class Result(ABC):
         Raises OutputError for a format that cannot hold this result, and for a place that cannot be written.
         """
         file = Path(path)
-        chosen = chosen_format(KINDS[self.verb], format, file, "")
-        self._refuse(chosen)
-        refuse_unwritable(file, chosen)
+        chosen = chosen_format(KINDS[self.verb], format, file)
+        if FORMATS[chosen].one_matrix:
+            refuse_many(self.records().shown, chosen)
         self.write(chosen, file)
 
     def write(self, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
-        """Write the result in a format to a path that has been checked; `watch` is told of the rows written."""
-        if format in VIEWS:
-            content = self.page(format)
-            with told_when_it_fails(path), destination(path) as file:
-                file.write(content)
-            return
+        """Write the result in a format to a path, both already checked; `watch` counts the rows written."""
         from embcli import writers
 
-        with told_when_it_fails(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
+        if format in VIEWS:
+            content = self.page(format)
+            with explaining_failure(path), destination(path) as file:
+                file.write(content)
+            return
+        with explaining_failure(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
             writers.write(self.records(), cast("Data", format), place, self.notes, watch)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
-        Raises OutputError where the result has no such form, or the extra `arrow` is missing.
+        Raises OutputError if the result has no such form, or the extra `arrow` is missing.
         """
-        self._refuse("parquet")
         from embcli import writers
 
-        return writers.table(self.records())
-
-    def _refuse(self, format: FormatName) -> None:
-        """Raise OutputError for a format that cannot hold the result, or whose package is missing."""
-        if KINDS[self.verb] not in FORMATS[format].kinds:
-            raise OutputError(f"this result cannot be written as {format}")
-        refuse_without_package(format)
-        refuse_many(self.records().shown if format not in VIEWS else None, format)
+        records = self.records()
+        chosen_format(KINDS[self.verb], "parquet", None)
+        refuse_many(records.shown, "parquet")
+        return writers.table(records)
 
     def matrix(self, name: str) -> np.ndarray:
-        """Return one matrix by its name, whole. Raises OutputError where there is none of this name."""
+        """Return a whole matrix by its name. Raises OutputError if there is none of this name."""
         import numpy as np
 
         records = self.records()
@@ -202,12 +194,12 @@ class MatrixOf:
 
 
 def paper_of(style: Style, format: FormatName) -> Paper:
-    """Return what a page in a format is put on, where that is not a terminal."""
+    """Return the size and the colours of a page in a format that is not for a terminal."""
     from embcli.page import Paper
 
     picture = format in PICTURES
     return Paper(
-        width=style.width or (PICTURE_WIDTH if picture else size_of("COLUMNS") or PIPE_WIDTH),
+        width=style.width or (_PICTURE_WIDTH if picture else number_in("COLUMNS") or _PIPE_WIDTH),
         color=picture,
         precision=style.precision,
         heat=style.heat,
@@ -216,8 +208,8 @@ def paper_of(style: Style, format: FormatName) -> Paper:
     )
 
 
-def size_of(variable: str) -> int:
-    """Return the columns or lines of a page that an environment variable names; 0 if it names none."""
+def number_in(variable: str) -> int:
+    """Return a whole number from the environment; 0 if there is none."""
     value = os.environ.get(variable, "")
     return int(value[:6]) if value.isascii() and value.isdigit() else 0
 

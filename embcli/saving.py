@@ -1,4 +1,4 @@
-"""Places for results: which format a path stands for, and what can be refused before anything is computed."""
+"""The format that a result is saved in, and checks of format and file before any work."""
 
 from __future__ import annotations
 
@@ -21,12 +21,20 @@ if TYPE_CHECKING:
     from embcli.formats import FormatName, Kind
 
 
-def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str) -> FormatName:
+def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str = "") -> FormatName:
     """Return the format to write: as named, else by the suffix of the file, else the default if it can hold the result.
 
-    Raises OutputError for a format that cannot hold this kind of result, and for a suffix that is not known where
-    there is no default.
+    Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
+    suffix without a default, and for a file that obviously cannot be written.
     """
+    chosen = _named_format(kind, format, file, default)
+    _refuse_without_package(chosen)
+    if file is not None:
+        _refuse_unwritable(file, chosen)
+    return chosen
+
+
+def _named_format(kind: Kind, format: str | None, file: Path | None, default: str) -> FormatName:
     known = able(kind)
     suffix = file.suffix.lower() if file else ""
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
@@ -42,14 +50,14 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
 
 
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
-    """Raise OutputError for several matrices in a format that has room for one."""
+    """Raise OutputError for several matrices in a format that holds one."""
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
         raise OutputError(
             naming("this format holds one matrix, not {names}; choose one with {show}", names=", ".join(shown))
         )
 
 
-def refuse_without_package(format: FormatName) -> None:
+def _refuse_without_package(format: FormatName) -> None:
     """Raise OutputError for a format whose package is missing or cannot be loaded."""
     required = FORMATS[format].extra
     if required is None:
@@ -60,9 +68,9 @@ def refuse_without_package(format: FormatName) -> None:
         raise OutputError(lacks(format, required[1])) from None
 
 
-def refuse_unwritable(path: Path, format: FormatName) -> None:
-    """Raise OutputError for a place that cannot be written, where that can be seen beforehand."""
-    with told_when_it_fails(path):
+def _refuse_unwritable(path: Path, format: FormatName) -> None:
+    """Raise OutputError for a place that obviously cannot be written."""
+    with explaining_failure(path):
         if not path.parent.is_dir():
             raise _failed(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
         if not path.exists():
@@ -74,8 +82,8 @@ def refuse_unwritable(path: Path, format: FormatName) -> None:
 
 
 @contextmanager
-def told_when_it_fails(path: Path | None) -> Iterator[None]:
-    """Raise OutputError where the system cannot write to a destination; None is standard output."""
+def explaining_failure(path: Path | None) -> Iterator[None]:
+    """Raise OutputError if the system cannot write to a destination; None is standard output."""
     try:
         yield
     except BrokenPipeError:

@@ -76,9 +76,9 @@ def decoded(data: bytes, name: str, errors: str = "strict", replaceable: bool = 
     try:
         return data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        what = f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
-        advice = "{what}; {errors} replace continues with U+FFFD in its place" if replaceable else "{what}"
-        raise InputError(naming(advice, what=what)) from None
+        reason = f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
+        advice = "{reason}; {errors} replace continues with U+FFFD in its place" if replaceable else "{reason}"
+        raise InputError(naming(advice, reason=reason)) from None
 
 
 def lines_of(text: str) -> list[str]:

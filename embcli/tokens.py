@@ -32,7 +32,7 @@ class Tokens:
     starts: np.ndarray  # (sequences + 1,) int64
     encoding: Encoding | None  # of the IDs; None if they are only row numbers
     many: bool = False  # whether rows name the sequence that they belong to
-    spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, where the text has others than the ID
+    spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, if the text differs from the ID
     spans: np.ndarray | None = None  # (T, 2) int64, first and last + 1 character; None if the bytes determine them
     from_text: bool = False  # whether a text was encoded
 
@@ -127,15 +127,12 @@ def _spelled(texts: tuple[str, ...], tokens: Tokens, encoding: Encoding) -> dict
     return spelled
 
 
-def check_known(tokens: Tokens) -> None:
+def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     """Raise InputError for the first ID that the encoding does not have."""
-    encoding = tokens.encoding
-    if encoding is None:
-        return
-    unknown = [token_id for token_id in distinct(tokens.ids)[0].tolist() if encoding.token_bytes(token_id) is None]
+    unknown = [token_id for token_id in distinct(ids)[0].tolist() if encoding.token_bytes(token_id) is None]
     if unknown:
-        place = int(np.isin(tokens.ids, unknown).argmax())
-        token_id, size = int(tokens.ids[place]), encoding.vocabulary_size
+        place = int(np.isin(ids, unknown).argmax())
+        token_id, size = int(ids[place]), encoding.vocabulary_size
         why = "this ID is not used" if 0 <= token_id < size else f"IDs go from 0 to {size - 1}"
         raise InputError(f"ID {token_id} at position {place:,} is not a token of {encoding.name}: {why}")
 

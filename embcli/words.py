@@ -55,21 +55,11 @@ class Message:
 
     def spelled(self, name: Callable[[str], str]) -> str:
         """Return the sentence with each parameter's name as a function spells it."""
-        return string.Formatter().vformat(self.template, (), _Filled(self.values, name))
+        fields = [field for _, field, *_ in string.Formatter().parse(self.template) if field]
+        return self.template.format(**{field: name(field) for field in fields} | self.values)
 
     def __str__(self) -> str:
         return self.spelled(str)
-
-
-class _Filled(dict[str, object]):
-    """Values by name; a name without a value is that of a parameter."""
-
-    def __init__(self, values: dict[str, object], name: Callable[[str], str]) -> None:
-        super().__init__(values)
-        self._name = name
-
-    def __missing__(self, parameter: str) -> str:
-        return self._name(parameter)
 
 
 def naming(template: str, **values: object) -> Message:

@@ -61,7 +61,7 @@ def test_decode_takes_ids_by_themselves(typed: str) -> None:
     option = next(word for word in typed.split() if word.startswith("--"))
     example = "embcli decode 6109 3626 6100 345"
     told = Inside().refused(*typed.split())
-    assert told == f"embcli: there is no option {option}; IDs stand by themselves, as in: {example}\n"
+    assert told == f"embcli: there is no option {option}; write IDs only, as in: {example}\n"
     assert Inside().ok(*example.split()[1:]).out == b"Every effort moves you"
 
 

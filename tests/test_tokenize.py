@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 
 import embcli
 from embcli import encodings, tokens
+from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.names import ENCODINGS
 from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
-from embcli.verbs.decode import decode
 from embcli.verbs.tokenize import Tokenization
 from tests.readers import from_csv, from_json, from_ndjson, from_tsv, written
 from tests.test_tokens import GPT2, named, of_lines, of_text, texts, untimed
+
+
+def decode(ids: np.ndarray, encoding: Encoding) -> bytes:
+    return embcli.seeded(encoding=encoding.name).decode_bytes(ids)
 
 
 def spans(result: Tokens) -> list[tuple[int, int]]:

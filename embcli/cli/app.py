@@ -159,8 +159,13 @@ def weights(
     output = place.output_of("weights", {"map": map, "scatter": scatter})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
-    output.refuse_many_numbers(len(select(rows, size, "row")) * len(select(columns, dim, "column")))
+    output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
     output.write(opened.weights(layer=layer, rows=rows, columns=columns, map=map, scatter=scatter))
+
+
+def _count(spec: str | None, size: int, what: str) -> int:
+    """Return how many rows or columns are chosen."""
+    return size if spec is None else len(select(spec, size, what))
 
 
 @verb(
@@ -180,7 +185,7 @@ def lookup(
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     if options.only is None and options.only_ids is None:
-        columns = len(select(options.columns, opened.shape[1], "column"))
+        columns = _count(options.columns, opened.shape[1], "column")
         output.refuse_many_numbers(len(tokens) * columns, len(options.show or options.matrices))
     output.write(opened.lookup(tokens, window=given.window, **vars(options)))
 

@@ -1,4 +1,4 @@
-"""Where a result goes and in what form: standard output or a path, in a format that is chosen before any work."""
+"""The destination and the format of a result, chosen before any work: standard output or a path."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
-from embcli import saving
 from embcli.atomic import destination
 from embcli.cli.console import watched
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, VIEWS, either
 from embcli.passes import unwatched
-from embcli.result import Style, new_page, paper_of, size_of
+from embcli.result import Style, new_page, number_in, paper_of
 from embcli.safe import printable
+from embcli.saving import chosen_format, explaining_failure, refuse_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,17 +26,16 @@ if TYPE_CHECKING:
     from embcli.formats import Data, FormatName, Kind
     from embcli.names import Color
     from embcli.page import Page, Paper
-    from embcli.records import Records
     from embcli.result import Result
 
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
-_UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal that does not tell its size
+_UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """A place for a result, and the format it is written in there."""
+    """A destination, and the format that results are written in."""
 
     format: FormatName
     path: Path | None  # None for standard output
@@ -48,14 +47,14 @@ class Output:
         result = replace(result, style=self.style)
         if self.format in VIEWS:
             self._write_page(result)
-        elif self.path is not None:
+        elif self.path is not None and FORMATS[self.format].folder:
             result.write(self.format, self.path, watched)
         else:
             self._write_data(result)
         result.notes.finish()
 
     def _write_page(self, result: Result) -> None:
-        content = result.page(self.format, self._paper(paper_of(self.style, self.format)))
+        content = result.page(self.format, self._paper(paper_of(result.style, self.format)))
         with self._open() as file:
             file.write(content)
 
@@ -63,7 +62,9 @@ class Output:
         from embcli import writers
 
         records = result.records()
-        self.refuse_many_numbers(_numbers(records))
+        names = records.one if FORMATS[self.format].one_matrix else records.several
+        numbers = sum(math.prod(records.matrices[name].shape) for name in names)
+        self.refuse_many_numbers(numbers or records.rows * len(records.fields))
         format = cast("Data", self.format)
         if self.format == "json" and self._on_a_terminal:
             from embcli.page.document import pretty
@@ -92,7 +93,7 @@ class Output:
         return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
     def _paper(self, paper: Paper) -> Paper:
-        """Return what a page is put on: where that is a terminal, with its size and its colours."""
+        """Return the size and the colours of a page, which may be those of a terminal."""
         if self.format in PICTURES:
             return replace(paper, color=self.color != "never")
         terminal = self.format == "table" and self._on_a_terminal
@@ -106,7 +107,7 @@ class Output:
         )
 
     def put(self, put: Callable[[Page], None]) -> None:
-        """Write a page that has no result behind it."""
+        """Write a page without a result."""
         page = new_page(self.format, self._paper(paper_of(self.style, self.format)))
         put(page)
         with self._open() as file:
@@ -123,10 +124,10 @@ class Output:
     def _open(self, content: Literal["page", "text", "binary"] = "page") -> Iterator[BinaryIO]:
         """Open the destination.
 
-        A page is made for a terminal; text is made safe for it on the way; binary data never goes there.
+        A terminal gets pages as they are and text with control characters escaped; it refuses binary data.
         """
         place = _standard_output() if self.path is None else destination(self.path)
-        with saving.told_when_it_fails(self.path), place as file:
+        with explaining_failure(self.path), place as file:
             if content == "binary" and file.isatty():
                 raise OutputError(_NOT_FOR_A_TERMINAL)
             yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
@@ -143,37 +144,28 @@ def output_for(
 ) -> Output:
     """Return the output that the user asked for; nothing is opened yet.
 
-    `limits` tells of flags that were given, and which formats show what they ask for; `show` are the matrices that the
-    user named. Raises OutputError for what cannot be done.
+    `limits` maps each given flag to the formats that support it; `show` are the matrices that the user named. Raises
+    OutputError for a format or a file that cannot hold the result.
     """
     file = named(path)
     default = os.environ.get("EMBCLI_FORMAT") or ""
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
-    chosen = saving.chosen_format(kind, format, file, default)
+    chosen = chosen_format(kind, format, file, default)
     for flag, formats in limits.items():
         if chosen not in formats:
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
-    saving.refuse_many(show, chosen)
-    saving.refuse_without_package(chosen)
+    refuse_many(show, chosen)
     if file is None and FORMATS[chosen].folder:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and FORMATS[chosen].binary and sys.stdout is not None and sys.stdout.isatty():
         raise OutputError(_NOT_FOR_A_TERMINAL)
-    if file is not None:
-        saving.refuse_unwritable(file, chosen)
     return Output(chosen, file, color, style)
 
 
 def named(path: Path | None) -> Path | None:
     """Return the path that --output names; None for standard output, which - names too."""
     return None if path is None or str(path) == "-" else path
-
-
-def _numbers(records: Records) -> int:
-    """Return how many numbers a result consists of: those of its matrices, or else its fields."""
-    shown = records.shown if records.shown is not None else tuple(records.matrices)
-    return sum(math.prod(records.matrices[name].shape) for name in shown) or records.rows * len(records.fields)
 
 
 def _terminal_size() -> tuple[int, int]:
@@ -183,8 +175,8 @@ def _terminal_size() -> tuple[int, int]:
         size = os.get_terminal_size(sys.stdout.fileno())
         width, lines = size.columns or width, size.lines or lines
     except (OSError, ValueError):
-        pass  # a terminal that does not tell
-    return size_of("COLUMNS") or width, size_of("LINES") or lines
+        pass  # the size is unknown
+    return number_in("COLUMNS") or width, number_in("LINES") or lines
 
 
 def _colored(choice: Color, terminal: bool) -> bool:
@@ -198,7 +190,7 @@ def _colored(choice: Color, terminal: bool) -> bool:
 
 
 class _Safe:
-    """A terminal for text that may contain anything: control characters and bidi controls are escaped."""
+    """A terminal that gets any text with control characters and bidi controls escaped."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -51,7 +51,7 @@ def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 610
     """
     option = re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or "")
     if option:
-        raise InputError(f"there is no option {option[1]}; IDs stand by themselves, as in: {example}")
+        raise InputError(f"there is no option {option[1]}; write IDs only, as in: {example}")
     return parse_ids(_standard_input("IDS", example) if ids is None or ids == "-" else ids)
 
 
@@ -81,11 +81,11 @@ def _text(text: str | None, file: Path | None, errors: str, example: str) -> str
     return _argument(text, errors)
 
 
-def _standard_input(what: str, example: str, errors: str | None = None) -> str:
+def _standard_input(name: str, example: str, errors: str | None = None) -> str:
     """Return standard input as text; without `errors`, the error for invalid UTF-8 does not advise to replace it."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(
-            f"no {what} given and nothing is piped in, as in: {example}", hint="Try 'embcli --help' for help."
+            f"no {name} given and nothing is piped in, as in: {example}", hint="Try 'embcli --help' for help."
         )
     try:
         data = sys.stdin.buffer.read()

@@ -1,4 +1,4 @@
-"""The cache as a result: the kept files, their faults, and what was removed."""
+"""The cache as a result: the kept files and their faults, or the removed files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What embcli runs on, and what a checkpoint contains: its tensors, the layers among them, and why."""
+"""What embcli runs on, and what a checkpoint contains: its tensors, which are layers, and why."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def info() -> Info:
 def _torch() -> tuple[str, str | None]:
     """Return torch's version and the CPU capability that it uses; without torch, the reason and None.
 
-    torch itself is loaded only if nothing else tells the capability.
+    torch itself is loaded only if the capability is not known otherwise.
     """
     build, capability = this_build(), cpu_capability()
     if build.torch != NO_TORCH and capability is not None:
@@ -84,7 +84,7 @@ class ModelInfo(Result):
 
     @property
     def run(self) -> dict[str, Any]:
-        """The files, the output head, the positions, and what is a guess."""
+        """The files, the output head, the positions, and the guesses."""
         checkpoint = self.checkpoint
         head = checkpoint.head
         return {

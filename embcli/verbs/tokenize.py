@@ -48,7 +48,8 @@ class Tokenization(Result):
     tokens: Tokens
 
     def __post_init__(self) -> None:
-        core.check_known(self.tokens)
+        if self.tokens.encoding is not None:
+            core.check_known(self.tokens.ids, self.tokens.encoding)
 
     @property
     def ids(self) -> np.ndarray:
@@ -64,7 +65,7 @@ class Tokenization(Result):
             opens = self.tokens.places(index)[1] == 0  # a sequence
             if self.tokens.spans is not None:  # the encoding knows them
                 start, end = self.tokens.spans[index].T
-                previous = np.where(opens, 0, self.tokens.spans[index - 1, 1])  # the end of the token before
+                previous = np.where(opens, 0, self.tokens.spans[index - 1, 1])  # the end of the previous token
                 characters = int(np.maximum(end - np.maximum(start, previous), 0).sum())
                 yield Spans(index, tokens, start, end, joined, characters)
                 continue

@@ -71,7 +71,7 @@ def _rows(spans: Spans, which: Excerpt) -> list[_Row]:
 
 
 def _groups(rows: list[_Row]) -> list[list[_Row]]:
-    """Return rows in groups: those of one character together, others alone."""
+    """Group the rows that share a character; other rows are groups of one."""
     groups: list[list[_Row]] = []
     for row in rows:
         if groups and row.joined and row.place == groups[-1][-1].place + 1:
@@ -114,7 +114,7 @@ def _shared(group: list[_Row]) -> str:
 def _put_text(result: Tokenization, groups: list[list[_Row]], page: Page) -> None:
     """Put the text on the page as one reads it, each token in its colour, with its ID below.
 
-    Tokens that share a character stand together.
+    Tokens that share a character are one word.
     """
     above: list[str | Word] = []
     below: list[str | Word] = []
