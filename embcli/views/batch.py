@@ -24,7 +24,7 @@ _LEAST_WORDS = 12  # cells to which words beside numbers may be shortened
 def view(result: Batches, page: Page) -> None:
     """Put a batch on a page, as inputs and targets or as a tensor, its shapes, and the order of the draws."""
     page.title(_title(result))
-    if result.batching.draw:
+    if result.batching.draw or page.paper.heat:
         _put_picture(result, page)
     else:
         _put_tables(result, page)
