@@ -299,3 +299,11 @@ def test_a_page_holds_the_ids_and_shapes_of_the_batch(more: dict[str, Any]) -> N
         row = next(line for line in text.splitlines() if f" {sample}  " in line.split("│")[0]).split("│")
         assert (row[1].split()[0], row[2].split()[-1]) == (str(ids[0]), str(ids[-1]))
     assert f"({len(result.order)}, {batching.max_length}, 4)" in text
+
+
+@pytest.mark.parametrize("flag", ["--draw", "--heat"])
+def test_a_picture_has_a_vector_for_each_token(flag: str) -> None:
+    ids = ("--ids", "1,2,3,4,5", "--batch-size", "1", "--vocab", "9", "--dim", "2")
+    text = run.ok("batch", *ids, flag).text
+    assert "│  input\n" in text
+    assert "".join(character for character in text if character in "╭╰") == "╭╰"

@@ -27,8 +27,10 @@ def view(result: Batches, page: Page) -> None:
     A batch is its inputs and targets or, in a picture, a tensor: samples, the tokens in each, a vector for each token.
     """
     page.title(_title(result))
-    put = _put_picture if result.batching.draw or page.paper.heat else _put_tables
-    put(result, page)
+    if result.batching.draw or page.paper.heat:
+        _put_picture(result, page)
+    else:
+        _put_tables(result, page)
     _put_shapes(result, page)
     _put_order(result, page)
 
