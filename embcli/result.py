@@ -216,6 +216,6 @@ def number_in(variable: str) -> int:
 
 def new_page(format: FormatName, paper: Paper) -> Page:
     """Return an empty page of the kind that a format is."""
-    from embcli.page import page_kind
-
-    return page_kind(FORMATS[format].page)(paper)
+    module, _, kind = FORMATS[format].page.partition(":")
+    page: Page = getattr(import_module(f"embcli.page.{module}"), kind)(paper)
+    return page

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +57,6 @@ __all__ = [
     "Paper",
     "Tone",
     "Word",
-    "page_kind",
 ]
 
 NARROWEST = 40
@@ -286,13 +284,6 @@ class Page(ABC):
     @abstractmethod
     def content(self) -> bytes:
         """Return the page as bytes."""
-
-
-def page_kind(name: str) -> type[Page]:
-    """Return a kind of page by its module in this folder and its class, as in `svg:Svg`."""
-    module, _, kind = name.partition(":")
-    page: type[Page] = getattr(import_module(f"embcli.page.{module}"), kind)
-    return page
 
 
 def _axis(numbers: np.ndarray, width: int) -> str:
