@@ -4,8 +4,8 @@
 verbs of the command and return what it shows.
 
 >>> import embcli
->>> embcli.seeded(vocab=6, dim=3)[2].round(4).tolist()
-[1.2753000259399414, -0.20100000500679016, -0.16060000658035278]
+>>> embcli.seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
+['1.2753', '-0.201', '-0.1606']
 """
 
 from __future__ import annotations

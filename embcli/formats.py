@@ -63,7 +63,7 @@ ALIASES: dict[str, FormatName] = {alias: each.name for each in ROWS for alias in
 VIEWS: tuple[FormatName, ...] = get_args(View)
 PICTURES: tuple[FormatName, ...] = tuple(each.name for each in ROWS if each.picture)
 
-# Which kind of result each verb has; `weights` has two more.
+# Which kind of result each verb has; `weights` has two more, and `info` one more, of a model.
 KINDS: dict[str, Kind] = {
     "tokenize": "tokens",
     "weights": "embeddings",
@@ -77,6 +77,7 @@ KINDS: dict[str, Kind] = {
     "audit": "ranking",
     "diff": "ranking",
     "info": "list",
+    "model": "list",
     "cache": "list",
 }
 

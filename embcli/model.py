@@ -14,6 +14,9 @@ from embcli.names import (
     DEFAULT_DIM,
     DEFAULT_ENCODING,
     DEFAULT_SEED,
+    FAULTS,
+    LAYERS,
+    check_choice,
 )
 from embcli.notes import Notes
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
@@ -64,8 +67,8 @@ def seeded(
     yet; a layer that has been drawn is kept in the user's cache folder unless `no_cache`. Raises InputError for an
     unknown encoding, and LayerError for shapes and seeds out of range.
 
-    >>> seeded(vocab=6, dim=3).lookup([2, 3], position="none").token.round(4).tolist()
-    [[1.2753000259399414, -0.20100000500679016, -0.16060000658035278], [-0.4015..., 0.9666..., -1.1481...]]
+    >>> seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
+    ['1.2753', '-0.201', '-0.1606']
     """
     from embcli import encodings
     from embcli.store import Store
@@ -160,14 +163,13 @@ class Model:
             return False
         return len(ids) == 1 and int(ids[0]) < len(self)
 
-    def __getitem__(self, key: int | str | slice | Sequence[int] | np.ndarray) -> np.ndarray:
+    def __getitem__(self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray) -> np.ndarray:
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").token
         if isinstance(key, slice):
             return self._rows(np.arange(*key.indices(len(self))))
         if isinstance(key, int | np.integer):
-            row: np.ndarray = self._rows(np.array([key]))[0]
-            return row
+            return np.asarray(self._rows(np.array([key]))[0])
         return self._rows(np.asarray(key))
 
     def _rows(self, ids: np.ndarray) -> np.ndarray:
@@ -236,9 +238,10 @@ class Model:
         principal components. Raises InputError for rows and columns out of range, LayerError where there is no such
         layer.
 
-        >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).tolist()
-        [[1.2753000259399414, -0.20100000500679016, -0.16060000658035278]]
+        >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
+        [['1.2753', '-0.201', '-0.1606']]
         """
+        check_choice("layer", layer, LAYERS)
         if map and scatter:
             raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
         if map:
@@ -401,8 +404,8 @@ class Model:
         T is the context length. `similarity` returns their dot products, (T, T). Raises InputError for an option that
         this kind does not have, and LayerError for an odd D of rotary positions.
 
-        >>> seeded(dim=4).positions("sinusoidal", context_length=2).position.round(4).tolist()
-        [[0.0, 1.0, 0.0, 1.0], [0.8414999842643738, 0.5403000116348267, 0.009999999776482582, 1.0]]
+        >>> seeded(dim=4).positions("sinusoidal", context_length=2).position.round(4).astype(str).tolist()
+        [['0.0', '1.0', '0.0', '1.0'], ['0.8415', '0.5403', '0.01', '1.0']]
         """
         from embcli.verbs.positions import positions
 
@@ -476,7 +479,10 @@ class Model:
         """
         from embcli.verbs.audit import audit
 
-        return audit(self.source, None if fail_on is None else tuple(fail_on), self.watch)
+        faults = None if fail_on is None else tuple(fail_on)
+        for fault in faults or ():
+            check_choice("fail_on", fault, FAULTS)
+        return audit(self.source, faults, self.watch)
 
     def diff(self, other: Model) -> Diff:
         """Return which rows of the token matrices of two models are equal, and how far the others moved.

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
+
+from embcli.errors import InputError
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input"]
@@ -20,6 +26,10 @@ Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
+PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
+METRICS: tuple[Metric, ...] = get_args(Metric)
+LAYERS: tuple[Layer, ...] = get_args(Layer)
+THEMES: tuple[Theme, ...] = get_args(Theme)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # the faults that no model can use a matrix with
 
@@ -34,3 +44,10 @@ COMPARED_IDS = "2,3,1"  # what the command compares if nothing is given
 COMPARED_DIM = 5
 TOUR_TEXT = "Every effort moves you"
 DEFAULT_PRECISION = 4  # decimals
+
+
+def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:
+    """Raise InputError for a name that is not among those to choose from; None stands for a default."""
+    if given is not None and given not in names:
+        message = f"{{{parameter}}} {{given!r}} is not known; choose from {', '.join(names)}"
+        raise InputError(naming(message, given=str(given)[:40]))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
-from embcli.names import MATRICES, OUTPUTS, STEPS, Metric, Pairing
-from embcli.positions import DEFAULT_KIND, JoinedKind, Kind, check_options, joined_kind, shown_kind
+from embcli.names import MATRICES, METRICS, OUTPUTS, PAIRINGS, STEPS, Metric, Pairing, check_choice
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, JoinedKind, Kind, check_options, joined_kind, shown_kind
 from embcli.words import counted, naming
 
 if TYPE_CHECKING:
@@ -33,11 +33,8 @@ class ComparisonOptions:
     draw: bool = False
 
     def __post_init__(self) -> None:
-        known = (*STEPS, *OUTPUTS)
-        unknown = next((name for name in self.show or () if name not in known), None)
-        if unknown is not None:
-            message = "{show} {given!r} is not known; choose from {known}"
-            raise InputError(naming(message, given=unknown[:40], known=", ".join(known)))
+        for name in self.show or ():
+            check_choice("show", name, (*STEPS, *OUTPUTS))
         rate = self.learning_rate
         if rate is not None and not 0 <= rate < math.inf:
             message = "{learning_rate} must be a finite number of at least 0, not {given:g}"
@@ -131,11 +128,12 @@ class LookupOptions:
     only_ids: str | None = None
 
     def __post_init__(self) -> None:
+        check_choice("position", self.position, JOINED_KINDS)
+        check_choice("pairing", self.pairing, PAIRINGS)
+        for name in self.show or ():
+            check_choice("show", name, MATRICES)
         check_options(self.position, vars(self))
-        kind, unknown = joined_kind(self.position), {*(self.show or ())} - {*MATRICES}
-        if unknown:
-            message = f"{{show}} must be among {', '.join(MATRICES)}, not {{given!r}}"
-            raise InputError(naming(message, given=unknown.pop()))
+        kind = joined_kind(self.position)
         if self.show is not None and not {*self.show} <= {*self.matrices}:
             raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
         if self.trace is not None and not kind.adds:
@@ -177,6 +175,8 @@ class PositionOptions:
     columns: str | None = None  # of D, of the pairs of D, or of similarity the other positions
 
     def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        check_choice("pairing", self.pairing, PAIRINGS)
         check_options(self.kind, vars(self))
         self.token_id()
 
@@ -212,6 +212,7 @@ class Nearness:
     why: bool = False
 
     def __post_init__(self) -> None:
+        check_choice("metric", self.metric, METRICS)
         if self.top is not None and self.top < 1:
             raise InputError(naming("{top} must be at least 1, not {given:,}", given=self.top))
         if self.within is not None and not math.isfinite(self.within):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from embcli.atomic import destination, replacing_folder
 from embcli.errors import InputError, OutputError
 from embcli.formats import FORMATS, KINDS, PICTURES, VIEWS
-from embcli.names import DEFAULT_PRECISION
+from embcli.names import DEFAULT_PRECISION, THEMES, check_choice
 from embcli.notes import Notes
 from embcli.passes import unwatched
 from embcli.saving import chosen_format, refuse_many, refuse_unwritable, refuse_without_package, told_when_it_fails
@@ -44,6 +44,7 @@ class Style:
     theme: Theme = "light"  # the background of a picture
 
     def __post_init__(self) -> None:
+        check_choice("theme", self.theme, THEMES)
         if not 1 <= self.precision <= _MOST_DECIMALS:
             range_ = {"given": self.precision, "low": 1, "high": _MOST_DECIMALS}
             raise OutputError(naming("{precision} {given} is out of range; it goes from {low} to {high}", **range_))
@@ -81,9 +82,9 @@ class Result(ABC):
         """
         return replace(self, style=replace(self.style, **changes))
 
-    def page(self, format: FormatName, paper: Paper) -> bytes:
-        """Return the result as a page in one of the formats that are views."""
-        page = new_page(format, paper)
+    def page(self, format: FormatName, paper: Paper | None = None) -> bytes:
+        """Return the result as a page in one of the formats that are views; without paper, as in a file."""
+        page = new_page(format, paper or paper_of(self.style, format))
         self.put_on(page)
         return page.content()
 
@@ -91,18 +92,14 @@ class Result(ABC):
         """Put the result on a page."""
         import_module(f"embcli.views.{self.verb}").view(self, page)
 
-    def paper(self, format: FormatName) -> Paper:
-        """Return what a page in a format is put on, where that is not a terminal."""
-        return paper_of(self.style, format)
-
     def __str__(self) -> str:
-        return self.page("table", self.paper("table")).decode().removesuffix("\n")
+        return self.page("table").decode().removesuffix("\n")
 
     def _repr_html_(self) -> str:
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
         from embcli.page.html import Html
 
-        page = Html(self.paper("html"))
+        page = Html(paper_of(self.style, "html"))
         self.put_on(page)
         return page.fragment()
 
@@ -120,7 +117,7 @@ class Result(ABC):
     def write(self, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
         """Write the result in a format to a path that has been checked; `watch` is told of the rows written."""
         if format in VIEWS:
-            content = self.page(format, self.paper(format))
+            content = self.page(format)
             with told_when_it_fails(path), destination(path) as file:
                 file.write(content)
             return
@@ -176,9 +173,9 @@ class Result(ABC):
 class Drawing(Result):
     """A result that is drawn on a canvas and has no page of text."""
 
-    def page(self, format: FormatName, paper: Paper) -> bytes:
+    def page(self, format: FormatName, paper: Paper | None = None) -> bytes:
         """Return the drawing in one of the formats that hold it."""
-        canvas = new_page(format, paper).canvas()
+        canvas = new_page(format, paper or paper_of(self.style, format)).canvas()
         import_module(f"embcli.views.{self.verb}").view(self, canvas)
         return canvas.content()
 
@@ -186,7 +183,7 @@ class Drawing(Result):
         return f"<embcli {self.verb}: a drawing; save it as .svg or .png>"
 
     def _repr_html_(self) -> str:
-        return self.page("svg", self.paper("svg")).decode()
+        return self.page("svg").decode()
 
 
 class MatrixOf:
@@ -210,7 +207,7 @@ def paper_of(style: Style, format: FormatName) -> Paper:
 
     picture = format in PICTURES
     return Paper(
-        width=style.width or (PICTURE_WIDTH if picture else pipe_width()),
+        width=style.width or (PICTURE_WIDTH if picture else size_of("COLUMNS") or PIPE_WIDTH),
         color=picture,
         precision=style.precision,
         heat=style.heat,
@@ -219,10 +216,10 @@ def paper_of(style: Style, format: FormatName) -> Paper:
     )
 
 
-def pipe_width() -> int:
-    """Return the width of a page in a pipe: COLUMNS, or 120."""
-    value = os.environ.get("COLUMNS", "")
-    return (int(value[:6]) if value.isascii() and value.isdigit() else 0) or PIPE_WIDTH
+def size_of(variable: str) -> int:
+    """Return the columns or lines of a page that an environment variable names; 0 if it names none."""
+    value = os.environ.get(variable, "")
+    return int(value[:6]) if value.isascii() and value.isdigit() else 0
 
 
 def new_page(format: FormatName, paper: Paper) -> Page:

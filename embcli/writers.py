@@ -23,6 +23,7 @@ from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.passes import unwatched
 from embcli.records import Array, Piece
+from embcli.words import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -89,7 +90,8 @@ class _Job:
         for name in self.records.one:
             shape = self.records.matrices[name].shape
             if len(shape) != 2:
-                raise OutputError(f"{name} is of shape {shape}, and this format holds rows of numbers; {hint('whole')}")
+                sentence = "{name} is of shape {shape}, and this format holds numbers; {format} npy holds it all"
+                raise OutputError(naming(sentence, name=name, shape=shape))
         return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:

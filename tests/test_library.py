@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,10 +22,12 @@ import safetensors.numpy
 
 import embcli
 from embcli import formats
+from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.result import Result
 from tests.conftest import TIMEOUT
 from tests.inside import Inside
+from tests.test_readme import examples
 
 TEXT = "Every effort moves you"
 SMALL = ("--vocab", "50257", "--dim", "4")
@@ -68,7 +73,7 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     ),
     "audit": ("audit,--from,{0}", lambda path, _: embcli.open(path).audit()),
     "diff": ("diff,{0},{1}", lambda path, other: embcli.open(path).diff(embcli.open(other))),
-    "info": ("info,--from,{0}", lambda path, _: embcli.open(path).info()),
+    "model": ("info,--from,{0}", lambda path, _: embcli.open(path).info()),
     "lookup file": ("lookup,--ids,2 3,--from,{0}", lambda path, _: embcli.open(path).lookup([2, 3])),
     "map": ("weights,--vocab,60,--dim,8,--map", lambda *_: embcli.seeded(vocab=60, dim=8).weights(map=True)),
     "scatter": (
@@ -103,7 +108,7 @@ def test_save_writes_what_the_command_writes(case: str, format: str, files: tupl
 
 
 def test_every_verb_with_a_page_is_among_these() -> None:
-    assert {case.split()[0] for case in SAME} | {"compare", "cache"} == {*formats.KINDS}
+    assert {case.split()[0] for case in SAME} | {"compare", "cache", "info"} == {*formats.KINDS}
 
 
 @pytest.mark.parametrize("case", [case for case in SAME if case != "scatter"])
@@ -114,14 +119,82 @@ def test_a_result_as_text_is_the_page_in_a_pipe(case: str, files: tuple[Path, Pa
     assert f"{make(*files)}\n" == ran.text
 
 
-def test_a_comparison_is_that_of_the_command_but_for_its_times(tmp_path: Path) -> None:
-    result = embcli.seeded(vocab=4, dim=5).compare([2, 3, 1])
-    for format in ("npy", "csv", "safetensors"):
-        assert Inside()("compare", "-f", format, "-o", str(tmp_path / "theirs")).status == 0
-        result.save(tmp_path / "ours", format=format)  # type: ignore[arg-type]
-        assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+@pytest.mark.parametrize("format", formats.able("matrices"))
+def test_a_comparison_is_that_of_the_command(
+    format: FormatName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_even_clock(compare: Callable[[], Any]) -> Any:
+        monkeypatch.setattr("embcli.verbs.compare.layers._clock", itertools.count().__next__)
+        return compare()
+
+    ran = with_even_clock(lambda: Inside()("compare", "-f", format, "-o", str(tmp_path / "theirs")))
+    assert ran.status == 0, ran
+    result = with_even_clock(lambda: embcli.seeded(vocab=4, dim=5).compare([2, 3, 1]))
     assert result.verdict.identical
     assert np.array_equal(result.embedding, result.linear)
+    result.save(tmp_path / "ours", format=format)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+# Commands of the README's examples, and the same in Python.
+EXAMPLES: dict[str, Callable[[], Result]] = {
+    'embcli tokenize "Every effort moves you… 👋"': lambda: embcli.seeded().tokenize("Every effort moves you… 👋"),
+    "embcli weights --vocab 6 --dim 3": lambda: embcli.seeded(6, 3).weights(),
+    "embcli lookup --ids 2,3,5,2 --vocab 6 --dim 3 --draw": lambda: embcli.seeded(6, 3).lookup([2, 3, 5, 2], draw=True),
+    f'embcli lookup "{TEXT}" --dim 4 --trace 0': lambda: embcli.seeded(dim=4).lookup(TEXT, trace=0),
+    "embcli positions --kind sinusoidal --context-length 16 --dim 16 --similarity --heat": lambda: (
+        embcli.seeded(dim=16, context_length=16).positions("sinusoidal", similarity=True).styled(heat=True)
+    ),
+    "embcli lookup --from own.npz --ids 0 --precision 1": lambda: (
+        embcli.open("own.npz").lookup([0]).styled(precision=1)
+    ),
+    "embcli neighbors --ids 2 --vocab 6 --dim 3": lambda: embcli.seeded(6, 3).neighbors([2]),
+    "embcli neighbors --ids 2 --vocab 6 --dim 3 --why -k 2": lambda: embcli.seeded(6, 3).neighbors(
+        [2], why=True, top=2
+    ),
+    "embcli audit --from own.npy": lambda: embcli.open("own.npy").audit(),
+    "embcli diff base.npy tuned.npy": lambda: embcli.open("base.npy").diff(embcli.open("tuned.npy")),
+    "embcli lookup --ids - --dim 3 -f csv": lambda: embcli.seeded(dim=3).lookup([6109, 3626, 6100, 345]),
+    f'embcli lookup "{TEXT}" -f npy -o input.npy': lambda: embcli.seeded().lookup(TEXT),
+    "embcli lookup -f ndjson": lambda: embcli.seeded().lookup(TEXT),
+    f'embcli lookup "{TEXT}" -f ndjson': lambda: embcli.seeded().lookup(TEXT),
+    "embcli weights --rows 0:3 --dim 3 -o rows.parquet": lambda: embcli.seeded(dim=3).weights(rows="0:3"),
+}
+NOT_A_RESULT = {
+    "embcli decode 6109 3626 6100 345",
+    f'embcli tokenize "{TEXT}" -f ids',  # the pipe in front of another one
+    "embcli compare --show outputs",  # its times differ
+}
+PIPED = {"embcli lookup --ids - --dim 3 -f csv": "6109 3626 6100 345", "embcli lookup -f ndjson": TEXT}
+
+
+def commands_of_the_readme() -> dict[str, str]:
+    """Return the commands of embcli in the README's examples, and what prepares the files of each."""
+    found = {}
+    for line, _ in examples():
+        for part in re.split(r" \|\|? | && ", line):
+            if part.startswith("embcli "):
+                found[part] = line.partition(" && embcli")[0] if line.startswith("python") else ""
+    return found
+
+
+def test_every_example_of_the_readme_has_a_python_form_or_is_no_result() -> None:
+    assert {*commands_of_the_readme()} == {*EXAMPLES} | NOT_A_RESULT
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_save_writes_what_the_examples_of_the_readme_write(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if preparation := commands_of_the_readme()[command]:
+        exec(shlex.split(preparation)[2], {})
+    words = re.sub(r" -[fo] \S+", "", command)
+    for format in ("table", "html") if re.search("--(draw|trace|heat)", command) else ("table", "html", "json"):
+        ran = Inside()(*shlex.split(words)[1:], "-f", format, "-o", "theirs", stdin=PIPED.get(command, ""))
+        assert ran.status in (0, 1), ran
+        EXAMPLES[command]().save("ours", format=format)  # type: ignore[arg-type]
+        assert Path("ours").read_bytes() == Path("theirs").read_bytes()
 
 
 @pytest.mark.parametrize("case", SAME)
@@ -230,7 +303,7 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
     ("ask", "said"),
     [
         (lambda: embcli.seeded(vocab=6, dim=0), "dim must be at least 1, not 0"),
-        (lambda: embcli.seeded(seed=-1), "seed -1 is out of range"),
+        (lambda: embcli.seeded(seed=-1), "seed must be from 0 to 18446744073709551615, not -1"),
         (lambda: embcli.seeded(encoding="gpt9"), "no encoding or model is named 'gpt9'"),
         (lambda: embcli.open("/nonexistent/model"), "not found"),
         (lambda: embcli.seeded(vocab=6, dim=3).lookup([6]), "ID 6 at position 0 has no row"),
@@ -238,7 +311,16 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
         (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], top=0), "top must be at least 1, not 0"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(precision=99), "precision 99 is out of range"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(scale=2), "scale 2 has nothing to scale"),
+        (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(theme="red"), "theme 'red' is not known"),
+        (lambda: embcli.seeded(vocab=6, dim=3).weights(layer="x"), "layer 'x' is not known"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], metric="x"), "metric 'x' is not known"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], position="x"), "position 'x' is not known"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded(vocab=6, dim=3).positions("x"), "kind 'x' is not known"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded(vocab=6, dim=2).positions("rotary", pairing="x"), "pairing 'x' is not known"),  # type: ignore[arg-type]
+        (lambda: embcli.seeded(vocab=6, dim=3).audit(fail_on=["x"]), "fail_on 'x' is not known"),  # type: ignore[list-item]
         (lambda: embcli.seeded(vocab=6, dim=3).weights().save("x.docx"), "has no known extension"),
+        (lambda: embcli.seeded(vocab=6, dim=3).weights(map=True).save("x.csv"), "cannot be written as csv"),
+        (lambda: embcli.seeded(vocab=6, dim=3).positions("relative").save("x.csv"), "format npy holds it all"),
     ],
 )
 def test_errors_are_in_the_words_of_the_library(ask: Callable[[], Any], said: str) -> None:
@@ -261,9 +343,11 @@ def test_a_table_of_arrow_is_what_parquet_holds(model: Model, tmp_path: Path) ->
 def test_a_style_changes_the_page_and_nothing_else(model: Model) -> None:
     result = model.lookup(TEXT)
     narrow = result.styled(width=60, precision=1)
-    assert max(map(len, str(narrow).splitlines())) <= 60 < max(map(len, str(result).splitlines()))
+    table = [line for line in str(narrow).splitlines() if "│" in line]
+    assert max(map(len, table)) <= 60
+    assert f"{result.input[0, 0]:.1f} " in table[-4]
     assert np.array_equal(narrow.input, result.input)
-    assert "each character" in str(model.weights(rows="0:3").styled(heat=True, width=40)) or model.shape[1] < 40
+    assert "each character" in str(embcli.seeded(vocab=6, dim=80).weights().styled(heat=True, width=60))
 
 
 def test_a_remark_is_a_field_of_the_result(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_refused_lookup_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_matrix_that_no_lookup_has_cannot_be_shown() -> None:
-    with pytest.raises(InputError, match=r"^show must be among token, position, input, not 'sum'$"):
+    with pytest.raises(InputError, match=r"^show 'sum' is not known; choose from token, position, input$"):
         LookupOptions(show=("token", "sum"))
     assert LookupOptions(show=("input", "token")).shown == ("token", "input")
 

@@ -16,7 +16,7 @@ from embcli.cli.console import watched
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, VIEWS, either
 from embcli.passes import unwatched
-from embcli.result import Style, new_page, paper_of
+from embcli.result import Style, new_page, paper_of, size_of
 from embcli.safe import printable
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Output:
         result.notes.finish()
 
     def _write_page(self, result: Result) -> None:
-        content = result.page(self.format, self._paper(result.paper(self.format)))
+        content = result.page(self.format, self._paper(paper_of(self.style, self.format)))
         with self._open() as file:
             file.write(content)
 
@@ -184,12 +184,7 @@ def _terminal_size() -> tuple[int, int]:
         width, lines = size.columns or width, size.lines or lines
     except (OSError, ValueError):
         pass  # a terminal that does not tell
-    return _number("COLUMNS") or width, _number("LINES") or lines
-
-
-def _number(variable: str) -> int:
-    value = os.environ.get(variable, "")
-    return int(value[:6]) if value.isascii() and value.isdigit() else 0
+    return size_of("COLUMNS") or width, size_of("LINES") or lines
 
 
 def _colored(choice: Color, terminal: bool) -> bool:

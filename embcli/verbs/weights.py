@@ -39,8 +39,8 @@ class WeightMatrix(Result):
     rows_chosen: bool  # by the user
     columns_chosen: bool
     watch: Watch  # counts the rows of a pass over the whole layer
-    token = MatrixOf()  # (chosen rows, chosen columns) float32, if this is the layer's name
-    position = MatrixOf()
+    token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
+    position = MatrixOf()  # (n, chosen columns) float32
 
     @cached_property
     def summary(self) -> Summary:

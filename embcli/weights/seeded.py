@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 from embcli import memory
@@ -36,8 +37,8 @@ class Seeded:
 
 
 def check_size(name: str, size: int) -> None:
-    """Raise LayerError for a size of a matrix that is out of range."""
-    if size < 1:
+    """Raise LayerError for a size of a matrix that is out of range, and TypeError for one that is not an integer."""
+    if operator.index(size) < 1:
         raise LayerError(naming(f"{{{name}}} must be at least 1, not {{given:,}}", given=size))
     if size >= 10**40:  # whose digits would fill the message
         raise LayerError(naming(f"{{{name}}} is out of range; no machine has that much memory"))
