@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from embcli.layer import run_of, shape_of
 from embcli.passes import unwatched
-from embcli.records import Array, Names, Records, in_pieces
+from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import token_text, tokens_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
     from embcli.encodings import Encoding
@@ -62,17 +64,21 @@ class WeightMatrix(Result):
             unit="rows",
             rows=len(self.ids),
             fields={"id": int, "token": str} if self.encoding else {"id": int},
-            pieces=in_pieces(len(self.ids), max(_PIECE // self.layer.shape[1], 1), self._values),
+            pieces=self._pieces,
             matrices={self.name: Array((len(self.ids), len(self.columns)))},
             columns=tuple(self.columns.tolist()),
             default=self.name,
         )
 
-    def _values(self, places: np.ndarray, names: Names) -> dict[str, Any]:
-        """Return the fields and the matrix of the rows at these places in `ids`."""
-        ids = self.ids[places]
-        values = {"id": ids, "token": list(map(token_text, self.tokens(ids))) if "token" in names else []}
-        return {**values, self.name: self.rows(ids)} if self.name in names else values
+    def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
+        """Yield the rows in pieces; the field and the matrix of tokens have the same name."""
+        step = max(_PIECE // self.layer.shape[1], 1)
+        for start in range(0, len(self.ids), step):
+            ids = self.ids[start : start + step]
+            values: dict[str, Any] = {"id": ids}
+            if "token" in fields:
+                values["token"] = list(map(token_text, self.tokens(ids)))
+            yield Piece(len(ids), {name: values[name] for name in fields}, {name: self.rows(ids) for name in matrices})
 
 
 def weights(
