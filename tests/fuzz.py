@@ -59,9 +59,9 @@ def read(path: Path) -> None:
                 layer.rows(np.array([layer.shape[0] - 1, 0]))
         except InputError:
             continue
-    words = tensors.vocabulary()
-    if words is not None and len(words):
-        words[len(words) - 1], words.find_all({b"a"})
+    own = tensors.own_words()
+    if own is not None and own.vocabulary_size:
+        own.words[own.vocabulary_size - 1], own.words.find_all({b"a"})
     source = Checkpoint(str(path))
     source.shape("position"), source.head, source.positions
 

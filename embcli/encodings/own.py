@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.binary import refused
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.safe import in_data
@@ -86,22 +85,20 @@ class OwnWords(Encoding):
     If they `are_whole`, a text is split at spaces; otherwise the file does not say how to split one.
     """
 
-    def __init__(self, path: Path, read: Callable[[], Vocabulary | None], are_whole: bool) -> None:
+    def __init__(self, path: Path, read: Callable[[], Vocabulary], are_whole: bool) -> None:
         """Take the file's path, and a function that reads its words; it is called when the first one is needed."""
         self._path, self._read_words, self.are_whole = path, read, are_whole
         self.name = in_data(str(path))
 
     @cached_property
-    def _words(self) -> Vocabulary:
-        words = self._read_words()
-        if words is None:
-            raise refused(self._path, "it has no words of its own")
-        return words
+    def words(self) -> Vocabulary:
+        """The words by row."""
+        return self._read_words()
 
     @property
     def vocabulary_size(self) -> int:
         """V: the number of words."""
-        return len(self._words)
+        return len(self.words)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         """Return the rows of the space-separated words of a text, (T,) uint32.
@@ -112,7 +109,7 @@ class OwnWords(Encoding):
             reason = "{path!r} has the tokens of its rows, but not how to split a text: give {ids} or {encoding}"
             raise InputError(naming(reason, path=str(self._path)))
         words = text.split()
-        ids = self._words.find_all({word.encode() for word in words})
+        ids = self.words.find_all({word.encode() for word in words})
         unknown = [word for word in dict.fromkeys(words) if word.encode() not in ids]
         if unknown:
             raise self._without_rows(unknown)
@@ -126,7 +123,7 @@ class OwnWords(Encoding):
         named = [repr(word[:_LONGEST_NAMED]) for word in unknown[:_MOST_NAMED]]
         more = f" and {len(unknown) - _MOST_NAMED:,} more" if len(unknown) > _MOST_NAMED else ""
         lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_NAMED])
-        ids = self._words.find_all({word.encode() for word in lower})
+        ids = self.words.find_all({word.encode() for word in lower})
         known = [repr(word[:_LONGEST_NAMED]) for word in lower if word.encode() in ids]
         hint = f"in lower case it has {', '.join(known)}" if known else self._spelled_like(unknown[0])
         return InputError(f"{str(self._path)!r} has no row for {', '.join(named)}{more}", hint)
@@ -135,13 +132,13 @@ class OwnWords(Encoding):
         """Return a question about the words most similar to this one; empty if none is similar."""
         from difflib import get_close_matches
 
-        similar = [each.decode(errors="replace") for each in self._words.similar(word.encode(), _MOST_SIMILAR)]
+        similar = [each.decode(errors="replace") for each in self.words.similar(word.encode(), _MOST_SIMILAR)]
         near = get_close_matches(word, similar, n=3, cutoff=0.7) if len(word) <= _LONGEST_NAMED else []
         return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one word, or None for a row after the last one."""
-        return self._words[token_id] if 0 <= token_id < len(self._words) else None
+        return self.words[token_id] if 0 <= token_id < len(self.words) else None
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the first and the end character of each word of a text, (T, 2) int64."""

@@ -256,7 +256,8 @@ class Checkpoint:
         if len(matrices) != 1:
             raise self._undecided("no tensor has the name of a token matrix")
         self._tensors["token"] = matrices[0]
-        if not self.tensors.words_are_whole:  # word vectors are no guess
+        own = self.tensors.own_words()
+        if own is None or not own.are_whole:  # word vectors are no guess
             self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
         return matrices[0]
 

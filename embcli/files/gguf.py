@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import Binary, shortened
-from embcli.encodings.own import Vocabulary
+from embcli.encodings.own import OwnWords, Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
 from embcli.errors import InputError, lacks
 from embcli.files.numbers import NAMED, NumberFormat
@@ -122,8 +122,6 @@ class Gguf(Tensors):
             tensors[tensor.name] = tensor
         super().__init__(binary.path, tensors, headers[0].metadata, self._binaries)
         self._arrays = headers[0].arrays
-        words = self._arrays.get("tokenizer.ggml.tokens")
-        self.has_words = words is not None and words.kind == _STRING
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
@@ -135,10 +133,14 @@ class Gguf(Tensors):
         rows, dim = tensor.shape
         return StoredLayer(binary, tensor.start, (rows, dim), _quantised(binary, tensor))
 
-    def vocabulary(self) -> Vocabulary | None:
-        """Return the tokens that the file itself has for the rows, or None."""
-        if not self.has_words:
-            return None
+    def own_words(self) -> OwnWords | None:
+        """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
+        words = self._arrays.get("tokenizer.ggml.tokens")
+        has_words = words is not None and words.kind == _STRING
+        return OwnWords(self.path, self.vocabulary, are_whole=False) if has_words else None
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the tokens that the file has for the rows."""
         words, binary = self._arrays["tokenizer.ggml.tokens"], next(iter(self._binaries.values()))
         if words.end - words.start > _LONGEST_VOCABULARY:
             raise binary.refused(f"its vocabulary has {words.end - words.start:,} bytes, more than any model's")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embcli.binary import refused, shortened
-from embcli.encodings.own import OwnWords, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from embcli.encodings.own import OwnWords
     from embcli.errors import InputError
     from embcli.layer import Layer
     from embcli.words import Message
@@ -48,8 +48,6 @@ class Tensors(Mapping[str, Tensor]):
     """The tensors of a checkpoint by name; a new format passes what it describes and implements `matrix`."""
 
     format: str  # its name
-    has_words = False  # whether the file itself has the tokens of the token matrix' rows
-    words_are_whole = False  # whether these are words rather than pieces: a text is split at spaces
     metadata: Mapping[str, Any]  # what the file says about the model, uninterpreted
 
     def __init__(
@@ -87,13 +85,9 @@ class Tensors(Mapping[str, Tensor]):
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
 
-    def vocabulary(self) -> Vocabulary | None:
-        """Return the tokens that the file itself has for the rows, or None."""
-        return None
-
     def own_words(self) -> OwnWords | None:
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
-        return OwnWords(self.path, self.vocabulary, self.words_are_whole) if self.has_words else None
+        return None
 
     def refused(self, reason: str | Message, hint: str = "") -> InputError:
         """Return the error that says why this file cannot be used."""

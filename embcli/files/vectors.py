@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.encodings.own import OwnWords
 from embcli.files import index
 from embcli.files.numbers import FLOAT32
 from embcli.files.stored import WidenedLayer, runs
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embcli.binary import Binary
-    from embcli.encodings.own import Vocabulary
     from embcli.files.index import Index
     from embcli.layer import Layer
 
@@ -43,7 +43,6 @@ class VectorsFile(Tensors):
     """
 
     format = "word vectors"
-    has_words = words_are_whole = True
 
     def __init__(self, binary: Binary, notes: Notes | None = None) -> None:
         self._binary = binary
@@ -62,9 +61,9 @@ class VectorsFile(Tensors):
             raise self.refused("a row is a word's vector; it cannot be transposed")
         return VectorsLayer(self._binary, self._index, tensor.dtype, self._parsed if self._is_text else _unpacked)
 
-    def vocabulary(self) -> Vocabulary:
-        """Return the words of the rows."""
-        return self._index.vocabulary()
+    def own_words(self) -> OwnWords:
+        """Return the encoding that the file's words make."""
+        return OwnWords(self.path, self._index.vocabulary, are_whole=True)
 
     def _scanned(self) -> Index:
         if self._sizes is None:

@@ -71,7 +71,7 @@ class WeightMatrix(Result):
         )
 
     def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
-        """Yield the rows in order; a field and a matrix can both be named `token`."""
+        """Yield the rows in pieces; the field and the matrix of tokens have the same name."""
         step = max(_PIECE // self.layer.shape[1], 1)
         for start in range(0, len(self.ids), step):
             ids = self.ids[start : start + step]

@@ -143,8 +143,7 @@ def test_the_vocabulary_is_that_of_the_file(tmp_path: Path, model: str, spelled:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    words = open_tensors(tmp_path / "m.gguf").vocabulary()
-    assert words is not None
+    words = open_tensors(tmp_path / "m.gguf").own_words().words
     assert [words[token_id] for token_id in range(len(words))] == spelled
     assert words.find_all({*TOKENS, b"none"}) == {token: token_id for token_id, token in enumerate(TOKENS) if token}
 
@@ -172,8 +171,7 @@ def test_parts_are_one_checkpoint_whichever_is_named(tmp_path: Path) -> None:
         assert list(tensors.files) == files
         for name in "abcde":
             assert_rows(tensors.layer(f"{name}.weight"), matrix(seed=ord(name)))
-        words = tensors.vocabulary()
-        assert words is not None
+        words = tensors.own_words().words
         assert len(words) == len(TOKENS)
 
 
@@ -213,8 +211,7 @@ def test_a_header_of_262144_words_is_stepped_over_until_they_are_asked_for(wordy
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < wordy.stat().st_size / 2
-    words = tensors.vocabulary()
-    assert words is not None
+    words = tensors.own_words().words
     word = "▁word77".encode()
     assert (len(words), words[262_143], words.find_all({word})) == (262_144, b" word262143", {word: 77})
 

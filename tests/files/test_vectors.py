@@ -44,8 +44,7 @@ def binary_file(path: Path, words: list[str], values: np.ndarray, end: bytes = b
 
 def opened(path: Path) -> tuple[Tensors, Layer, list[str]]:
     tensors = open_tensors(path)
-    words = tensors.vocabulary()
-    assert words is not None
+    words = tensors.own_words().words
     return tensors, tensors.layer(path.stem), [words[row].decode() for row in range(len(words))]
 
 
@@ -78,8 +77,7 @@ def test_numbers_may_be_written_in_other_ways_and_between_tabs(tmp_path: Path) -
 
 
 def test_the_first_of_equal_words_is_found(tmp_path: Path) -> None:
-    words = open_tensors(text_file(tmp_path / "m.txt", WORDS, matrix(len(WORDS), 3))).vocabulary()
-    assert words is not None
+    words = open_tensors(text_file(tmp_path / "m.txt", WORDS, matrix(len(WORDS), 3))).own_words().words
     assert words.find_all({b"the", b"nan", b". . .", b"th", b""}) == {b"the": 0, b"nan": 2, b". . .": 8}
 
 
