@@ -22,7 +22,7 @@ from embcli.notes import Notes
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.passes import unwatched
 from embcli.text import Sequences, lines_of
-from embcli.tokens import Tokens, tokenize
+from embcli.tokens import Tokens, check_known, tokenize
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -217,8 +217,6 @@ class Model:
 
     def decode_bytes(self, ids: Sequence[int] | np.ndarray) -> bytes:
         """Return the bytes that IDs stand for. Raises InputError for IDs that the encoding does not have."""
-        from embcli.tokens import check_known
-
         if self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {encoding}"))
         array = _ids(ids)

@@ -282,7 +282,7 @@ def answer(shell: str, words: list[str]) -> str:
     """Return what the program prints when a shell's script asks it; no more may come out."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.setitem(sys.modules, "rich", sys.modules.get("rich"))  # so that it is put back
+        patch.setenv("COLUMNS", "80")  # so that it is put back
         patch.setattr(sys, "argv", ["embcli"])
         for name, value in {**asked(shell, words), "PYTHONWARNINGS": ""}.items():
             patch.setenv(name, value)

@@ -13,7 +13,7 @@ import typer
 from safetensors.numpy import save_file
 
 import embcli
-from embcli.cli.app import app
+from embcli.cli.app import command_line
 from embcli.names import ENCODINGS, FAULTS, MATRICES
 from embcli.verdict import judge
 from tests.inside import Inside
@@ -395,7 +395,7 @@ def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: 
 
 
 def test_every_verb_that_has_a_document_is_here() -> None:
-    commands = typer.main.get_command(app).commands
+    commands = typer.main.get_command(command_line()).commands
     assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode", "tour"}
 
 

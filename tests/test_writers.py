@@ -311,7 +311,7 @@ def test_rows_that_are_no_rows_of_numbers_are_refused_before_anything_is_written
 ) -> None:
     result = Result({"row": np.arange(3)}, {"inputs": np.zeros(shape, np.float32)})
     file = io.BytesIO()
-    with pytest.raises(OutputError, match=rf"^inputs is of shape {re.escape(str(shape))}, .* -f npy holds it all$"):
+    with pytest.raises(OutputError, match=rf"^inputs is of shape {re.escape(str(shape))}, .* format npy holds it all$"):
         write(result.records(), form, tmp_path if form == "projector" else file)
     assert (file.getvalue(), [*tmp_path.iterdir()], result.asked) == (b"", [], [])
 

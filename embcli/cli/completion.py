@@ -37,6 +37,7 @@ def prepare() -> bool:
         raise InputError(f"{_REQUEST} {asked[:40]!r} is not a known request; unset it, or set complete_bash")
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place, see options.py.
     completion.get_completion_inspect_parameters()
+    os.environ["COLUMNS"] = "10000"  # rich would wrap the help texts, and scripts read one line for each candidate
     if not os.environ.get("COMP_CWORD", "").isdecimal():  # not asked by a shell's script
         os.environ |= {"COMP_WORDS": PROGRAM, "COMP_CWORD": "0"}
     _take_equals_out()
