@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from abc import ABC, abstractmethod
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,8 @@ from embcli.words import Message, plain
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+_SEEKING = Lock()  # the offset of a descriptor belongs to all threads
 
 
 class Bytes(ABC):
@@ -89,8 +92,9 @@ class Binary(Bytes):
 def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [buffer], offset)
-    os.lseek(descriptor, offset, os.SEEK_SET)  # Windows
-    data = os.read(descriptor, len(buffer))
+    with _SEEKING:  # Windows
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        data = os.read(descriptor, len(buffer))
     buffer[: len(data)] = data
     return len(data)
 
