@@ -11,10 +11,10 @@ verbs of the command and return what it shows.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from embcli.version import __version__ as __version__
 
+TYPE_CHECKING = False  # of typing, whose import would take longer than all the rest
 if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError
     from embcli.model import Model, open, seeded
