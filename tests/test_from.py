@@ -16,6 +16,7 @@ from embcli.files.stored import StoredLayer
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits
+from tests.test_huggingface import wordpiece
 from tests.test_startup import imported
 
 TEXT = "Every effort moves you"
@@ -84,6 +85,28 @@ def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(
     assert page.endswith("A guess: gpt2, which has as many tokens as there are rows\n")
     told = inside.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2", "--encoding", "gpt2").text
     assert "guess" not in told
+
+
+def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_each(
+    inside: Embcli, tmp_path: Path
+) -> None:
+    words = ["[UNK]", "every", "effort", "moves", "you"]
+    path = Path(wordpiece(tmp_path / "model", words, np.zeros((5, 2), np.float32)), "model.safetensors")
+    shapes = {"wte.weight": (5, 2), "h.0.mlp.weight": (3, 4), "lm_head.weight": (5, 2)}
+    save_file({name: torch.randn(shape) for name, shape in shapes.items()}, path)
+    heads = {}
+    for name in shapes:
+        page = inside.ok("weights", "--from", str(path), "--tensor", name, "--rows", "0:3").text.splitlines()
+        heads[name] = page[0], [line.partition("│")[0].split() for line in (page[1], *page[3:6])]
+    tokens = [["ID", "token"], ["0", "[UNK]"], ["1", "every"], ["2", "effort"]]
+    assert heads == {
+        "wte.weight": ("Token weight matrix, (V, D) = (5, 2): one row per token ID", tokens),
+        "lm_head.weight": ("Tensor lm_head.weight: 5 rows, 2 columns", tokens),
+        "h.0.mlp.weight": ("Tensor h.0.mlp.weight: 3 rows, 4 columns", [["row"], ["0"], ["1"], ["2"]]),
+    }
+    mlp = ("--from", str(path), "--tensor", "h.0.mlp.weight")
+    assert "ID of tensor h.0.mlp.weight," in inside.ok("lookup", "--ids", "1", *mlp, "--position", "none").text
+    assert "no known encoding" in inside.refused("lookup", TEXT, *mlp)
 
 
 def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -> None:
@@ -222,7 +245,10 @@ def test_compare_tells_of_values_that_were_rounded(inside: Inside, tmp_path: Pat
     [
         ("--from {} --vocab 6", "--vocab is for seeded layers; --from takes what the file holds"),
         ("--from {} --dim 3", "--dim is for seeded layers"),
-        ("--from {} --seed -1", "seed must be from 0 to 18446744073709551615, not -1"),
+        (
+            "--from {} --seed -9223372036854775809",
+            "seed must be from -2**63 to 2**64 - 1, as in torch, not -9223372036854775809",
+        ),
         ("--from {} --ids 5", "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"),
         ("--from {} hi", "give --ids, or --encoding"),
         ("--tensor token", "--tensor goes with --from"),
