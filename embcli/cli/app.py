@@ -255,7 +255,7 @@ def positions(model: AnyModel, options: PositionOptions, encoding: str | None = 
     In four ways, for as many positions as --context-length says; or the learned ones of a real model.
     """
     output = place.output_of("positions", vars(options))
-    output.write(model.opened(encoding).positions(**vars(options)))
+    output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
 
 
 @verb(
