@@ -222,7 +222,10 @@ def test_compare_tells_of_values_that_were_rounded(inside: Inside, tmp_path: Pat
     [
         ("--from {} --vocab 6", "--vocab is for seeded layers; --from takes what the file holds"),
         ("--from {} --dim 3", "--dim is for seeded layers"),
-        ("--from {} --seed -1", "seed must be from 0 to 18446744073709551615, not -1"),
+        (
+            "--from {} --seed -9223372036854775809",
+            "seed must be from -2**63 to 2**64 - 1, as in torch, not -9223372036854775809",
+        ),
         ("--from {} --ids 5", "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"),
         ("--from {} hi", "give --ids, or --encoding"),
         ("--tensor token", "--tensor goes with --from"),

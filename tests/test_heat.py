@@ -355,12 +355,12 @@ def test_the_rows_of_a_token_stand_under_each_other_so_that_the_sum_is_seen() ->
     expected = np.stack([token, position, token + position], axis=1).reshape(6, 40)
     lines = [re.split(r" {2,}", line.partition("│")[0].strip()) for line in printed.split("\n") if "│" in line][1:]
     assert lines == [
-        ["token", "6109", "Every"],
+        ["Every", "token", "6109"],
         ["+ position", "0"],
-        ["= input", "0", "Every"],
-        ["token", "3626", "␣effort"],
+        ["= input", "0"],
+        ["␣effort", "token", "3626"],
         ["+ position", "1"],
-        ["= input", "1", "␣effort"],
+        ["= input", "1"],
     ]
     _, high = range_of(printed)
     for strip, row in zip(characters(printed), expected, strict=True):
@@ -487,7 +487,7 @@ def test_the_picture_of_dot_products_is_their_means(
     arguments = ("--kind", "sinusoidal", "--similarity", "--context-length", str(length), "--dim", "16", "--heat")
     printed = Inside(terminal=True).ok("positions", *arguments, COLUMNS="90", LINES="40", **environment).text
     rows = Sinusoidal(16).exact(np.arange(length))
-    size = int(said[1]) if (said := re.search(r"the mean of (\d+) x \1 numbers", printed)) else 1
+    size = int(said[1]) if (said := re.search(r"the mean of (\d+) rows x \1 columns", printed)) else 1
     starts = range(0, length, size)
     dots = rows @ rows.T
     expected = np.array([[dots[a : a + size, b : b + size].mean() for b in starts] for a in starts])

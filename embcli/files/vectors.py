@@ -6,6 +6,7 @@ An index says where the rows begin; one pass over the file makes it, and the sto
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,7 @@ _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
 _FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+_WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before numbers, to the end of the line
 
 
 def begins(head: bytes) -> bool:
@@ -132,11 +134,15 @@ def _unpacked(row: int, data: bytes) -> np.ndarray:
 
 
 def _looks_like_text(sample: bytes) -> bool:
-    """Return whether bytes are lines of text; binary numbers nearly always have a byte that text never has."""
+    """Return whether bytes are lines of text; binary numbers nearly always have a byte that text never has.
+
+    Words before decimal numbers may have any byte.
+    """
+    sample, words = _WORD.subn(b"", sample)
+    if words:
+        sample = sample[: sample.rfind(b"\n") + 1]  # the last line may be cut within its word
     try:
-        text = sample.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(sample) - 3:  # unless the sample cuts the last character
-            return False
-        text = sample[: error.start].decode()
+        text = getincrementaldecoder("utf-8")().decode(sample)  # which may cut the last character
+    except UnicodeDecodeError:
+        return False
     return not _CONTROLS.search(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -72,15 +72,13 @@ class Matching:
 
 
 @dataclass(frozen=True, eq=False)
-class Diff(Result):
+class Diff(Result, verb="diff", content="ranking"):
     """A comparison of two token matrices, for each pair of rows that stand for the same token.
 
     A pair is `equal` if all bits are equal, as stored or, for two dtypes that float32 represents, as float32; `rounded`
     if the values may be one number rounded to both dtypes, or differ only in the sign of zeros and the bits of NaN;
     otherwise `moved`.
     """
-
-    verb: ClassVar[str] = "diff"
 
     shapes: tuple[tuple[int, int], tuple[int, int]]
     dtypes: tuple[str, str]

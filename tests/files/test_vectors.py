@@ -58,6 +58,35 @@ def test_rows_and_words_of_text_are_those_of_the_file(tmp_path: Path, header: bo
     assert_rows(layer, values)
 
 
+@pytest.mark.parametrize("word", ["a\x01b", "\x7f", "\x1b[2J", "x y\x02 z"])
+def test_a_control_character_in_an_early_word_is_part_of_a_text(tmp_path: Path, word: str) -> None:
+    """In the first line, in a later one, and where the sample that tells text from binary numbers cuts the word."""
+    word += 60 * "y"
+    words, values = [f"w{number}" for number in range(300)], matrix(300, 4)
+    body = "".join(f"{line(each, row)}\n" for each, row in zip(words, values, strict=True))
+    at_the_end = body[:4096].count("\n")
+    for place in (0, 7, at_the_end):
+        _, layer, found = opened(
+            text_file(tmp_path / "m.txt", [*words[:place], word, *words[place + 1 :]], values, True)
+        )
+        assert (found[place], len(found)) == (word, 300)
+        assert_rows(layer, values)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.data())
+def test_no_small_binary_form_passes_for_text(
+    tmp_path_factory: pytest.TempPathFactory, count: int, dim: int, data: st.DataObject
+) -> None:
+    """Also with newlines and blanks among its bytes, as long as one of them is none of a text's."""
+    letters = st.sampled_from(b"\n \t1\x01\x80")
+    rows = np.array(data.draw(st.lists(letters, min_size=4 * count * dim, max_size=4 * count * dim)), np.uint8)
+    rows.reshape(count, -1)[:, -1] = data.draw(st.sampled_from([1, 0x80]))
+    values = rows.view("<f4").reshape(count, dim)
+    _, layer, found = opened(binary_file(tmp_path_factory.getbasetemp() / "small.bin", ["a", "b", "c"][:count], values))
+    assert found == ["a", "b", "c"][:count]
+    assert_rows(layer, values)
+
+
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_rows_and_words_of_the_binary_form_are_those_of_the_file(tmp_path: Path, end: bytes) -> None:
     words = [word for word in WORDS if " " not in word]
