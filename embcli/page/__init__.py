@@ -311,5 +311,8 @@ def _mean(per_rows: int, per_columns: int, shape: tuple[int, int], apart: int) -
     of_columns = f"{per_columns} {'even or odd ' if apart > 1 else ''}columns" if per_columns > 1 else ""
     if not of_rows and not of_columns:
         return ""
+    if not of_rows and apart == 1:
+        rest = shape[1] % per_columns
+        return f"the mean of {of_columns}{f' (last: {rest})' if rest else ''}"
     fewer = shape[0] % per_rows or any(len(range(kind, shape[1], apart)) % per_columns for kind in range(apart))
     return f"the mean of {' x '.join(filter(None, (of_rows, of_columns)))}{' (fewer at the ends)' if fewer else ''}"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 200  # of the rows that the user chose
 _ONE_TABLE, _TWO_TABLES = 10, 4  # rows of a longer table, if a page has one table, or two
 _AROUND_TWO = 16  # lines around the rows of two tables
+_HEAD = 3  # lines above a picture
 _BELOW = 2  # lines of a screen below a page: the origin of seeded rows, and the prompt
 
 
@@ -74,7 +75,7 @@ def _put(result: PositionTable, matrix: Matrix, page: Page, alone: bool) -> None
 def _room(page: Page, end: Page, pictures: int) -> int:
     """Return how many lines the next of so many pictures has; on a screen they share it, with headings and the end."""
     if page.paper.screen is None:
-        return page.paper.lines
+        return page.paper.lines - _HEAD - _BELOW
     return (page.paper.screen - page.lines - end.lines - _BELOW - 2 * (pictures - 1)) // pictures
 
 
