@@ -10,7 +10,7 @@ import numpy as np
 from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, left_out, put_guesses, token_column, token_labels
+from embcli.views.parts import PickedRows, left_out, matrix_in_words, put_guesses, token_column, token_labels
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _meaning(result: Lookup, words: JoinedWords) -> list[str]:
     size, dim = result.layer.shape
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
-        lines.append(f"token: row ID of the token weight matrix, (V, D) = ({size:,}, {dim:,})")
+        lines.append(f"token: row ID of {matrix_in_words(result.origin, 'token')}, (V, D) = ({size:,}, {dim:,})")
     if "position" in shown:
         lines.append(words.position)
     in_title = result.positions.adds and shown != ("input",)
