@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
+    from embcli.verbs.coverage import Coverage
     from embcli.verbs.diff import Diff
     from embcli.verbs.info import ModelInfo
     from embcli.verbs.lookup import Lookup
@@ -351,14 +352,16 @@ class Model:
         index: int | None = None,
         all: bool = False,
         layers_first: bool = False,
+        loader_first: bool = False,
         context_length: int | None = None,
         draw: bool = False,
+        coverage: bool = False,
         columns: str | None = None,
-    ) -> Batches:
+    ) -> Batches | Coverage:
         """Return sliding-window batches as the chapter's loader gives them: inputs, targets (B, T), input (B, T, D).
 
-        The position layer has `context_length` rows, by default `max_length`. Raises InputError for a text without such
-        a batch, and for a model that is not seeded.
+        The position layer has `context_length` rows, by default `max_length`. With `coverage`, return how often each
+        token is read. Raises InputError for a text without such a batch, and for a model that is not seeded.
 
         >>> batch = seeded(dim=3).batch("Every effort moves you forward", batch_size=1)
         >>> batch.inputs.tolist(), batch.targets.tolist()
@@ -375,9 +378,15 @@ class Model:
             index=index,
             all=all,
             layers_first=layers_first,
+            loader_first=loader_first,
             draw=draw,
+            coverage=coverage,
         )
         source = self._seeded(max_length if context_length is None else context_length)
+        if coverage:
+            from embcli.verbs.coverage import coverage as read
+
+            return read(self.tokens(text, special), batching, source.seeded)
         return batch(self.tokens(text, special), source, batching, columns)
 
     def _seeded(self, context_length: int) -> SeededSource:

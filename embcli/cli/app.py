@@ -246,7 +246,7 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = place.output_of("batches", vars(batching))
+    output = place.output_of("list" if batching.coverage else "batches", vars(batching))
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))

@@ -159,6 +159,8 @@ DECLARED: dict[str, Any] = {
     "index": _option(INPUT, "--index", "Which batch, counted from 0.", "0", metavar="K"),
     "all": _option(INPUT, "--all", "All batches."),
     "layers_first": _option(INPUT, "--layers-first", "Draw both layers before the loader consumes random numbers."),
+    "loader_first": _option(INPUT, "--loader-first", "Let the loader draw first, from the seed itself."),
+    "coverage": _option(VIEW, "--coverage", "Show which tokens are read, and how often."),
     # The model.
     "path": _option(
         MODEL,
