@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
+from embcli.memory import refuse_shortage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +43,7 @@ _O200K_PATTERN = "|".join(
 )
 
 _END = "<|endoftext|>"
+_BYTES_OF_A_TOKEN = 640  # of memory, in tiktoken: 515 to 560, by encoding
 _HARMONY_NAMED = {
     "startoftext": 199998,
     "endoftext": 199999,
@@ -135,6 +137,7 @@ class TiktokenEncoding(Encoding):
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
         """The `tiktoken.Encoding` itself."""
+        refuse_shortage(self.name, *[_BYTES_OF_A_TOKEN * self.vocabulary_size] * 2)
         import tiktoken
 
         words = self._ranks.split()
