@@ -11,10 +11,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+from embcli import encodings
 from tests import fuzz_arguments, random_signals
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Inside
@@ -57,6 +59,59 @@ def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
     assert told.startswith("embcli: torch does not load (")
     assert "; reinstall it: pip install --force-reinstall torch" in told
     assert told.count("\n") == 1
+
+
+# --- other packages ---------------------------------------------------------------------------------------------------
+
+
+def breaks(package: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an import of a package raise OSError, with words that a terminal must not get raw."""
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").write_text("raise OSError('a\\nlibrary is\\x1b[2J broken')")
+    monkeypatch.syspath_prepend(folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "told"),
+    [
+        ("tiktoken", "tokenize hi", "tiktoken does not load ("),
+        ("tiktoken", "tokenize hi --encoding gpt-4o", "tiktoken does not load ("),
+        ("tokenizers", "tokenize hi --encoding ./tokenizer.json", "a tokenizer.json needs a package that does "),
+        ("matplotlib", "compare -o a.png", "png needs a package that does not load ("),
+        ("pyarrow", "weights --vocab 6 --dim 3 -f parquet -o a", "parquet needs a package that does not load ("),
+    ],
+    ids=lambda each: each.split()[0],
+)
+def test_a_package_that_does_not_load_is_named_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, command: str, told: str
+) -> None:
+    encodings.get.cache_clear()
+    breaks(package, tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    error = Inside().refused(*command.split())
+    encodings.get.cache_clear()
+    assert told in error
+    assert "a library is\\u001b[2J broken)" in error
+
+
+def test_a_search_goes_on_by_numpy_without_simsimd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = ("neighbors", "--ids", "2", *TOY)
+    wanted = Inside().ok(*search).out
+    breaks("simsimd", tmp_path, monkeypatch)
+    assert Inside().ok(*search).out == wanted
+
+
+def test_info_goes_on_without_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name == "tiktoken":
+            raise PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr("embcli.verbs.info.version", version)
+    assert re.search(r"^tiktoken +not installed", Inside().ok("info").text, re.MULTILINE)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

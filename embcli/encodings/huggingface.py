@@ -48,8 +48,8 @@ class HuggingFaceEncoding(Encoding):
         """The `tokenizers.Tokenizer` itself, without truncation, padding and dropout."""
         try:
             from tokenizers import Tokenizer
-        except ImportError:
-            raise refused(self.path, lacks("a tokenizer.json", "models")) from None
+        except Exception as error:
+            raise refused(self.path, lacks("a tokenizer.json", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
         refuse_shortage(str(self.path), *[_ROOM + _TIMES * len(data)] * 2)
         tokenizer: tokenizers.Tokenizer = self._call(lambda: Tokenizer.from_buffer(data), "it is not a tokenizer.json")

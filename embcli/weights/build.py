@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embcli.errors import LayerError
+from embcli.errors import LayerError, does_not_load
 from embcli.memory import ran_out, refuse_shortage
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def loading_torch() -> Iterator[None]:
         if error is not None and ran_out(error):
             raise LayerError(_OUT_OF_MEMORY)
         if error is not None:
-            reason = " ".join((str(error) or type(error).__name__).split())[:200]
-            raise LayerError(f"torch does not load ({reason}); reinstall it: pip install --force-reinstall torch")
+            raise LayerError(does_not_load("torch", error))
     yield
 
 
