@@ -343,6 +343,17 @@ def _run(words: list[str]) -> object:
         raise InputError(" ".join(error.format_message().split())) from None
 
 
+@verb("list", "embcli explain one-hot", "embcli explain formats", "embcli explain")
+def explain(word: list[str] | None = None, *, place: Place) -> None:
+    """Explain a word of a page, with an example and its source.
+
+    Without WORD, list all words that are explained.
+    """
+    from embcli.verbs.explain import explain
+
+    place.output_of("list").write(explain(" ".join(word) if word else None))
+
+
 @verb("list", "embcli info", "embcli info -f json", "embcli info --from model.safetensors")
 def info(model: OneModel, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
     """Show versions, encodings and the cache, or a file's tensors.
