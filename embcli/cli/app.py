@@ -262,10 +262,10 @@ def batch(
 def positions(model: AnyModel, options: PositionOptions, encoding: str | None = None, *, place: PlaceOfNumbers) -> None:
     """Show how a position becomes a vector.
 
-    In four ways, for as many positions as --context-length says; or the learned ones of a real model.
+    In four ways, or as a real model learned it. A page shows positions 0 to 15, unless you choose T or rows.
     """
     output = place.output_of("embeddings", vars(options))
-    output.write(model.opened(encoding).positions(**vars(options)))
+    output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
 
 
 @verb(

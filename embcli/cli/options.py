@@ -186,6 +186,13 @@ DECLARED: dict[str, Any] = {
     "context_length": _option(
         MODEL, "--context-length", "Rows of the position layer.", str(names.DEFAULT_CONTEXT_LENGTH), metavar="C"
     ),
+    "positions.context_length": _option(
+        MODEL,
+        "--context-length",
+        "T, the number of positions: rows of the position layer.",
+        f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}",
+        metavar="T",
+    ),
     "batch.context_length": _option(
         MODEL, "--context-length", "Rows of the position layer.", "--max-length", metavar="C"
     ),
