@@ -379,7 +379,7 @@ def test_contents_are_data_with_the_version_the_folder_and_its_bounds(tmp_path: 
     ]
     written = io.BytesIO()
     writers.write(records, "json", written)
-    assert orjson.loads(written.getvalue())["folder"] == f"{tmp_path}/x\x1b]0;pwn\x07\\xff"
+    assert orjson.loads(written.getvalue())["run"]["folder"] == f"{tmp_path}/x\x1b]0;pwn\x07\\xff"
     assert (records.unit, records.rows, [*records.fields]) == ("layers", 2, ["file", "bytes", "used"])
     (piece,) = records.pieces((*records.fields,), ())
     assert piece.fields["file"] == [key(name="position").file_name, key().file_name]
