@@ -416,9 +416,9 @@ def whole_output(form: str) -> str:
     rows = {"token": ids, "position": (0, 1), "input": (0, 1)}
     names = {"token": "token", "position": "+ position", "input": "= input"}
     lines = [
-        f"{name if place == 0 else '':10}  {rows[matrix][place]:3}  │  {figures(matrices[matrix][place])}\n"
-        for matrix, name in names.items()
+        f"{name:10}  {rows[matrix][place]:3}  │  {figures(matrices[matrix][place])}\n"
         for place in (0, 1)
+        for matrix, name in names.items()
     ]
     return (
         "Input embeddings = token embeddings + position embeddings, (T, D) = (2, 3)\n"

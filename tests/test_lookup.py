@@ -99,6 +99,17 @@ def test_the_books_sum() -> None:
     ]
 
 
+def test_three_matrices_stand_token_by_token_and_two_matrix_by_matrix() -> None:
+    labels = []
+    for show in (MATRICES, ("token", "input")):
+        result = look_up(of_ids([7, 8], [9]), stub(np.eye(10), np.eye(10)), LookupOptions(show=show))
+        lines = [line.partition("│")[0].split() for line in page_of(result).splitlines() if "│" in line]
+        labels.append([" ".join(line) for line in lines[1:]])
+    sums = ["0 token 7", "+ position 0", "= input 0", "0 token 8", "+ position 1", "= input 1"]
+    assert labels[0] == [*sums, "1 token 9", "+ position 0", "= input 0"]
+    assert labels[1] == ["token 0 7", "0 8", "1 9", "input 0 0", "0 1", "1 0"]
+
+
 @pytest.mark.parametrize("dim", [1, 40, 41, 300])
 def test_traced_lines_add_up(dim: int) -> None:
     spec = Seeded(50, dim)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +28,26 @@ from embcli.safe import in_line
 from embcli.selection import select
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from embcli.formats import Kind
     from embcli.store import Store
 
-_VERBS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {}  # functions and their settings for Typer
+# Functions, the kinds of their results, and settings for Typer.
+_VERBS: dict[str, tuple[Callable[..., Any], Kind | None, dict[str, Any]]] = {}
 
 
-def verb(group: str, examples: dict[str, str], **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that makes a function a verb of a group, with examples by what they show."""
+def verb(
+    kind: Kind | None, group: str, examples: dict[str, str], **settings: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that makes a function a verb of a group, with examples by what they show.
+
+    `kind` is the kind of its result, if it can be written in several formats.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         told = {"epilog": _epilog(examples), "rich_help_panel": group}
-        _VERBS[function.__name__] = function, {"cls": VerbHelp, **told, **settings}
+        _VERBS[function.__name__] = function, kind, {"cls": VerbHelp, **told, **settings}
         return function
 
     return register
@@ -65,9 +73,9 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
     app.callback(invoke_without_command=True)(grouped(embcli, "embcli"))
     is_list = words is not None and [*words] in ([], ["--help"], ["-h"])
     called = words[0] if words and words[0] in (*_VERBS, "cache") else None
-    for name, (function, settings) in _VERBS.items():
+    for name, (function, kind, settings) in _VERBS.items():
         if called in (None, name):
-            app.command(**settings)(_without_options(function) if is_list else grouped(function, name))
+            app.command(**settings)(_without_options(function) if is_list else grouped(function, name, kind))
     if called in (None, "cache"):
         app.add_typer(_cache(), name="cache", rich_help_panel=MORE)
     return app
@@ -88,9 +96,9 @@ def _cache() -> typer.Typer:
         "read all of them, and find damage": "embcli cache verify",
         "remove all of them": "embcli cache clear",
     }
-    cache.callback(invoke_without_command=True, epilog=_epilog(examples))(grouped(cache_show, "cache"))
+    cache.callback(invoke_without_command=True, epilog=_epilog(examples))(grouped(cache_show, "cache", "list"))
     cache.command("clear", cls=VerbHelp)(cache_clear)
-    cache.command("verify", cls=VerbHelp)(grouped(cache_verify, "cache"))
+    cache.command("verify", cls=VerbHelp)(grouped(cache_verify, "cache", "list"))
     return cache
 
 
@@ -106,6 +114,7 @@ def embcli(
 
 
 @verb(
+    "tokens",
     TEXT,
     {
         "the tokens of a sentence, their IDs and bytes": 'embcli tokenize "Every effort moves you"',
@@ -118,12 +127,13 @@ def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
-    output = place.output_of("tokenize")
+    output = place.output_of("tokens")
     model = AnyModel().opened(encoding)
     output.write(model.tokenize(given.sequences(), special=given.special))
 
 
 @verb(
+    None,
     TEXT,
     {
         "back to text": "embcli decode 6109 3626 6100 345",
@@ -145,6 +155,7 @@ def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING,
 
 
 @verb(
+    "embeddings",
     MATRIX,
     {
         "all of a small layer, with random numbers": "embcli weights --vocab 6 --dim 3",
@@ -169,7 +180,7 @@ def weights(
     """
     from embcli.layer import shape_of
 
-    output = place.output_of("weights", {"map": map, "scatter": scatter})
+    output = place.output_of("embeddings", {"map": map, "scatter": scatter})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
@@ -182,6 +193,7 @@ def _count(spec: str | None, size: int, what: str) -> int:
 
 
 @verb(
+    "embeddings",
     VECTORS,
     {
         "token rows + position rows = input embeddings": 'embcli lookup "Every effort moves you"',
@@ -196,7 +208,7 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    output = place.output_of("lookup", vars(options), options.show)
+    output = place.output_of("embeddings", vars(options), options.show)
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     if options.only is None and options.only_ids is None:
@@ -206,6 +218,7 @@ def lookup(
 
 
 @verb(
+    "matrices",
     VECTORS,
     {
         "the chapter's three IDs, step by step": "embcli compare",
@@ -225,7 +238,7 @@ def compare(
 
     With the same weight, bit for bit; the exit status is 1 if they differ.
     """
-    output = place.output_of("compare", vars(options), options.outputs)
+    output = place.output_of("matrices", vars(options), options.outputs)
     sequences = given.sequences()
     opened = model.opened_for(sequences, encoding)
     tokens = opened.tokens(sequences, given.special)
@@ -237,6 +250,7 @@ def compare(
 
 
 @verb(
+    "batches",
     TEXT,
     {
         "the first batch, as in the chapter": "embcli batch the-verdict.txt",
@@ -257,13 +271,14 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = place.output_of("batch", vars(batching))
+    output = place.output_of("batches", vars(batching))
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))
 
 
 @verb(
+    "embeddings",
     VECTORS,
     {
         "waves of growing length, as colours": "embcli positions sinusoidal --heat",
@@ -278,11 +293,12 @@ def positions(
 
     In four ways, for as many positions as --context-length says; or the learned ones of a real model.
     """
-    output = place.output_of("positions", vars(options))
+    output = place.output_of("embeddings", vars(options))
     output.write(model.opened(encoding).positions(**vars(options)))
 
 
 @verb(
+    "ranking",
     MATRIX,
     {
         "the tokens nearest to a token of a model": 'embcli neighbors " Paris" --from gpt2',
@@ -297,12 +313,13 @@ def neighbors(
 
     Of all rows of the token layer, exactly: scores are float64, and proven to be the first.
     """
-    output = place.output_of("neighbors", vars(nearness))
+    output = place.output_of("ranking", vars(nearness))
     opened = model.opened(encoding)
     output.write(opened.neighbors(**given.queries(opened), **vars(nearness)))
 
 
 @verb(
+    "ranking",
     MATRIX,
     {
         "broken, unused, equal and hardly trained rows": "embcli audit model.safetensors",
@@ -317,13 +334,14 @@ def audit(
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
-    output = place.output_of("audit")
+    output = place.output_of("ranking")
     result = model.opened(encoding).audit(fail_on=fail_on)
     output.write(result)
     return int(bool(result.broken))
 
 
 @verb(
+    "ranking",
     MATRIX,
     {
         "which rows fine-tuning moved, the farthest first": "embcli diff model.safetensors tuned.safetensors",
@@ -336,7 +354,7 @@ def diff(models: TwoModels, encoding: str | None = None, *, place: Place) -> int
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
-    output = place.output_of("diff")
+    output = place.output_of("ranking")
     base, tuned = models.opened(encoding)
     result = base.diff(tuned)
     output.write(result)
@@ -344,6 +362,7 @@ def diff(models: TwoModels, encoding: str | None = None, *, place: Place) -> int
 
 
 @verb(
+    None,
     LEARN,
     {
         "all steps, with questions": "embcli tour",
@@ -371,6 +390,7 @@ def _run(words: list[str], **settings: object) -> object:
 
 
 @verb(
+    None,
     LEARN,
     {
         "all options of a verb, in groups": "embcli help lookup",
@@ -384,6 +404,7 @@ def help(words: list[str] | None = None) -> None:
 
 
 @verb(
+    "list",
     MORE,
     {
         "versions, encodings and the cache": "embcli info",
@@ -396,7 +417,7 @@ def info(model: NamedFile, tensors: bool = False, encoding: str | None = None, *
 
     With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """
-    output = place.output_of("info")
+    output = place.output_of("list")
     if model.path is None:
         from embcli.verbs.info import info
 
@@ -411,7 +432,7 @@ def cache_show(context: typer.Context, place: Place) -> None:
     if context.invoked_subcommand is None:
         from embcli.verbs.cache import contents
 
-        place.output_of("cache").write(contents(_store()))
+        place.output_of("list").write(contents(_store()))
 
 
 def cache_clear() -> None:
@@ -425,7 +446,7 @@ def cache_verify(place: Place) -> int:
     """Read all that is kept. Say which files are damaged; the exit status is 1 if one is."""
     from embcli.verbs.cache import contents
 
-    output = place.output_of("cache")
+    output = place.output_of("list")
     result = contents(_store(), verify=True)
     output.write(result)
     return int(result.damaged > 0)

@@ -308,14 +308,14 @@ _ENCODING.show_default = True
 DECLARED |= {f"{verb}.encoding": _ENCODING for verb in ("tokenize", "decode", "batch")}
 
 
-def declared(verb: str, name: str, hint: Any = str) -> Any:
-    """Return the declaration of a verb's parameter of a type for Typer."""
+def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -> Any:
+    """Return the declaration of a parameter of a verb, whose result is of a kind, for Typer; `hint` is its type."""
     option = copy.copy(DECLARED.get(f"{verb}.{name}") or DECLARED[name])
     types = (hint, *get_args(hint))
     if int in types:
         option.parser = whole
-    if name == "format":
-        able = formats.able(formats.KINDS[verb])
+    if name == "format" and kind:
+        able = formats.able(kind)
         option.help, option.autocompletion = f"{formats.either(able)}.", _one_of(able)
     choices = next((get_args(each) for each in types if get_origin(each) is Literal), ())
     if choices and option.metavar is None:

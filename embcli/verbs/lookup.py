@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,14 +32,12 @@ _WHOLE = 12  # rows of a token layer that a picture shows completely
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup(Result):
+class Lookup(Result, verb="lookup", content="embeddings"):
     """The result of a lookup: (T, D) token rows, joined by (T, D) position rows, are the (T, D) input embeddings.
 
     The row of a token type comes first: (token + type) + position in float32, which is BERT's own order. Rows are
     computed when they are asked for, so that memory does not grow with the number of tokens.
     """
-
-    verb: ClassVar[str] = "lookup"
 
     tokens: Tokens
     layer: Layer  # (V, D)
