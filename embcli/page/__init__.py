@@ -139,8 +139,8 @@ class Page(ABC):
         """Put matrices side by side in one table, with labels before and after; return which of their columns it shows.
 
         All blocks show the same columns, whose numbers are `numbers`, (columns,) int64. Columns in the middle are
-        omitted if the page is too narrow; with `every` they continue in further tables. `tones` are those of the rows,
-        if they are not coloured by their numbers. With heat the matrices become `strips`.
+        omitted if the page is too narrow; with `every` they continue in further tables. `tones` are those of the rows.
+        With heat the matrices become `strips`.
         """
         if self.paper.heat:
             return self.strips(labels, blocks, numbers, gaps, after)
