@@ -291,10 +291,10 @@ def positions(
 ) -> None:
     """Show how a position becomes a vector.
 
-    In four ways, for as many positions as --context-length says; or the learned ones of a real model.
+    In four ways, or as a real model learned it. A page shows positions 0 to 15, unless you choose T or rows.
     """
     output = place.output_of("embeddings", vars(options))
-    output.write(model.opened(encoding).positions(**vars(options)))
+    output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
 
 
 @verb(
@@ -387,6 +387,25 @@ def _run(words: list[str], **settings: object) -> object:
         return command_line(words)(words, prog_name="embcli", standalone_mode=False, **settings)
     except typer.TyperException as error:
         raise InputError(" ".join(error.format_message().split())) from None
+
+
+@verb(
+    "list",
+    LEARN,
+    {
+        "a word that a page prints": "embcli explain one-hot",
+        "all formats, and what each holds": "embcli explain formats",
+        "the list of words": "embcli explain",
+    },
+)
+def explain(word: list[str] | None = None, *, place: Place) -> None:
+    """Explain a word of a page, with an example and its source.
+
+    Without WORD, list all words that are explained.
+    """
+    from embcli.verbs.explain import explain
+
+    place.output_of("list").write(explain(" ".join(word) if word else None))
 
 
 @verb(
