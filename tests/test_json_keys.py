@@ -256,7 +256,7 @@ TOY = "--vocab 6 --dim 3"
 SMALL = "--vocab 6 --dim 4 --context-length 3"
 BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
 CUT = ("batches", "batch_size", "max_length", "stride")
-CHOSEN = ("shuffle", "keep_last", "layers_first")
+CHOSEN = ("shuffle", "keep_last", "layers_first", "loader_first")
 ENTRY = dict.fromkeys(("word", "part", "also", "text", "examples", "source"), STRING)
 DOCUMENTS: dict[str, Schema] = {
     "tokenize Hi": strict(run=strict(**READ), tokens=array(strict(**TOKEN, **SPAN))),
@@ -399,7 +399,7 @@ def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: 
 
 def test_every_verb_that_has_a_document_is_here() -> None:
     commands = typer.main.get_command(command_line()).commands
-    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode", "tour"}
+    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode", "tour", "help"}
 
 
 @pytest.mark.parametrize(("value", "causes"), [(1, 0), (np.inf, 0), (np.nan, 1), (-0.0, 0)])
