@@ -222,9 +222,7 @@ def compare(
     tokens = opened.tokens(sequences, given.special)
     weights = len({"first", "shared"} & {*(options.show or ())}) * math.prod(opened.shape)
     output.refuse_many_numbers(len(tokens) * opened.shape[1], len(options.outputs or names.OUTPUTS), weights)
-    result = opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options))
-    output.write(result)
-    return int(not result.verdict.identical)
+    return output.write(opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options)))
 
 
 @verb(
@@ -294,16 +292,19 @@ def neighbors(
     "embcli audit --dim 4 -f csv -o audit.csv",
 )
 def audit(
-    model: AnyModel, fail_on: tuple[names.Fault, ...] | None = None, encoding: str | None = None, *, place: Place
+    model: AnyModel,
+    fail_on: tuple[names.Fault, ...] | None = None,
+    top: int = names.SHOWN_ROWS,
+    encoding: str | None = None,
+    *,
+    place: Place,
 ) -> int:
     """Show what looks unusual in a token matrix.
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
     output = place.output_of("ranking")
-    result = model.opened(encoding).audit(fail_on=fail_on)
-    output.write(result)
-    return int(bool(result.broken))
+    return output.write(model.opened(encoding).audit(fail_on=fail_on, top=top))
 
 
 @verb(
@@ -311,16 +312,14 @@ def audit(
     "embcli diff model.safetensors tuned.safetensors",
     "embcli diff model.safetensors tuned.safetensors -f ndjson",
 )
-def diff(models: TwoModels, encoding: str | None = None, *, place: Place) -> int:
+def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = None, *, place: Place) -> int:
     """Show which rows of two checkpoints differ.
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
     output = place.output_of("ranking")
     base, tuned = models.opened(encoding)
-    result = base.diff(tuned)
-    output.write(result)
-    return int(result.different)
+    return output.write(base.diff(tuned, top=top))
 
 
 @verb(None, "embcli tour", 'embcli tour --text "Hello, world" --step 3', "embcli tour my-tour.json")
@@ -379,9 +378,7 @@ def cache_verify(place: Place) -> int:
     from embcli.verbs.cache import contents
 
     output = place.output_of("list")
-    result = contents(_store(), verify=True)
-    output.write(result)
-    return int(result.damaged > 0)
+    return output.write(contents(_store(), verify=True))
 
 
 def _store() -> Store | None:

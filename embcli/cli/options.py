@@ -224,6 +224,7 @@ DECLARED: dict[str, Any] = {
     "similarity": _option(VIEW, "--similarity", "Show the dot products of positions."),
     "metric": _option(VIEW, "--metric", "How nearness is measured."),
     "top": _option(VIEW, "--top -k", "How many neighbours.", "10; with --within, all", metavar="K"),
+    **dict.fromkeys(("audit.top", "diff.top"), _option(VIEW, "--top -k", "Rows of each kind to show.", metavar="K")),
     "include_query": _option(VIEW, "--include-query", "Include the query's tokens in the results."),
     "center": _option(VIEW, "--center", "Subtract the mean row."),
     "within": _option(
