@@ -29,6 +29,7 @@ from embcli.weights.build import Build
 from embcli.weights.kept import KeptLayer, Key, load, write
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
 from tests.oracles import live
 
 BUILD = Build("2.13.0+cpu+aa", "x86_64", "00000000", "glibc-2.36")
