@@ -318,7 +318,7 @@ def test_a_process_ended_while_it_writes_leaves_no_file_that_could_be_read(
     cache: Store, number: signal.Signals, status: int
 ) -> None:
     process = subprocess.Popen(
-        [*Embcli.command, "weights", "--vocab", "400000", "--dim", "600", "-f", "csv"],  # writes for seconds
+        [*Embcli.command, "weights", "--vocab", "150000", "--dim", "400", "-f", "csv"],  # writes for seconds
         env={**os.environ, "EMBCLI_CACHE_DIR": str(cache.folder)},
         stdout=subprocess.DEVNULL,
     )

@@ -115,7 +115,7 @@ def test_completion_imports_nothing_heavy(asked: dict[str, str]) -> None:
         ("decode 31373 11", {"numpy", "tiktoken"}),
         ("cache", {"numpy", "rich"}),
         ("info", {"numpy", "tiktoken", "rich"}),
-        *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("json", "npy", "markdown")),
+        *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("npy", "markdown")),
         ("cache -f json", {"numpy"}),
     ],
 )
@@ -128,5 +128,5 @@ def test_a_kept_layer_is_shown_without_torch() -> None:
     assert imported("lookup", "--ids", "1,6", *LAYER) <= {"numpy", "rich"}
     assert imported("weights", *LAYER) <= {"numpy", "rich"}
     assert imported("neighbors", "--ids", "1", *LAYER, "--format", "json") <= {"numpy"}
-    for form in ("ndjson", "safetensors", "parquet", "markdown"):
+    for form in ("parquet", "markdown"):
         assert imported("lookup", "--ids", "1,6", *LAYER, "--format", form) <= {"numpy"}

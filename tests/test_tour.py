@@ -123,7 +123,7 @@ def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(inside: 
         assert " ".join(step.words.split()) in " ".join(text[begin:].split())
 
 
-@pytest.mark.parametrize("number", [1, 7, 11])
+@pytest.mark.parametrize("number", [1, 11])
 def test_a_command_works_as_it_is_shown_in_a_shell(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
