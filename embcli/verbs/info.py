@@ -12,7 +12,6 @@ from embcli.errors import LayerError
 from embcli.notes import Notes
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.safe import in_data
 from embcli.store import Store
 from embcli.version import __version__
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
@@ -52,7 +51,7 @@ def info() -> Info:
     )
     notes = Notes()
     store = Store.from_environment(notes)
-    folder = in_data(str(store.folder)) if store else None
+    folder = str(store.folder) if store else None
     return Info(versions, capability, folder, encodings, notes=notes)
 
 
@@ -88,7 +87,7 @@ class ModelInfo(Result, verb="info", content="list"):
             "embcli": __version__,
             "from": checkpoint.given,
             "format": checkpoint.tensors.format,
-            "files": [in_data(str(path)) for path in checkpoint.tensors.files],
+            "files": [str(path) for path in checkpoint.tensors.files],
             "encoding": checkpoint.encoding.name if checkpoint.encoding else None,
             "head": {
                 "tensor": head.tensor.name if head.tensor else None,
