@@ -182,6 +182,7 @@ ROW: dict[str, Schema] = {
     "fault": optional({"enum": ["non-finite", "zero"]}),
     "equal_to": optional(COUNT),
     "candidate": TRUTH,
+    "outlier": TRUTH,
 }
 APART: dict[str, Schema] = dict.fromkeys(("cosine", "centred", "without_first"), optional(NUMBER))
 FOUND = strict(
@@ -198,6 +199,8 @@ FOUND = strict(
     iso_score=optional(NUMBER),
     norm_by_merge=optional(NUMBER),
     quantiles_at=array(NUMBER, 7),
+    fences=optional(array(NUMBER, 2)),
+    outliers=array(COUNT),
     indicator={"enum": ["norm", "cosine"]},
     threshold=optional(NUMBER),
     reason=optional(STRING),
