@@ -43,7 +43,9 @@ def view(result: Comparison, page: Page) -> None:
     options, screen = result.options, page.paper.screen
     available = math.inf if screen is None else screen - _FRAME  # lines
     asked = options.draw or options.trace or result.gradient is not None or bool(result.sweep)
-    end, cost, sweep = page.part(), page.part(), page.part()
+    end, cost, sweep, origin = (page.part() for _ in range(4))
+    put_guesses(origin, result.run)
+    available -= origin.lines
     _put_end(result, end, available)
     _put_costs(result, cost)
     if result.sweep:
@@ -54,6 +56,7 @@ def view(result: Comparison, page: Page) -> None:
         end.add(cost)
     end.add(sweep)
     available -= end.lines
+    end.add(origin)
     lines = {step: _part(page, result, step).lines + 1 for step in options.steps or STEPS}  # with a blank line below
     chosen = options.steps or _fitting(lines, available + 1, () if asked else _MOST_WANTED[:1])
     one_too_many = sum(lines[step] for step in chosen) == available + 1
@@ -92,7 +95,6 @@ def _put_end(result: Comparison, page: Page, available: float) -> None:
     page.line(_judgement(result.verdict))
     for line in _why(result) if len(result.tokens) else []:
         page.line(line)
-    put_guesses(page, result.run)
     if result.options.draw and len(result.tokens):
         page.line()
         _put_picture(result, page, available - page.lines)
@@ -212,7 +214,8 @@ def _put_both(page: Page, labels: list[Column], left: np.ndarray, right: np.ndar
         labels.append(Column("", [*OUTPUTS] * len(left), "left"))
         diff = Column("diff", [cell for each in cells for cell in ("", each)])
         gaps = [2 * gap for gap in gaps]
-    columns = page.grid(labels, blocks, numbers, gaps, [diff])
+    is_known = {*cells} == {"0"} and not page.holds_grid([*labels, diff], blocks, numbers)  # by the verdict
+    columns = page.grid(labels, blocks, numbers, gaps, [] if is_known else [diff])
     _put_left_out(page, rows, columns)
 
 
