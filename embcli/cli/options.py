@@ -78,7 +78,9 @@ def _encodings(incomplete: str) -> list[str]:
     if known and incomplete:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
             here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-        plain = [name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.json)", name)]
+        plain = [
+            name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.(json|gguf))", name)
+        ]
         known += sorted(plain)
     return known
 
@@ -136,10 +138,13 @@ DECLARED: dict[str, Any] = {
     "encoding": _option(
         INPUT,
         "--encoding",
-        "tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
-        f"{names.DEFAULT_ENCODING}; with --from, its tokenizer.json, or that with as many tokens as rows",
+        "tiktoken's name of an encoding or of a model (gpt-4o), a tokenizer's file, or a GGUF.",
+        f"{names.DEFAULT_ENCODING}; with --from, its own, or that with as many tokens as rows",
         metavar="NAME",
         autocompletion=_encodings,
+    ),
+    "pre": _option(
+        INPUT, "--pre", "Pre-tokenizer of a vocabulary that does not name it: gpt-2, llama-bpe, ...", metavar="NAME"
     ),
     "step": _option(VIEW, "--step", "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
     "batch_size": _option(INPUT, "--batch-size", "Samples in a batch.", metavar="B"),
