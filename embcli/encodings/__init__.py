@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from embcli.encodings.encoding import Encoding
-from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
+from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
 from embcli.hub import TOKENIZERS, located, tokenizer_file
 from embcli.words import naming
@@ -93,8 +93,7 @@ def get(name: str, pre: str | None = None) -> Encoding:
         return TiktokenEncoding(name)
     if "/" in name or name.endswith((".json", ".gguf")):
         return _of_path(located(name, tokenizer_file), name, pre)
-    from tiktoken import model
-
+    model = loaded("tiktoken.model")
     try:
         known = TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:
