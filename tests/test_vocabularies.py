@@ -301,9 +301,7 @@ def test_characters_are_replaced_the_longest_sequence_first() -> None:
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, joins: bool) -> None:
-    listed = (
-        "<pad> 0 </s> 0 <unk> 0 ▁ -2 ▁a -1.5 a -2.5 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -5 ▁b -4.5 f -6"
-    )
+    listed = "<pad> 0 </s> 0 <unk> 0 ▁ -2 ▁a -1.5 a -2.5 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -5 ▁b -4.5 f -6"
     listed += " fi -7 é -9"
     scored = [(word, float(score)) for word, score in zip(listed.split()[::2], listed.split()[1::2], strict=True)]
     words, scores = [word for word, _ in scored], [score for _, score in scored]
