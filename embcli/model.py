@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from embcli.verbs.diff import Diff
     from embcli.verbs.info import ModelInfo
     from embcli.verbs.lookup import Lookup
+    from embcli.verbs.merges import Merges
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
     from embcli.verbs.scatter import Scatter
@@ -229,6 +230,19 @@ class Model:
         from embcli.verbs.tokenize import Tokenization
 
         return Tokenization(self.tokens(text, special, lines, spans=True))
+
+    def merges(self, text: Text, *, special: bool = False, draw: bool = False) -> Merges:
+        """Return how each piece of a text becomes tokens: merge by merge, or as the encoding does it.
+
+        Raises InputError for an encoding that does not tell.
+
+        >>> [step.rank for step in seeded().merges("some").pieces[0].steps]
+        [362, 371, 464]
+        """
+        from embcli.verbs.merges import merges
+
+        sequences = _sequences(text, False)
+        return merges(self.tokens(sequences, special, around=False), sequences.texts or (), special, draw)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.

@@ -9,33 +9,38 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from embcli.encodings.algorithm import NO_TOKEN, Parts, PieceByPiece
-from embcli.encodings.spelling import SPACE, byte_of
+from embcli.encodings.derivation import Derivation, Step
+from embcli.encodings.spelling import SPACE, byte_of, from_characters, from_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from embcli.encodings.splitting import Splitting
 
     Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
 
-_NEVER = float("inf")
+NEVER = float("inf")
 _SHORT = 100  # parts up to which a search through all of them is faster than a heap
 
 
-def merged(parts: list[bytes], order: Order) -> list[bytes]:
+def merged(parts: list[bytes], order: Order, trace: list[tuple[bytes, bytes]] | None = None) -> list[bytes]:
     """Return the parts of a piece, merged as long as two neighbours can be, the first of the least order first.
+
+    Each merge, of a left and a right part, is added to `trace`.
 
     >>> merged([b"a", b"b", b"c"], lambda left, right: {b"bc": 0, b"ab": 1}.get(left + right, float("inf")))
     [b'a', b'bc']
     """
     if len(parts) > _SHORT:
-        return _merged_by_heap(parts, order)
+        return _merged_by_heap(parts, order, trace)
     orders = [order(left, right) for left, right in pairwise(parts)]
     while orders:
         least = min(orders)
-        if least == _NEVER:
+        if least == NEVER:
             break
         place = orders.index(least)
+        if trace is not None:
+            trace.append((parts[place], parts[place + 1]))
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
         del orders[place]
         if place:
@@ -45,13 +50,13 @@ def merged(parts: list[bytes], order: Order) -> list[bytes]:
     return parts
 
 
-def _merged_by_heap(parts: list[bytes], order: Order) -> list[bytes]:
+def _merged_by_heap(parts: list[bytes], order: Order, trace: list[tuple[bytes, bytes]] | None) -> list[bytes]:
     """Return the same for long pieces: in n log n steps."""
     before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
     heap = [
         (least, place, len(left) + len(right))
         for place, (left, right) in enumerate(pairwise(parts))
-        if (least := order(left, right)) != _NEVER
+        if (least := order(left, right)) != NEVER
     ]
     heapify(heap)
     while heap:
@@ -59,15 +64,43 @@ def _merged_by_heap(parts: list[bytes], order: Order) -> list[bytes]:
         other = after[place]
         if not parts[place] or other == len(parts) or len(parts[place]) + len(parts[other]) != length:
             continue  # one of the two was merged since
+        if trace is not None:
+            trace.append((parts[place], parts[other]))
         parts[place] += parts[other]
         parts[other] = b""
         after[place] = after[other]
         if after[place] < len(parts):
             before[after[place]] = place
         for left, right in ((before[place], place), (place, after[place])):
-            if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != _NEVER:
+            if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != NEVER:
                 heappush(heap, (least, left, len(parts[left]) + len(parts[right])))
     return [part for part in parts if part]
+
+
+def derived(
+    symbols: Sequence[bytes],
+    order: Order,
+    find: Callable[[bytes], int | None],
+    ids: Sequence[int] | None = None,
+    spelled: Callable[[bytes], bytes] = bytes,
+    has_scores: bool = False,
+) -> Derivation:
+    """Return the merges of a piece.
+
+    `symbols` are spelled as in the vocabulary, `spelled` returns their bytes; `find` returns the ID of a token, and
+    `ids` are those of the piece, by default those of its parts at the end.
+    """
+    trace: list[tuple[bytes, bytes]] = []
+    parts = merged([*symbols], order, trace)
+    if ids is None:
+        ids = [token_id for token_id in map(find, parts) if token_id is not None]
+    made: dict[tuple[bytes, bytes], Step] = {}  # a long run has few different ones
+    for left, right in dict.fromkeys(trace):
+        key = order(left, right)
+        rank, score = (None, -key) if has_scores else (int(key), None)
+        made[left, right] = Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score)
+    steps = map(made.__getitem__, trace)
+    return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
 
 
 class BytePairs(PieceByPiece):
@@ -88,10 +121,8 @@ class BytePairs(PieceByPiece):
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
-        of_bytes = self._splitting.is_of_bytes
-        symbols = [self._symbols[byte] for byte in piece.encode()] if of_bytes else [each.encode() for each in piece]
-        is_kept = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
-        whole = self._tokens.get(b"".join(symbols)) if is_kept else None
+        of_bytes, symbols = self._splitting.is_of_bytes, self._symbols_of(piece)
+        whole = self._whole(piece, symbols)
         if whole is not None:
             return [(whole, len(piece.encode()))]
         parts: Parts = []
@@ -105,10 +136,29 @@ class BytePairs(PieceByPiece):
                 parts += [(self._tokens.get(b"<0x%02X>" % byte, NO_TOKEN), 1) for byte in symbol]
         return parts
 
+    def derivation(self, piece: str) -> Derivation:
+        """Return the merges of a piece; a piece that is looked up as a whole has none."""
+        symbols = self._symbols_of(piece)
+        ids = [token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN]
+        spelled = from_characters if self._splitting.is_of_bytes else from_piece
+        if self._whole(piece, symbols) is not None:
+            return Derivation(tuple(map(spelled, symbols)), (), tuple(ids))
+        return derived(symbols, self._order, self._tokens.get, ids, spelled)
+
+    def _symbols_of(self, piece: str) -> list[bytes]:
+        if self._splitting.is_of_bytes:
+            return [self._symbols[byte] for byte in piece.encode()]
+        return [each.encode() for each in piece]
+
+    def _whole(self, piece: str, symbols: list[bytes]) -> int | None:
+        """Return the ID of a piece that is looked up before anything is merged."""
+        is_kept = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
+        return self._tokens.get(b"".join(symbols)) if is_kept else None
+
     def _order(self, left: bytes, right: bytes) -> float:
         if not self._splitting.is_of_bytes and left.find(b" ", 1) >= 0:
-            return _NEVER  # the vocabulary's own separator
-        return self._ranks.get(b"%b %b" % (left, right), _NEVER)
+            return NEVER  # the vocabulary's own separator
+        return self._ranks.get(b"%b %b" % (left, right), NEVER)
 
     def _cut(self, line: str) -> list[str]:
         return self._words.findall(line)
@@ -142,12 +192,18 @@ class Scores(PieceByPiece):
                 parts += [(self._of_byte(byte), 1) for byte in symbol]
         return parts
 
+    def derivation(self, piece: str) -> Derivation:
+        """Return the merges of a piece, by the scores of their tokens."""
+        symbols = [character.encode() for character in piece]
+        ids = [token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN]
+        return derived(symbols, self._order, self._tokens.get, ids, from_piece, has_scores=True)
+
     def origins(self, text: str) -> list[tuple[int, int]] | None:
         """Return the span in the text of each character of the pieces, joined; None if they are the text's own."""
         return [(0, 0), *((place, place + 1) for place in range(len(text)))] if self._leads else None
 
     def _order(self, left: bytes, right: bytes) -> float:
-        return self._orders.get(left + right, _NEVER)
+        return self._orders.get(left + right, NEVER)
 
     def _of_byte(self, byte: int) -> int:
         return self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte]), self._unknown))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.encodings.derivation import Derivation
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.spelling import characters_of
 from embcli.safe import in_data
@@ -70,6 +71,14 @@ class VocabularyEncoding(Encoding):
             for token_id, start, end in self._fragments(text, special)
         ]
         return np.concatenate([np.empty(0, np.uint32), *found])
+
+    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+        """Yield how each piece of a text becomes tokens; a named token is a piece."""
+        for token_id, start, end in self._fragments(text, special):
+            if token_id is None:
+                yield from self.algorithm.derivations(text[start:end])
+            else:
+                yield Derivation((text[start:end].encode(),), (), (token_id,))
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None for an ID after the last one."""
