@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from embcli.names import Fault, Layer, Matrix, Metric, Pairing
     from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
+    from embcli.recipe import Part
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
@@ -90,12 +91,14 @@ def open(
     tensor: str | None = None,
     position_tensor: str | None = None,
     transposed: bool = False,
+    part: Part | None = None,
     notes: Notes | None = None,
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
 
     Only what describes the tensors is read. `tensor` and `position_tensor` name the token and the position matrix where
-    their names do not tell; `transposed` says that they are stored as (D, V). The encoding is the one of a
+    their names do not tell; `transposed` says that they are stored as (D, V), and `part` chooses the encoder or the
+    decoder where both read tokens. The encoding is the one of a
     tokenizer.json beside the weights, the file's own words, or tiktoken's with as many tokens as there are rows, unless
     it is named. Raises InputError for what is not found, damaged, or not clear.
 
@@ -109,7 +112,7 @@ def open(
     from embcli.files.checkpoint import Checkpoint
 
     remarks = Notes() if notes is None else notes
-    checkpoint = Checkpoint(str(path), tensor, position_tensor, transposed, remarks)
+    checkpoint = Checkpoint(str(path), tensor, position_tensor, transposed, remarks, part)
     tensors, reason = checkpoint.tensors, ""
     if encoding is not None:
         known: Encoding | None = encodings.get(encoding)
@@ -269,7 +272,7 @@ class Model:
         draw: bool = False,
         only: str | None = None,
         only_ids: str | None = None,
-        position: JoinedKind = "learned",
+        position: JoinedKind | None = None,
         pairing: Pairing | None = None,
         theta: float | None = None,
         token_type: int | None = None,

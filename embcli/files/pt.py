@@ -54,6 +54,7 @@ class TorchFile(Tensors):
         weight, numbers = self._weights[tensor.name], NAMED.get(tensor.dtype)
         if numbers is None or not _is_plain(weight):
             raise self.refused(unknown_numbers(tensor))
+        weight = weight.reshape(tensor.shape) if weight.dim() == 1 else weight  # a vector as a row
         return TorchLayer(self._binary, weight.T if transposed else weight, numbers)
 
 
