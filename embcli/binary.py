@@ -53,9 +53,9 @@ class Binary(Bytes):
         if hasattr(self, "file"):
             self.file.close()
 
-    def refused(self, reason: str) -> InputError:
+    def refused(self, reason: str, hint: str = "") -> InputError:
         """Return the error that says why this file cannot be read."""
-        return refused(self.path, reason)
+        return refused(self.path, reason, hint)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from an offset on, fewer at the end of the file."""

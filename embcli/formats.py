@@ -63,24 +63,6 @@ ALIASES: dict[str, FormatName] = {alias: each.name for each in ROWS for alias in
 VIEWS: tuple[FormatName, ...] = get_args(View)
 PICTURES: tuple[FormatName, ...] = tuple(each.name for each in ROWS if each.picture)
 
-# Which kind of result each verb has; `weights` has two more, and `info` one more, of a model.
-KINDS: dict[str, Kind] = {
-    "tokenize": "tokens",
-    "weights": "embeddings",
-    "map": "page",
-    "scatter": "drawing",
-    "lookup": "embeddings",
-    "compare": "matrices",
-    "batch": "batches",
-    "positions": "embeddings",
-    "neighbors": "ranking",
-    "audit": "ranking",
-    "diff": "ranking",
-    "info": "list",
-    "model": "list",
-    "cache": "list",
-}
-
 
 def able(kind: Kind) -> tuple[FormatName, ...]:
     """Return the formats that can hold a kind of result.

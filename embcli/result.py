@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from embcli.atomic import destination, replacing_folder
 from embcli.errors import InputError, OutputError
-from embcli.formats import FORMATS, KINDS, PICTURES, VIEWS
+from embcli.formats import FORMATS, PICTURES, VIEWS
 from embcli.names import DEFAULT_PRECISION, THEMES, check_choice
 from embcli.notes import Notes
 from embcli.passes import unwatched
@@ -21,7 +21,7 @@ from embcli.words import naming
 if TYPE_CHECKING:
     import numpy as np
 
-    from embcli.formats import Data, FormatName
+    from embcli.formats import Data, FormatName, Kind
     from embcli.names import Theme
     from embcli.page import Page, Paper
     from embcli.passes import Watch
@@ -61,12 +61,17 @@ class Result(ABC):
     """The result of a verb.
 
     `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page with colours.
-    `views/` has a module of the verb's name that puts the result on a page.
+    A subclass names its verb, whose module in `views/` puts the result on a page, and the kind of its content,
+    from which the formats follow.
     """
 
     verb: ClassVar[str]
+    content: ClassVar[Kind]
     notes: Notes = field(default_factory=Notes)  # remarks on how it came about
     style: Style = field(default_factory=Style)
+
+    def __init_subclass__(cls, *, verb: str, content: Kind) -> None:
+        cls.verb, cls.content = verb, content
 
     @abstractmethod
     def records(self) -> Records:
@@ -106,7 +111,7 @@ class Result(ABC):
         Raises OutputError for a format that cannot hold this result, and for a place that cannot be written.
         """
         file = Path(path)
-        chosen = chosen_format(KINDS[self.verb], format, file)
+        chosen = chosen_format(self.content, format, file)
         if FORMATS[chosen].one_matrix:
             refuse_many(self.records().shown, chosen)
         self.write(chosen, file)
@@ -131,7 +136,7 @@ class Result(ABC):
         from embcli import writers
 
         records = self.records()
-        chosen_format(KINDS[self.verb], "parquet", None)
+        chosen_format(self.content, "parquet", None)
         refuse_many(records.shown, "parquet")
         return writers.table(records)
 
@@ -162,7 +167,7 @@ class Result(ABC):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Drawing(Result):
+class Drawing(Result, verb="", content="drawing"):
     """A result that is drawn on a canvas and has no page of text."""
 
     def page(self, format: FormatName, paper: Paper | None = None) -> bytes:

@@ -30,8 +30,7 @@ ALLOWED = {
     "PIL": ("embcli.page",),
     "pyarrow": ("embcli.writers",),
     "torch": (
-        *("embcli.weights.drawing", "embcli.files.pt"),
-        *("embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.hidden"),
+        *("embcli.weights.drawing", "embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.hidden"),
         "embcli.verbs.info",  # for the table of its version alone
     ),
     "signal": ("embcli.cli", "embcli.__main__", "embcli.weights.build"),  # build loads torch so that no signal is lost
@@ -64,7 +63,7 @@ HEAVY = {
     "asyncio": "60 ms",
     "concurrent": "20 ms",
     "difflib": "5 ms, for a misspelled name alone",
-    "pickletools": "10 ms, for old files of torch alone",
+    "pickletools": "10 ms, for files of torch alone",
     "subprocess": "10 ms, for the shells that are asked alone",
     "traceback": "10 ms, for errors that nobody expected",
     **dict.fromkeys(("fcntl", "resource", "termios", "tty"), "not on every system"),
@@ -213,7 +212,7 @@ def test_the_reading_of_imports_finds_those_there_are() -> None:
     assert "typer" in imports("embcli.__main__")
     assert "embcli.records" in imports("embcli.result"), "for the type checker"
     assert "numpy" in reached("embcli.verbs.lookup", imports_of_its_own)
-    assert "torch" in {module for _, module in imports_in_functions("embcli.files.pt")}
+    assert "torch" in {module for _, module in imports_in_functions("embcli.verbs.info")}
 
 
 def test_nobody_but_the_process_imports_the_command() -> None:

@@ -74,8 +74,11 @@ BAD = [
     ("weights --context-length 99999999999", "a position layer of 99,999,999,999 x 256 takes 102.4 TB"),
     ("lookup a --vocab 123456789012345678901234567890", "123,456,789,012,345,678,901,234,567,890 x 256"),
     # seeds
-    ("lookup a --seed -1", "seed must be from 0 to 18446744073709551615, not -1"),
-    ("weights --seed 18446744073709551616", "seed must be from 0 to 18446744073709551615, not 18446744073709551616"),
+    (
+        "lookup a --seed -9223372036854775809",
+        "seed must be from -2**63 to 2**64 - 1, as in torch, not -9223372036854775809",
+    ),
+    ("weights --seed 18446744073709551616", "2**64 - 1, as in torch, not 18446744073709551616"),
     # encodings and models
     ("tokenize a --encoding gpt3", "'gpt3'", "gpt2"),
     ("lookup a --encoding gpt-4oo", "'gpt-4oo'", "gpt-4o"),

@@ -301,6 +301,18 @@ def test_a_page_holds_the_ids_and_shapes_of_the_batch(more: dict[str, Any]) -> N
     assert f"({len(result.order)}, {batching.max_length}, 4)" in text
 
 
+def test_a_sample_has_the_same_number_in_the_data_and_in_a_picture() -> None:
+    """It counts the samples of the whole text: its tokens begin at that number times the stride."""
+    ids = ("--ids", ",".join(map(str, range(40))), "--vocab", "40", "--dim", "2")
+    chosen = ("batch", *ids, "--shuffle", "--index", "1", "--batch-size", "2", "--stride", "3")
+    found = json.loads(run.ok(*chosen, "-f", "json").out)
+    samples = [each["sample"] for each in found["samples"]]
+    assert [first for first, *_ in found["matrices"]["inputs"]] == [3 * sample for sample in samples]
+    assert {*samples} != {0, 1}
+    drawn = [line.split()[0] for line in run.ok(*chosen, "--draw").text.splitlines() if "╭" in line]
+    assert drawn == list(map(str, samples))
+
+
 @pytest.mark.parametrize("flag", ["--draw", "--heat"])
 def test_a_picture_has_a_vector_for_each_token(flag: str) -> None:
     ids = ("--ids", "1,2,3,4,5", "--batch-size", "1", "--vocab", "9", "--dim", "2")

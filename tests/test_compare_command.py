@@ -195,7 +195,7 @@ REFUSED = [
     (["--vocab", "0"], "vocab must be at least 1, not 0"),
     (["--dim", "-1"], "dim must be at least 1, not -1"),
     (["--dim", "x"], "'x' is not a whole number"),
-    (["--seed", str(2**64)], "seed must be from 0 to 18446744073709551615, not 18446744073709551616"),
+    (["--seed", str(2**64)], "seed must be from -2**63 to 2**64 - 1, as in torch, not 18446744073709551616"),
     (["--ids", str(2**63 - 1)], "of memory"),
     (["--bench", "--vocab", str(10**12)], "takes 20.0 TB, and this machine has"),
     (["--show", "ids,shares"], "--show 'shares' is not known; choose from ids, one-hot, first, shared, outputs"),

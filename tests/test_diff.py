@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import permutations
+from itertools import combinations_with_replacement, permutations
 from pathlib import Path
 
 import ml_dtypes
@@ -81,19 +82,39 @@ def test_planted_edits_are_found_exactly(
     assert inside("diff", str(base), str(tuned)).status == 1
 
 
-def test_small_moves_do_not_cancel_out(tmp_path: Path) -> None:
-    """Of one value by its last bit: 1 - cos against fractions, where 1 less a cosine in float64 has no digit right."""
-    matrix = vectors(20, 3)
-    moved = matrix.copy()
-    moved[:, 1] = np.nextafter(moved[:, 1], np.float32(9))
-    found = compared(saved(tmp_path / "base.safetensors", matrix), saved(tmp_path / "t.safetensors", moved))
-    for row in range(20):
-        left, right = (list(map(Fraction, each[row].tolist())) for each in (matrix, moved))
-        pairs = ((left, right), (left, left), (right, right))
-        ab, aa, bb = (sum(x * y for x, y in zip(*pair, strict=True)) for pair in pairs)
-        assert found.distances[row] == pytest.approx(float(aa - 2 * ab + bb) ** 0.5, rel=1e-12)
-        squared = ab * ab / (aa * bb)  # 1 - cos is (1 - cos^2) / (1 + cos)
-        assert found.cosine_distances[row] == pytest.approx(float((1 - squared) / 2), rel=1e-2, abs=0)
+def turn(left: list[float], right: list[float]) -> float:
+    """Return 1 - cos, computed in 120 digits."""
+    rows = [[Fraction(value) for value in row] for row in (left, right)]
+    sums = [sum(x * y for x, y in zip(*pair, strict=True)) for pair in combinations_with_replacement(rows, 2)]
+    with localcontext() as context:
+        context.prec = 120
+        aa, ab, bb = (Decimal(each.numerator) / each.denominator for each in sums)
+        return float(1 - ab / (aa * bb).sqrt())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_moves_do_not_cancel_out(tmp_path: Path, dtype: type[np.floating]) -> None:
+    """By the last bit of one value or of all, by the rounding of a row that is scaled, by more, and backwards."""
+    matrix = vectors(20, 7).astype(dtype)
+    last_bit = matrix.copy()
+    last_bit[:, 1] = np.nextafter(matrix[:, 1], dtype(9))
+    moves = [matrix + (size * vectors(20, 7, seed=2)).astype(dtype) for size in (1e-15, 1e-9, 1e-4, 1)]
+    for tuned in (last_bit, np.nextafter(matrix, dtype(9)), matrix * dtype(1.1), 3 * moves[0], *moves, -2 * matrix):
+        for name, each in (("base.npy", matrix), ("tuned.npy", tuned)):
+            np.save(tmp_path / name, each)
+        found = compared(tmp_path / "base.npy", tmp_path / "tuned.npy")
+        wanted = [turn(*pair) for pair in zip(matrix.tolist(), tuned.tolist(), strict=True)]
+        assert found.cosine_distances == pytest.approx(wanted, rel=1e-11, abs=1e-60)
+        moved = np.linalg.norm(matrix.astype(np.float64) - tuned, axis=1)
+        np.testing.assert_allclose(found.distances, moved, rtol=1e-12)
+
+
+def test_a_row_that_grows_does_not_turn(tmp_path: Path) -> None:
+    """Only rounding is left of what is perpendicular to it, which is no turn."""
+    matrix = np.random.default_rng(3).integers(-(2**50), 2**50, (ROWS, DIM)).astype(float)
+    for name, each in (("base.npy", matrix), ("tuned.npy", 7 * matrix)):
+        np.save(tmp_path / name, each)
+    assert not compared(tmp_path / "base.npy", tmp_path / "tuned.npy").cosine_distances.any()
 
 
 @pytest.mark.parametrize("times", [1.5, 3, 1e5, 1e9, 1e16, 1e30])
@@ -346,16 +367,26 @@ def test_a_last_bit_of_an_array_is_seen_however_it_lies(tmp_path: Path, kind: st
     assert np.flatnonzero(found.states == 2).tolist() == EDITED == np.flatnonzero(found.states).tolist()
 
 
-def test_bits_that_do_not_show_in_float32_are_no_equal_row(tmp_path: Path) -> None:
-    """Two kinds of NaN in eight bits, and whole numbers that float64 does not hold."""
+def test_two_kinds_of_nan_in_eight_bits_are_no_equal_row(tmp_path: Path) -> None:
     paths = tmp_path / "base.safetensors", tmp_path / "tuned.safetensors"
-    for kind, values in {
-        "F8_E5M2": np.array([[[1, 0x7D]], [[1, 0x7E]]], np.uint8),
-        "I64": np.array([[[1, 1 << 60]], [[1, (1 << 60) + 1]]]),
-    }.items():
-        for path, each in zip(paths, values, strict=True):
-            path.write_bytes(safetensors_bytes({"wte.weight": (kind, each.shape, each.tobytes())}))
-        assert states(compared(*paths)) == ["rounded"]
+    for path, bits in zip(paths, (0x7D, 0x7E), strict=True):
+        path.write_bytes(safetensors_bytes({"wte.weight": ("F8_E5M2", (1, 2), bytes([1, bits]))}))
+    assert states(compared(*paths)) == ["rounded"]
+
+
+@pytest.mark.parametrize("dtypes", [("i8", "i8"), ("u8", "u8"), (">i8", "u8")])
+def test_whole_numbers_of_64_bits_are_compared_as_they_are_stored(tmp_path: Path, dtypes: tuple[str, str]) -> None:
+    """Neighbours that float64 does not tell apart; only the first row is the same in both."""
+    base = [[1, 5, 2**63 - 2], [2**61, 5, 2**60], [3, 2**62, 2**63 - 2]]
+    tuned = [[1, 5, 2**63 - 2], [2**61, 5, 2**60 + 1], [3, 2**62, 2**63 - 3]]
+    for name, dtype, values in zip(("base.npy", "tuned.npy"), dtypes, (base, tuned), strict=True):
+        np.save(tmp_path / name, np.array(values, dtype))
+    found = compared(tmp_path / "base.npy", tmp_path / "tuned.npy")
+    assert states(found)[1:] == ["moved", "moved"]
+    assert states(found)[0] != "moved"
+    assert found.distances.tolist() == [0, 1, 1]
+    wanted = [0, *map(turn, base[1:], tuned[1:])]
+    assert found.cosine_distances == pytest.approx(wanted, rel=1e-11, abs=0)
 
 
 def test_whole_numbers_and_floats_of_many_bits_are_told_apart(tmp_path: Path) -> None:
@@ -383,14 +414,6 @@ def test_one_matrix_saved_in_two_dtypes_is_only_rounded(tmp_path: Path, left: to
     changed[EDITED, 1] = changed[EDITED, 1] * (1 + 2 * step) + step
     save_file({"wte.weight": changed.to(right)}, paths[1])
     assert np.flatnonzero(compared(*paths).states == 2).tolist() == EDITED
-
-
-def test_no_row_turns_by_less_than_nothing(tmp_path: Path) -> None:
-    """Rows that grow and do not turn, of which rounding makes as many a little less than 0 as more."""
-    base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors() * 2)
-    turns = compared(base, tuned).cosine_distances
-    assert (turns >= 0).all()
-    assert (turns < 1e-15).all()
 
 
 def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from pyarrow import parquet
 import embcli as package
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
-from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.store import Store
 from embcli.text import Sequences
@@ -39,6 +38,7 @@ from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
 from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
 
+MATRICES = ("token", "position", "input")
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
 ROWS = [*range(5), 50256, 220, 220]
 
@@ -416,9 +416,9 @@ def whole_output(form: str) -> str:
     rows = {"token": ids, "position": (0, 1), "input": (0, 1)}
     names = {"token": "token", "position": "+ position", "input": "= input"}
     lines = [
-        f"{name if place == 0 else '':10}  {rows[matrix][place]:3}  │  {figures(matrices[matrix][place])}\n"
-        for matrix, name in names.items()
+        f"{name:10}  {rows[matrix][place]:3}  │  {figures(matrices[matrix][place])}\n"
         for place in (0, 1)
+        for matrix, name in names.items()
     ]
     return (
         "Input embeddings = token embeddings + position embeddings, (T, D) = (2, 3)\n"

@@ -86,6 +86,31 @@ def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(
     assert "guess" not in told
 
 
+def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_each(
+    inside: Embcli, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    tensors = {
+        "wte.weight": torch.randn(50257, 2),
+        "h.0.mlp.weight": torch.randn(3, 4),
+        "lm_head.weight": torch.randn(50257, 2),
+    }
+    save_file(tensors, path)
+    heads = {}
+    for name in tensors:
+        page = inside.ok("weights", "--from", str(path), "--tensor", name, "--rows", "0:3").text.splitlines()
+        heads[name] = page[0], [line.partition("│")[0].split() for line in (page[1], *page[3:6])]
+    tokens = [["ID", "token"], ["0", "!"], ["1", '"'], ["2", "#"]]
+    assert heads == {
+        "wte.weight": ("Token weight matrix, (V, D) = (50,257, 2): one row per token ID", tokens),
+        "lm_head.weight": ("Tensor lm_head.weight: 50,257 rows, 2 columns", tokens),
+        "h.0.mlp.weight": ("Tensor h.0.mlp.weight: 3 rows, 4 columns", [["row"], ["0"], ["1"], ["2"]]),
+    }
+    attention = ("--from", str(path), "--tensor", "h.0.mlp.weight")
+    assert "ID of tensor h.0.mlp.weight," in inside.ok("lookup", "--ids", "1", *attention, "--position", "none").text
+    assert "no known encoding" in inside.refused("lookup", TEXT, *attention)
+
+
 def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -> None:
     assert inside.ok("lookup", "--ids", "0", "--from", str(own), "--precision", "1").text == (
         "Input embeddings = token embeddings + position embeddings, (T, D) = (1, 3)\n"
@@ -222,7 +247,10 @@ def test_compare_tells_of_values_that_were_rounded(inside: Inside, tmp_path: Pat
     [
         ("--from {} --vocab 6", "--vocab is for seeded layers; --from takes what the file holds"),
         ("--from {} --dim 3", "--dim is for seeded layers"),
-        ("--from {} --seed -1", "seed must be from 0 to 18446744073709551615, not -1"),
+        (
+            "--from {} --seed -9223372036854775809",
+            "seed must be from -2**63 to 2**64 - 1, as in torch, not -9223372036854775809",
+        ),
         ("--from {} --ids 5", "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"),
         ("--from {} hi", "give --ids, or --encoding"),
         ("--tensor token", "--tensor goes with --from"),
@@ -395,7 +423,7 @@ def test_a_token_type_without_a_row_is_refused(
 
 def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: Path) -> None:
     folder, rows = roberta(tmp_path)
-    words = ("lookup", "--ids", "3,4,3", "--from", folder, "--token-type", "0")
+    words = ("lookup", "--ids", "3,4,3", "--from", folder)
     inside.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:5])
     page = inside.ok(*words, "--trace", "2").text

@@ -350,12 +350,12 @@ def test_the_rows_of_a_token_stand_under_each_other_so_that_the_sum_is_seen() ->
     expected = np.stack([token, position, token + position], axis=1).reshape(6, 40)
     lines = [re.split(r" {2,}", line.partition("│")[0].strip()) for line in printed.split("\n") if "│" in line][1:]
     assert lines == [
-        ["token", "6109", "Every"],
+        ["Every", "token", "6109"],
         ["+ position", "0"],
-        ["= input", "0", "Every"],
-        ["token", "3626", "␣effort"],
+        ["= input", "0"],
+        ["␣effort", "token", "3626"],
         ["+ position", "1"],
-        ["= input", "1", "␣effort"],
+        ["= input", "1"],
     ]
     _, high = range_of(printed)
     for strip, row in zip(characters(printed), expected, strict=True):

@@ -176,6 +176,24 @@ def test_a_text_comes_back_byte_for_byte(name: str, text: str, saved: Callable[[
     assert ours.decode(ours.encode(text)) == text.encode()
 
 
+@pytest.mark.parametrize(
+    ("name", "prefixed"), [("byte_level", False), ("byte_level", True), ("pieces", False), ("metaspace", False)]
+)
+def test_a_first_blank_is_kept_where_the_library_keeps_it(
+    tmp_path: Path, name: str, prefixed: bool, saved: Callable[[str], Path]
+) -> None:
+    """ByteLevel adds a space before a text and keeps it, the others remove theirs."""
+    theirs = Tokenizer.from_file(str(saved(name)))
+    if prefixed:
+        theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = opened(tmp_path / "tokenizer.json")
+    for text in ("you", " you", "  moves you"):
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        assert ours.decode(np.array(ids)) == theirs.decode(ids).encode()
+        assert ours.decode(np.array(ids[1:])) == theirs.decode(ids[1:]).encode()
+
+
 @untimed
 @given(text=st.one_of(st.text(max_size=60), st.text("aé🤖 日\n'", max_size=40)), special=st.booleans())
 @example(text="hi<|endoftext|>🤖", special=True)

@@ -162,14 +162,14 @@ def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
 
 ONLY = """\
 Input embeddings = token embeddings + position embeddings, 2 of 6 tokens
-            row  token  │        0        1
+token              row  │        0        1
 ───────────────────────────────────────────
-token       262  ␣the   │  {t}
-            262  ␣the   │  {t}
-+ position    0         │  {p0}
-              4         │  {p4}
-= input       0  ␣the   │  {i0}
-              4  ␣the   │  {i4}
+␣the   token       262  │  {t}
+       + position    0  │  {p0}
+       = input       0  │  {i0}
+␣the   token       262  │  {t}
+       + position    4  │  {p4}
+       = input       4  │  {i4}
 token: row ID of the token weight matrix, (V, D) = (50,257, 2)
 {position}
 """
@@ -236,7 +236,8 @@ def test_a_page_of_each_kind_fits_and_holds_its_numbers(kind: str, width: int) -
     printed = run.ok("lookup", CAT, "--position", kind, COLUMNS=str(width)).text
     tables = grids(printed, width)
     bands = [name for name in found if kind != "rotary" or name != "position"]
-    tables[0].check(np.concatenate([found[name] for name in bands]))
+    each = np.stack([found[name] for name in bands], axis=1 if len(bands) == 3 else 0)  # one or two are bands
+    tables[0].check(each.reshape(-1, 256))
     assert len(tables) == 1 + (kind == "rotary")
     if kind == "rotary":
         tables[1].check(found["position"])

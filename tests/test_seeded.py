@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import tracemalloc
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +14,14 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import embcli
 from embcli.errors import LayerError
 from embcli.layer import Meter
 from embcli.weights import drawing
 from embcli.weights.drawing import DrawnLayer
 from embcli.weights.seeded import Seeded
 from tests.conftest import Embcli
+from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
 
 NAMES = ("token", "position")
@@ -208,13 +213,32 @@ def test_a_meter_of_what_is_no_number_says_what_torch_says(odd: list[float], pla
         ({"dim": -1}, "dim must be at least 1, not -1"),
         ({"context_length": 0}, "context_length must be at least 1, not 0"),
         ({"dim": 10**5000}, "dim is out of range; no machine has that much memory"),
-        ({"seed": -1}, f"seed must be from 0 to {2**64 - 1}, not -1"),
-        ({"seed": 2**64}, f"seed must be from 0 to {2**64 - 1}, not {2**64}"),
+        ({"seed": -(2**63) - 1}, f"seed must be from -2**63 to 2**64 - 1, as in torch, not {-(2**63) - 1}"),
+        ({"seed": 2**64}, f"seed must be from -2**63 to 2**64 - 1, as in torch, not {2**64}"),
     ],
 )
 def test_numbers_that_make_no_layer_are_refused_by_name(wrong: dict[str, int], named: str) -> None:
-    with pytest.raises(LayerError, match=f"^{named}$"):
+    with pytest.raises(LayerError, match=f"^{re.escape(named)}$"):
         Seeded(**{"vocab": 6, **wrong})
+
+
+@pytest.mark.parametrize("seed", [-5, -1, -(2**63), 2**64 - 5])
+def test_a_seed_is_taken_as_torch_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """The same bits and one kept file for both spellings, on the command line and in the library."""
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
+    torch.manual_seed(seed)
+    expected = torch.nn.Embedding(6, 3).weight.detach().numpy()
+    torch.manual_seed(seed)
+    first = torch.nn.Linear(6, 3, bias=False).weight.detach().numpy()
+    for spelled in (seed, seed % 2**64):
+        model = embcli.seeded(6, 3, seed=spelled)
+        assert model.source.origin.seed == torch.initial_seed()
+        ran = Inside().ok("weights", "--vocab", "6", "--dim", "3", "--seed", str(spelled), "-f", "npy")
+        for found in (model[0:6], np.load(BytesIO(ran.out))):
+            assert_same_bits(found, expected)
+        comparison = embcli.seeded(6, 3).compare([2], seed=spelled)
+        assert (comparison.run["seed"], comparison.first.tolist()) == (torch.initial_seed(), first.tolist())
+    assert len(list(tmp_path.glob("*-seed*"))) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,6 +18,8 @@ from tests.oracles import live
 from tests.screen import OWN_ESCAPES, bare, check_left_out, drawn, grids, on_terminal, said_to_be_left_out
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.conftest import Embcli
     from tests.screen import Grid
 
@@ -40,21 +42,33 @@ def looked_up(layers: dict[str, np.ndarray], text: str) -> tuple[list[int], dict
     return ids, {"token": token, "position": position, "input": token + position}
 
 
+def token_by_token(rows: dict[str, np.ndarray], chosen: Sequence[int]) -> np.ndarray:
+    """Return the three rows of each token under each other, (3n, D)."""
+    each = [rows[name][[*chosen]] for name in ("token", "position", "input")]
+    return np.stack(each, axis=1).reshape(3 * len(chosen), -1)
+
+
 def row_numbers(table: Grid) -> list[int]:
     """Return the first number among the labels of each row: where it stands in its layer."""
     return [int(next(cell for cell in label if cell.isdigit())) for label in table.labels]
 
 
 def check_lookup(printed: str, width: int, text: str, layers: dict[str, np.ndarray]) -> None:
-    """Hold the one grid of a lookup, its three bands under each other, against the layers."""
+    """Hold the one grid of a lookup, the three rows of each token under each other, against the layers."""
     ids, expected = looked_up(layers, text)
     (table,) = grids(printed, width)
     hidden = said_to_be_left_out(printed, "row", len(ids))
     rows = [row for row in range(len(ids)) if row not in hidden]
-    table.check(np.concatenate([expected[name][rows] for name in ("token", "position", "input")]))
-    assert row_numbers(table) == [*(ids[row] for row in rows), *rows, *rows]
-    band = len(rows)
-    assert [label[0] for label in table.labels[::band]] == ["token", "+ position", "= input"]
+    table.check(token_by_token(expected, rows))
+    assert [label[-2:] for label in table.labels] == [
+        [name, str(number)]
+        for row in rows
+        for name, number in (("token", ids[row]), ("+ position", row), ("= input", row))
+    ]
+    names = [shown(encodings.get("gpt2").token_bytes(ids[row])) for row in rows]
+    found = [label[:-2] for label in table.labels[::3]]  # tokens are shortened, or left out, on a narrow page
+    assert found in ([[]] * len(rows), [[name] for name in names]) or width < 80
+    assert all(len(label) == 2 for place, label in enumerate(table.labels) if place % 3)
     assert f"position embeddings, (T, D) = ({len(ids)}, {D}) " in " ".join(printed.split())
     assert f"token: row ID of the token weight matrix, (V, D) = ({V:,}, {D}) " in " ".join(printed.split())
     check_left_out(printed, "column", table.columns, D)
@@ -108,7 +122,9 @@ def test_a_long_lookup_shows_its_first_and_last_tokens_and_says_so(
     text = PLAIN * 30
     printed = inside.ok("lookup", text).text
     assert len(said_to_be_left_out(printed, "row", len(looked_up(layers, text)[0]))) > 20
-    assert printed.count("⋮") > 0
+    lines = printed.splitlines()
+    (gap,) = [number for number, line in enumerate(lines) if "⋮" in line]
+    assert ("= input" in lines[gap - 1], "token" in lines[gap + 1]) == (True, True)
     check_lookup(printed, 120, text, layers)
 
 
@@ -131,11 +147,11 @@ def test_chosen_columns_are_never_left_out(width: int, terminal: bool, layers: d
     arguments = ("--columns", "200,0:40,255,7", "--color", "never")
     printed = run.ok("lookup", PLAIN, *arguments, COLUMNS=str(width)).text
     ids, expected = looked_up(layers, PLAIN)
-    values = np.concatenate([expected[name] for name in ("token", "position", "input")])
+    values = token_by_token(expected, range(4))
     found = grids(printed, width)
     for table in found:
         table.check(values)
-        assert row_numbers(table) == [*ids, *range(4), *range(4)]
+        assert row_numbers(table) == [number for row in range(4) for number in (ids[row], row, row)]
     assert [column for table in found for column in table.columns] == chosen
     assert "Left out" not in printed
 
@@ -242,7 +258,7 @@ def test_markup_and_escape_sequences_in_a_text_stay_text(inside: Embcli) -> None
     assert [label[1] for label in grids(printed, 300)[0].labels] == names
     terminal = on_terminal(200, "lookup", HOSTILE)
     assert "\x1b" not in bare(terminal.raw)
-    assert [label[-1] for label in grids(terminal.text, 200)[0].labels[-len(ids) :]] == names
+    assert [label[0] for label in grids(terminal.text, 200)[0].labels[::3]] == names
     view = on_terminal(80, "tokenize", HOSTILE, NO_COLOR="1")
     assert "\x1b" not in view.raw
 
@@ -279,11 +295,11 @@ LOOKED_UP = """Input embeddings = token embeddings + position embeddings, (T, D)
             row  │        0        1        2
 ─────────────────────────────────────────────
 token         5  │  {:7.4f}  {:7.4f}  {:7.4f}
-              3  │  {:7.4f}  {:7.4f}  {:7.4f}
 + position    0  │  {:7.4f}  {:7.4f}  {:7.4f}
-              1  │  {:7.4f}  {:7.4f}  {:7.4f}
 = input       0  │  {:7.4f}  {:7.4f}  {:7.4f}
-              1  │  {:7.4f}  {:7.4f}  {:7.4f}
+token         3  │  {:7.4f}  {:7.4f}  {:7.4f}
++ position    1  │  {:7.4f}  {:7.4f}  {:7.4f}
+= input       1  │  {:7.4f}  {:7.4f}  {:7.4f}
 token: row ID of the token weight matrix, (V, D) = (6, 3)
 position: row p of the position weight matrix, (C, D) = (1,024, 3)
 
@@ -311,7 +327,8 @@ def test_the_whole_output_of_weights(inside: Embcli) -> None:
 def test_the_whole_output_of_lookup(inside: Embcli) -> None:
     drawn_layers = live(Seeded(6, 3))
     token, position = drawn_layers["token"][[5, 3]], drawn_layers["position"][:2]
-    numbers = np.concatenate([token, position, token + position]).ravel().tolist()
+    rows = {"token": token, "position": position, "input": token + position}
+    numbers = token_by_token(rows, range(2)).ravel().tolist()
     traced = np.stack([token[1], position[1], token[1] + position[1]], axis=1).ravel().tolist()
     arguments = ("--ids", "5,3", "--vocab", "6", "--dim", "3", "--trace", "1")
     assert inside.ok("lookup", *arguments, COLUMNS="60").text == LOOKED_UP.format(*numbers, *traced)

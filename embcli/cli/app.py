@@ -24,18 +24,21 @@ from embcli.selection import select
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from embcli.formats import Kind
     from embcli.store import Store
 
 _WIDEST = 100  # columns of a help text
 _PANEL = "What an embedding layer does, from text to the numbers that a model reads"
-_VERBS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {}  # functions and their settings for Typer
+# Functions, the kinds of their results, and settings for Typer.
+_VERBS: dict[str, tuple[Callable[..., Any], Kind | None, dict[str, Any]]] = {}
 
 
-def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that makes a function a verb, with these examples under its help."""
+def verb(kind: Kind | None, *examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that makes a function a verb: the kind of its result, if it has formats, and examples."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        _VERBS[function.__name__] = function, {"epilog": _epilog(*examples), "rich_help_panel": _PANEL, **settings}
+        shown = {"epilog": _epilog(*examples), "rich_help_panel": _PANEL, **settings}
+        _VERBS[function.__name__] = function, kind, shown
         return function
 
     return register
@@ -64,9 +67,9 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
     app.callback(invoke_without_command=True, help="" if on_a_terminal else None)(grouped(embcli, "embcli"))
     is_list = words is not None and [*words] in ([], ["--help"], ["-h"])
     called = words[0] if words and words[0] in (*_VERBS, "cache") else None
-    for name, (function, settings) in _VERBS.items():
+    for name, (function, kind, settings) in _VERBS.items():
         if called in (None, name):
-            app.command(**settings)(_without_options(function) if is_list else grouped(function, name))
+            app.command(**settings)(_without_options(function) if is_list else grouped(function, name, kind))
     if called in (None, "cache"):
         app.add_typer(_cache(markup), name="cache", rich_help_panel=_PANEL)
     return app
@@ -83,9 +86,9 @@ def _cache(markup: Literal["rich"] | None) -> typer.Typer:
     """Return the commands of `embcli cache`."""
     cache = typer.Typer(help="Show, clear or verify what is kept.", rich_markup_mode=markup)
     examples = _epilog("embcli cache", "embcli cache verify", "embcli cache clear")
-    cache.callback(invoke_without_command=True, epilog=examples)(grouped(cache_show, "cache"))
+    cache.callback(invoke_without_command=True, epilog=examples)(grouped(cache_show, "cache", "list"))
     cache.command("clear")(cache_clear)
-    cache.command("verify")(grouped(cache_verify, "cache"))
+    cache.command("verify")(grouped(cache_verify, "cache", "list"))
     return cache
 
 
@@ -102,6 +105,7 @@ def embcli(
 
 
 @verb(
+    "tokens",
     'embcli tokenize "Every effort moves you"',
     "embcli tokenize --file book.txt -f ids -o book.ids",
     'embcli tokenize "Hello" --encoding gpt-4o',
@@ -111,12 +115,13 @@ def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
-    output = place.output_of("tokenize")
+    output = place.output_of("tokens")
     model = AnyModel().opened(encoding)
     output.write(model.tokenize(given.sequences(), special=given.special))
 
 
 @verb(
+    None,
     "embcli decode 6109 3626 6100 345",
     "embcli tokenize -f ids < book.txt | embcli decode",
     context_settings={"ignore_unknown_options": True},
@@ -134,6 +139,7 @@ def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING,
 
 
 @verb(
+    "embeddings",
     "embcli weights --vocab 6 --dim 3",
     "embcli weights --rows 0:5,100 --columns 0:8",
     "embcli weights --from model.safetensors --map",
@@ -156,7 +162,7 @@ def weights(
     """
     from embcli.layer import shape_of
 
-    output = place.output_of("weights", {"map": map, "scatter": scatter})
+    output = place.output_of("embeddings", {"map": map, "scatter": scatter})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
@@ -169,6 +175,7 @@ def _count(spec: str | None, size: int, what: str) -> int:
 
 
 @verb(
+    "embeddings",
     'embcli lookup "Every effort moves you"',
     "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
     "embcli lookup --file book.txt --window -o input.npy",
@@ -181,7 +188,7 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    output = place.output_of("lookup", vars(options), options.show)
+    output = place.output_of("embeddings", vars(options), options.show)
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     if options.only is None and options.only_ids is None:
@@ -191,6 +198,7 @@ def lookup(
 
 
 @verb(
+    "matrices",
     "embcli compare",
     'embcli compare "Every effort moves you" --trace',
     "embcli compare --ids 2,3,1 --gradient --bench",
@@ -208,7 +216,7 @@ def compare(
 
     With the same weight, bit for bit; the exit status is 1 if they differ.
     """
-    output = place.output_of("compare", vars(options), options.outputs)
+    output = place.output_of("matrices", vars(options), options.outputs)
     sequences = given.sequences()
     opened = model.opened_for(sequences, encoding)
     tokens = opened.tokens(sequences, given.special)
@@ -220,6 +228,7 @@ def compare(
 
 
 @verb(
+    "batches",
     "embcli batch the-verdict.txt",
     'echo "Every effort moves you forward" | embcli batch - --batch-size 1 --dim 3',
     "embcli batch the-verdict.txt --shuffle --all -o input.npy",
@@ -237,13 +246,14 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = place.output_of("batch", vars(batching))
+    output = place.output_of("batches", vars(batching))
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))
 
 
 @verb(
+    "embeddings",
     "embcli positions --kind sinusoidal",
     "embcli positions --kind rotary --pairing halves --similarity",
     "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
@@ -254,11 +264,12 @@ def positions(model: AnyModel, options: PositionOptions, encoding: str | None = 
 
     In four ways, for as many positions as --context-length says; or the learned ones of a real model.
     """
-    output = place.output_of("positions", vars(options))
+    output = place.output_of("embeddings", vars(options))
     output.write(model.opened(encoding).positions(**vars(options)))
 
 
 @verb(
+    "ranking",
     'embcli neighbors " Paris"',
     "embcli neighbors --ids 3 --from model.safetensors --metric l2 --why",
     'embcli neighbors " king" --minus " man" --plus " woman"',
@@ -271,12 +282,13 @@ def neighbors(
 
     Of all rows of the token layer, exactly: scores are float64, and proven to be the first.
     """
-    output = place.output_of("neighbors", vars(nearness))
+    output = place.output_of("ranking", vars(nearness))
     opened = model.opened(encoding)
     output.write(opened.neighbors(**given.queries(opened), **vars(nearness)))
 
 
 @verb(
+    "ranking",
     "embcli audit --from model.safetensors",
     "embcli audit --from model.safetensors --fail-on missing,padding",
     "embcli audit --dim 4 -f csv -o audit.csv",
@@ -288,26 +300,30 @@ def audit(
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
-    output = place.output_of("audit")
+    output = place.output_of("ranking")
     result = model.opened(encoding).audit(fail_on=fail_on)
     output.write(result)
     return int(bool(result.broken))
 
 
-@verb("embcli diff model.safetensors tuned.safetensors", "embcli diff model.safetensors tuned.safetensors -f ndjson")
+@verb(
+    "ranking",
+    "embcli diff model.safetensors tuned.safetensors",
+    "embcli diff model.safetensors tuned.safetensors -f ndjson",
+)
 def diff(models: TwoModels, encoding: str | None = None, *, place: Place) -> int:
     """Show which rows of two checkpoints differ.
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
-    output = place.output_of("diff")
+    output = place.output_of("ranking")
     base, tuned = models.opened(encoding)
     result = base.diff(tuned)
     output.write(result)
     return int(result.different)
 
 
-@verb("embcli tour", 'embcli tour --text "Hello, world" --step 3', "embcli tour my-tour.json")
+@verb(None, "embcli tour", 'embcli tour --text "Hello, world" --step 3', "embcli tour my-tour.json")
 def tour(file: Path | None = None, step: int | None = None, text: str = names.TOUR_TEXT) -> int:
     """Go through the chapter, step by step.
 
@@ -327,13 +343,13 @@ def _run(words: list[str]) -> object:
         raise InputError(" ".join(error.format_message().split())) from None
 
 
-@verb("embcli info", "embcli info -f json", "embcli info --from model.safetensors")
+@verb("list", "embcli info", "embcli info -f json", "embcli info --from model.safetensors")
 def info(model: OneModel, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
     """Show versions, encodings and the cache, or a file's tensors.
 
     With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """
-    output = place.output_of("info")
+    output = place.output_of("list")
     if model.path is None:
         from embcli.verbs.info import info
 
@@ -348,7 +364,7 @@ def cache_show(context: typer.Context, place: Place) -> None:
     if context.invoked_subcommand is None:
         from embcli.verbs.cache import contents
 
-        place.output_of("cache").write(contents(_store()))
+        place.output_of("list").write(contents(_store()))
 
 
 def cache_clear() -> None:
@@ -362,7 +378,7 @@ def cache_verify(place: Place) -> int:
     """Read all that is kept. Say which files are damaged; the exit status is 1 if one is."""
     from embcli.verbs.cache import contents
 
-    output = place.output_of("cache")
+    output = place.output_of("list")
     result = contents(_store(), verify=True)
     output.write(result)
     return int(result.damaged > 0)

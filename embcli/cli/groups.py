@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from typing_extensions import dataclass_transform
+
+    from embcli.formats import Kind
 else:
 
     def dataclass_transform(**_: Any) -> Any:
@@ -33,8 +35,11 @@ class Group:
             vars(self).update(values)
 
 
-def grouped(command: Callable[..., Any], verb: str) -> Callable[..., Any]:
-    """Return a command for Typer, with the fields of its groups in place of the groups, panel by panel."""
+def grouped(command: Callable[..., Any], verb: str, kind: Kind | None = None) -> Callable[..., Any]:
+    """Return a command for Typer, with the fields of its groups in place of the groups, panel by panel.
+
+    `kind` is the kind of its result, if it can be written in several formats.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
@@ -42,11 +47,11 @@ def grouped(command: Callable[..., Any], verb: str) -> Callable[..., Any]:
         hint = hints[each.name]
         if _is_group(hint):
             groups[each.name] = hint
-            parameters += [_parameter(verb, *field) for field in _fields(hint)]
+            parameters += [_parameter(verb, kind, *field) for field in _fields(hint)]
         elif hint.__module__ == "typer.models":  # Typer's own context
             parameters.append(each.replace(annotation=hint))
         else:
-            parameters.append(_parameter(verb, each.name, hint, each.default))
+            parameters.append(_parameter(verb, kind, each.name, hint, each.default))
 
     def spread(**given: Any) -> Any:
         for name, group in groups.items():
@@ -71,9 +76,9 @@ def _fields(group: Any) -> list[tuple[str, Any, Any]]:
     return [(name, hint, getattr(group, name, empty)) for name, hint in hints.items()]
 
 
-def _parameter(verb: str, name: str, hint: Any, default: Any) -> inspect.Parameter:
+def _parameter(verb: str, result: Kind | None, name: str, hint: Any, default: Any) -> inspect.Parameter:
     """Return a field or a parameter of a command, with its declaration for Typer."""
-    option = declared(verb, name, whole_number=int in (hint, *get_args(hint)))
+    option = declared(verb, result, name, whole_number=int in (hint, *get_args(hint)))
     if option.parser is not None and option.parser.__name__ != "whole":
         hint = str | None  # the text that is typed; the parser converts it
     kind = inspect.Parameter.KEYWORD_ONLY

@@ -277,13 +277,13 @@ _ENCODING.show_default = True
 DECLARED |= {f"{verb}.encoding": _ENCODING for verb in ("tokenize", "decode", "batch")}
 
 
-def declared(verb: str, name: str, whole_number: bool = False) -> Any:
-    """Return the declaration of a verb's parameter for Typer."""
+def declared(verb: str, kind: formats.Kind | None, name: str, whole_number: bool = False) -> Any:
+    """Return the declaration of a parameter of a verb, whose result is of a kind, for Typer."""
     option = copy.copy(DECLARED.get(f"{verb}.{name}") or DECLARED[name])
     if whole_number:
         option.parser = whole
-    if name == "format":
-        able = formats.able(formats.KINDS[verb])
+    if name == "format" and kind:
+        able = formats.able(kind)
         option.help, option.autocompletion = f"{formats.either(able)}.", _one_of(able)
     return option
 

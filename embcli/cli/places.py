@@ -34,11 +34,11 @@ class Place(Group):
     theme: names.Theme | None = None
 
     def output_of(
-        self, verb: str, asked: Mapping[str, Any] | None = None, show: tuple[str, ...] | None = None
+        self, kind: formats.Kind, asked: Mapping[str, Any] | None = None, show: tuple[str, ...] | None = None
     ) -> Output:
-        """Return the output of a verb; raises OutputError for what cannot be done.
+        """Return the output for a kind of result; raises OutputError for what cannot be done.
 
-        `asked` are its other options by name, and `show` the matrices that the user named.
+        `asked` are the verb's other options by name, and `show` the matrices that the user named.
         """
         from embcli.cli.output import output_for
         from embcli.result import Style
@@ -47,7 +47,7 @@ class Place(Group):
         style = {name: given[name] for name in ("precision", "scale", "width") if name in given}
         heat = bool(given.get("heat") or given.get("map"))  # a map is coloured, too
         return output_for(
-            formats.KINDS[verb],
+            kind,
             self.format,
             self.output,
             self.color,

@@ -97,12 +97,12 @@ class HuggingFaceEncoding(Encoding):
         return spans
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes of known IDs, (T,), together, without a space that the tokenizer adds before a text."""
+        """Return the bytes of known IDs, (T,), together; a space that the tokenizer adds goes where it removes it."""
         if self._spelling is None:
             text: str = self._call(lambda: self.tokenizer.decode(ids.tolist(), False), "it cannot decode these IDs")
             return text.encode()
         joined = super().decode(ids)
-        return joined.removeprefix(b" ") if self._leads_with_space else joined
+        return joined.removeprefix(b" ") if self._drops_first_space else joined
 
     def merges(self) -> list[int]:
         """Return the IDs of the merged tokens, in the order of the merges."""
@@ -122,10 +122,13 @@ class HuggingFaceEncoding(Encoding):
         return from_piece if fallback or kinds & {"Metaspace", "ByteFallback", "Replace"} else None
 
     @cached_property
-    def _leads_with_space(self) -> bool:
-        """Whether the tokenizer adds a space before a text."""
-        first = self._encoded("a", False).ids[:1]
-        return any((self.token_bytes(token_id) or b"").startswith(b" ") for token_id in first)
+    def _drops_first_space(self) -> bool:
+        """Whether the tokenizer adds a space before a text and removes it again; ByteLevel keeps it."""
+        ids = self._encoded("a", False).ids
+        if not super().decode(np.array(ids)).startswith(b" "):
+            return False
+        decoded: str = self._call(lambda: self.tokenizer.decode(ids, False), "it cannot decode these IDs")
+        return not decoded.startswith(" ")
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:

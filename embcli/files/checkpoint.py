@@ -120,7 +120,20 @@ class Checkpoint:
             sizes={name: tensor.size for name, tensor in opened.items()},
             guesses={about: why for about, why in self.reasons.items() if _LAYER_OF_GUESS.get(about, about) in opened},
             first_position=self.first_position if "position" in opened else 0,
+            is_other=self.is_other,
         )
+
+    @cached_property
+    def is_other(self) -> bool:
+        """Whether the user named another tensor in place of a token matrix that is known by its name."""
+        known = self._fitting("token") if self._chosen["token"] else []
+        return bool(known) and self._tensor("token") not in known
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the rows of the `token` layer can stand for tokens: those of another tensor if it has as many."""
+        known = self._fitting("token") if self.is_other else []
+        return not known or self._tensor("token").shape[0] in [each.shape[0] for each in known]
 
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint, whose position layer has the length that it has."""
@@ -200,7 +213,7 @@ class Checkpoint:
         Raises InputError if config.json and the tensors do not fit together.
         """
         family, dim, settings, model = self.family, self._shape[1], self.settings, self.config.get("model_type")
-        if not isinstance(model, str):
+        if not isinstance(model, str) or self.is_other:
             return None
         if family is None:
             return Recipe(model, self.values, dim, is_known=False)
@@ -358,22 +371,24 @@ class Checkpoint:
 
     def _by_name(self, role: str) -> Tensor | None:
         """Return the tensor with the first known name of a role; of several, the one nearest to the token matrix."""
+        fitting = self._fitting(role)
+        if role != "token" and len(fitting) > 1:
+            near = self._tensor("token").name
+            shared = [_shared_parts(tensor.name, near) for tensor in fitting]
+            fitting = [tensor for tensor, parts in zip(fitting, shared, strict=True) if parts == max(shared)]
+            fitting = self._encoders(role, fitting)
+        return self._agreed(role, fitting) if fitting else None
+
+    def _fitting(self, role: str) -> list[Tensor]:
+        """Return the tensors with the first known name of a role that any tensor of a fitting shape has."""
         for known in names.NAMES[role]:
             parts = known.split(".")
             ends = self._by_last_part.get(parts[-1], ())
             named = [self.tensors[name] for name, end in ends if end[-len(parts) :] == parts]
-            fitting = [tensor for tensor in named if self._fits(role, tensor)]
-            if len(fitting) > 1 and role != "head":
-                own = self._of_part([tensor.name for tensor in fitting])
-                fitting = [tensor for tensor in fitting if tensor.name in own]
-            if role != "token" and len(fitting) > 1:
-                near = self._tensor("token").name
-                shared = [_shared_parts(tensor.name, near) for tensor in fitting]
-                fitting = [tensor for tensor, parts in zip(fitting, shared, strict=True) if parts == max(shared)]
-                fitting = self._encoders(role, fitting)
-            if fitting:
-                return self._agreed(role, fitting)
-        return None
+            if fitting := [tensor for tensor in named if self._fits(role, tensor)]:
+                own = self._of_part([tensor.name for tensor in fitting]) if role != "head" else ()
+                return [tensor for tensor in fitting if tensor.name in own] or fitting
+        return []
 
     def _encoders(self, role: str, fitting: list[Tensor]) -> list[Tensor]:
         """Return the encoder's of two tensors, if the other is the decoder's; otherwise all of them."""

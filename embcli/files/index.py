@@ -1,6 +1,8 @@
 """The index of word vectors: where each row begins, and the words; made in one pass over the file, then kept.
 
-A kept index belongs to one path, size and time of change. Small files have none: they are read again as fast.
+A kept index belongs to one path, size, and times of change; nobody sets back that of the inode. It may be another
+user's work: it must fit the size of the file, and whoever reads a row compares the word. Small files have none: they
+are read again as fast.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from embcli.binary import Binary
     from embcli.notes import Notes
 
-_FORMAT = "embcli-vectors-1"
+_FORMAT = "embcli-vectors-2"
 _SMALL = 1 << 22  # bytes of a file below which an index is not worth keeping
 _LARGE = 1 << 29  # bytes of a file that takes seconds to read
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
@@ -47,17 +49,28 @@ class Index:
         ends = np.cumsum(self.lengths, dtype=np.int64)
         return Vocabulary(self.words, ends - self.lengths, ends)
 
+    def fits(self, size: int) -> bool:
+        """Return whether a file of this size has room for all rows in this order, each number at least 2 bytes."""
+        if not 0 < self.dim < self.end <= size or not 0 < len(self.starts) == len(self.lengths):
+            return False
+        edges = np.append(self.starts, self.end)
+        rooms = np.diff(edges) - self.lengths
+        return bool(edges.min() >= 0 and rooms.min() >= 2 * self.dim and self.lengths.sum() == len(self.words))
 
-def kept(binary: Binary, scan: Callable[[], Index], notes: Notes) -> Index:
-    """Return the index of a file: from the store, or from `scan`, which reads the whole file; then it is kept."""
+
+def kept(binary: Binary, scan: Callable[[], Index], sizes: tuple[int, int] | None, notes: Notes) -> Index:
+    """Return the index of a file: from the store, or from `scan`, which reads the whole file; then it is kept.
+
+    `sizes` are V and D where the file states them.
+    """
     store = Store.from_environment(notes) if binary.size >= _SMALL else None
     if store is None:
         return scan()
-    changed = os.fstat(binary.file.fileno()).st_mtime_ns
-    key = f"{_FORMAT} {binary.path.resolve()!a} {binary.size} {changed}"
+    status = os.fstat(binary.file.fileno())
+    key = f"{_FORMAT} {binary.path.resolve()!a} {binary.size} {status.st_mtime_ns} {status.st_ctime_ns}"
     name = _name(key)
     index = store.read(name, partial(_load, key=key))
-    if index is not None:
+    if index is not None and index.fits(binary.size) and sizes in (None, (len(index.starts), index.dim)):
         return index
     if binary.size >= _LARGE:
         notes.add(f"{binary.path.name} is read once to index its words; this takes a while")

@@ -1,33 +1,35 @@
-"""PyTorch's files of tensors (.pt, .pth, .bin), read by torch itself, in its mode that runs no code from a file."""
+"""PyTorch's files of tensors (.pt, .pth, .bin): zip archives of a pickle, which is never run, and of their numbers."""
 
 from __future__ import annotations
 
-import os
 import re
-import warnings
 import zipfile
-from typing import TYPE_CHECKING, Any
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from embcli.binary import shortened
 from embcli.files.numbers import NAMED
-from embcli.files.stored import WidenedLayer, unknown_numbers
+from embcli.files.pickled import ADVICE, item_size, weights_in
+from embcli.files.stored import StoredLayer, WidenedLayer, runs, unknown_numbers
+from embcli.files.strict_json import Malformed
 from embcli.files.tensors import Tensor, Tensors
-from embcli.memory import ran_out
-from embcli.safe import printable
+from embcli.selection import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
-    import torch
-
     from embcli.binary import Binary
-    from embcli.errors import InputError
     from embcli.files.numbers import NumberFormat
+    from embcli.files.pickled import Storage, Weight
     from embcli.layer import Layer
 
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors
-_LONGEST_NAME = 200  # characters: torch takes quadratic time to refuse a name
+_LOCAL_HEADER = Struct("<4s22x2H")  # of a member: a signature, the lengths of its name and of its extra field
+_SIGNATURE = b"PK\x03\x04"
+# What zipfile raises for a damaged archive.
+_DAMAGES = (zipfile.BadZipFile, RuntimeError, OSError, ValueError, EOFError, OverflowError)
+_BLOCK = 1 << 18  # numbers that are found at a time
+_GAP = 16  # numbers between two that are faster to read than to skip
 
 
 def begins(head: bytes) -> bool:
@@ -38,127 +40,116 @@ def begins(head: bytes) -> bool:
 class TorchFile(Tensors):
     """The tensors of a PyTorch file, named by the keys that lead to them, joined with dots.
 
-    Raises InputError for a file that torch does not load without running code from it, or cannot map.
+    Raises InputError for a file that torch.load refuses with `weights_only`, and for storages that are not in the file.
     """
 
     format = "PyTorch"
 
     def __init__(self, binary: Binary) -> None:
-        _check_archive(binary)
         self._binary = binary
-        self._weights = dict(_tensors_in(_loaded(binary), binary.path.stem))
-        super().__init__(binary.path, {name: _described(binary, name, each) for name, each in self._weights.items()})
+        archive, folder = _opened(binary)
+        if _member(binary, archive, f"{folder}/byteorder") == b"big":
+            raise binary.refused("its numbers are big-endian; embcli reads little-endian ones")
+        try:
+            self._weights = weights_in(_member(binary, archive, f"{folder}/data.pkl"), binary.path.stem)
+        except Malformed as error:
+            raise binary.refused(str(error)) from None
+        members = archive.NameToInfo
+        storages = {each.storage.key: each.storage for each in self._weights.values() if each.storage}
+        starts = {key: _start(binary, members.get(f"{folder}/data/{key}"), each) for key, each in storages.items()}
+        super().__init__(
+            binary.path, {name: _described(binary, name, each, starts) for name, each in self._weights.items()}
+        )
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
         weight, numbers = self._weights[tensor.name], NAMED.get(tensor.dtype)
-        if numbers is None or not _is_plain(weight):
+        if numbers is None:
             raise self.refused(unknown_numbers(tensor))
-        weight = weight.reshape(tensor.shape) if weight.dim() == 1 else weight  # a vector as a row
-        return TorchLayer(self._binary, weight.T if transposed else weight, numbers)
+        if weight.storage is None:
+            raise self.refused(f"{tensor} is sparse, negated or without data, so it has no plain numbers")
+        rows, dim = tensor.shape
+        across = (0, *weight.strides)[-2:]  # of a vector as a row
+        shape, strides = ((rows, dim), across) if not transposed else ((dim, rows), across[::-1])
+        for by_columns, usual in ((False, (shape[1], 1)), (True, (1, shape[0]))):
+            if all(given == each or size == 1 for size, given, each in zip(shape, strides, usual, strict=True)):
+                return StoredLayer(self._binary, tensor.start, shape, numbers, by_columns)
+        return StridedLayer(self._binary, tensor.start, shape, numbers, strides)
 
 
-class TorchLayer(WidenedLayer):
-    """A matrix that torch has mapped, in any memory layout."""
+class StridedLayer(WidenedLayer):
+    """A matrix in a file whose rows and columns are any number of places apart: a part of another tensor."""
 
-    def __init__(self, binary: Binary, weight: torch.Tensor, numbers: NumberFormat) -> None:
-        rows, dim = weight.shape
-        super().__init__((rows, dim), numbers)
-        self._binary, self._weight = binary, weight
+    def __init__(
+        self, binary: Binary, start: int, shape: tuple[int, int], numbers: NumberFormat, strides: tuple[int, ...]
+    ) -> None:
+        super().__init__(shape, numbers)
+        self._binary, self._start, self._strides = binary, start, strides
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
-        import torch
+        down, across = self._strides
+        size = self._numbers.stored.itemsize
+        stored = np.empty((len(ids), self.shape[1]), self._numbers.stored)
+        step = max(_BLOCK // self.shape[1], 1)
+        for start in range(0, len(ids), step):
+            wanted = ids[start : start + step, None] * down + np.arange(self.shape[1]) * across
+            places, where = distinct(wanted.ravel())
+            first, last = runs(places, _GAP)
+            lengths = places[last - 1] + 1 - places[first]
+            ends = np.cumsum(lengths)
+            spans = np.empty(int(ends[-1]), self._numbers.stored)
+            self._binary.gather(spans, (self._start + places[first] * size).tolist(), (lengths * size).tolist())
+            kept = spans[places + np.repeat(ends - lengths - places[first], last - first)]
+            stored[start : start + step] = kept[where].reshape(wanted.shape)
+        return stored
 
-        if os.fstat(self._binary.file.fileno()).st_size < self._binary.size:  # a missing page is a SIGBUS
-            raise self._binary.refused("it was cut off while it was read")
-        picked = self._weight[torch.from_numpy(ids)].contiguous()
-        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[picked.element_size()]
-        return picked.view(bits).numpy().view(self._numbers.stored)
 
-
-def _check_archive(binary: Binary) -> None:
-    """Raise InputError unless a file is an archive that torch.save can have written, with nothing compressed."""
+def _opened(binary: Binary) -> tuple[zipfile.ZipFile, str]:
+    """Return an archive of torch.save, with nothing compressed, and the folder that its members are in."""
     try:
-        members = zipfile.ZipFile(binary.file).infolist()
-        pickles = [info for info in members if info.filename.split("/")[1:] == ["data.pkl"]]
-        if not pickles:
-            raise binary.refused("it is an archive without the data.pkl of torch.save")
-        if any(info.compress_type != zipfile.ZIP_STORED for info in members) or pickles[0].file_size > _LONGEST_PICKLE:
-            raise binary.refused("it is an archive that torch.save does not write")
-        pickle = zipfile.ZipFile(binary.file).read(pickles[0])
-    except (zipfile.BadZipFile, RuntimeError, OSError, ValueError, EOFError, OverflowError) as error:
-        raise _not_loaded(binary, f"it is a damaged archive, or older than PyTorch 1.6 ({error})") from None
-    _check_pickle(binary, pickle)
+        archive = zipfile.ZipFile(binary.file)
+    except _DAMAGES as error:
+        raise binary.refused(f"it is a damaged archive, or older than PyTorch 1.6 ({error}); {ADVICE}") from None
+    listed = archive.infolist()
+    folders = [folder for folder, _, name in (info.filename.partition("/") for info in listed) if name == "data.pkl"]
+    if not folders:
+        raise binary.refused("it is an archive without the data.pkl of torch.save")
+    plain = all(info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed)
+    if not plain or len(archive.NameToInfo) < len(listed):
+        raise binary.refused("it is an archive that torch.save does not write")
+    return archive, folders[0]
 
 
-def _check_pickle(binary: Binary, pickle: bytes) -> None:
-    """Raise InputError for a pickle that would cost torch unbounded memory or time; the pickle is not run."""
-    import pickletools
-
+def _member(binary: Binary, archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return a small member; nothing if there is none."""
+    info = archive.NameToInfo.get(name)
+    if info is not None and info.file_size > _LONGEST_PICKLE:
+        raise binary.refused("it is an archive that torch.save does not write")
     try:
-        names = [str(argument) for opcode, argument, _ in pickletools.genops(pickle) if opcode.name == "GLOBAL"]
-    except Exception as error:  # of many kinds
-        raise _not_loaded(binary, f"its pickle is damaged: {printable(str(error))[:160]}") from None
-    for name in names:
-        if name.endswith(" bytearray") or len(name) > _LONGEST_NAME:  # torch allocates a bytearray of any length
-            raise _not_loaded(binary, f"it asks for {shortened(name.replace(' ', '.'))}")
+        return archive.read(info) if info else b""
+    except _DAMAGES as error:
+        raise binary.refused(f"it is a damaged archive ({error})") from None
 
 
-def _loaded(binary: Binary) -> Any:
-    import torch
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return torch.load(binary.path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # torch raises many kinds for a damaged file
-        if ran_out(error):
-            raise binary.refused("torch maps the whole file, and memory or address space is insufficient") from None
-        raise _not_loaded(binary, _reason(error)) from None
-
-
-def _reason(error: Exception) -> str:
-    """Return the part of torch's message that names the reason."""
-    message = str(error) or type(error).__name__
-    name = re.search(r"GLOBAL ([\w.]+)", message)
-    if name:
-        return f"it asks for {name[1]}"
-    detail = re.search(r"WeightsUnpickler error: ([^\n]+)", message)
-    return printable((detail[1] if detail else message.strip().splitlines()[0])[:160])
+def _start(binary: Binary, info: zipfile.ZipInfo | None, storage: Storage) -> int:
+    """Return where the numbers of a storage begin; raises InputError unless all of them are in its member."""
+    what = f"its storage {shortened(storage.key)}"
+    if info is None:
+        raise binary.refused(f"{what} is missing")
+    local = binary.read(info.header_offset, _LOCAL_HEADER.size)
+    if len(local) < _LOCAL_HEADER.size or not local.startswith(_SIGNATURE):
+        raise binary.refused(f"it is a damaged archive: {what} has no header")
+    _, name, extra = _LOCAL_HEADER.unpack(local)
+    start: int = info.header_offset + _LOCAL_HEADER.size + name + extra
+    if storage.size > info.file_size or start + storage.size > binary.size:
+        raise binary.refused(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
+    return start
 
 
-def _described(binary: Binary, name: str, weight: torch.Tensor) -> Tensor:
-    dtype = str(weight.dtype).removeprefix("torch.")
-    if not _is_plain(weight):
-        return Tensor(name, () if weight.is_nested else tuple(weight.shape), dtype, 0, binary.path, 0)
-    size = weight.numel() * weight.element_size()
-    if weight.numel() > weight.untyped_storage().nbytes():
+def _described(binary: Binary, name: str, weight: Weight, starts: dict[str, int]) -> Tensor:
+    if weight.storage is None:
+        return Tensor(name, weight.shape, weight.dtype, 0, binary.path, 0)
+    if weight.size > weight.storage.size:
         raise binary.refused(f"tensor {shortened(name)} claims more numbers than it has bytes")
-    return Tensor(name, tuple(weight.shape), dtype, size, binary.path, weight.data_ptr())
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor has dense numbers in memory: not sparse, nested or without data."""
-    return str(tensor.layout) == "torch.strided" and tensor.device.type == "cpu" and not tensor.is_nested
-
-
-def _not_loaded(binary: Binary, reason: str) -> InputError:
-    return binary.refused(
-        f"torch does not load it without running code from it ({reason}); save its state_dict as safetensors"
-    )
-
-
-def _tensors_in(loaded: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in dictionaries and lists with the keys that lead to them; a lone one gets the given name."""
-    import torch
-
-    waiting: list[tuple[str, Any]] = [("", loaded)]
-    seen = set()  # a list in a pickle can contain itself
-    while waiting:
-        path, value = waiting.pop()
-        if isinstance(value, torch.Tensor):
-            yield path or name, value.detach()
-        elif isinstance(value, dict | list | tuple) and id(value) not in seen:
-            seen.add(id(value))
-            items = list(value.items() if isinstance(value, dict) else enumerate(value))
-            waiting += [(f"{path}.{key}" if path else str(key), item) for key, item in reversed(items)]
+    start = starts[weight.storage.key] + weight.first * item_size(weight.dtype)
+    return Tensor(name, weight.shape, weight.dtype, weight.size, binary.path, start)

@@ -6,10 +6,13 @@ An index says where the rows begin; one pass over the file makes it, and the sto
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.binary import shortened
 from embcli.encodings.own import OwnWords
 from embcli.files import index
 from embcli.files.numbers import FLOAT32
@@ -29,6 +32,7 @@ _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
 _FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+_WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before numbers, to the end of the line
 
 
 def begins(head: bytes) -> bool:
@@ -48,7 +52,8 @@ class VectorsFile(Tensors):
         self._binary = binary
         self._sizes = _SIZES.match(binary.read(0, 64))
         self._is_text = self._sizes is None or _looks_like_text(binary.read(self._sizes.end(), _SAMPLE))
-        self._index = index.kept(binary, self._scanned, Notes() if notes is None else notes)
+        stated = (int(self._sizes[1]), int(self._sizes[2])) if self._sizes else None
+        self._index = index.kept(binary, self._scanned, stated, Notes() if notes is None else notes)
         shape = len(self._index.starts), self._index.dim
         dtype = "decimal" if self._is_text else "float32"
         size = binary.size - int(self._index.starts[0])
@@ -104,6 +109,7 @@ class VectorsLayer(WidenedLayer):
         super().__init__((len(index.starts), index.dim), FLOAT32)
         self.dtype = dtype
         self._binary, self._index, self._values = binary, index, values
+        self._ends = np.cumsum(index.lengths, dtype=np.int64)  # of the words
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
         rows = np.empty((len(ids), self.shape[1]), np.float32)
@@ -118,12 +124,26 @@ class VectorsLayer(WidenedLayer):
         return rows
 
     def _lines(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the ID of each row from `first` to before `last`, and the bytes after its word."""
-        starts, lengths = self._index.starts, self._index.lengths
-        edges = [*starts[first : last + 1].tolist(), self._index.end][: last - first + 1]
-        data = self._binary.read(edges[0], edges[-1] - edges[0])
-        for place, length in enumerate(lengths[first:last].tolist()):
-            yield first + place, data[edges[place] - edges[0] + length + 1 : edges[place + 1] - edges[0]]
+        """Yield the ID of each row from `first` to before `last`, and the bytes after its word.
+
+        Raises InputError unless the row is of the word that the index has for it.
+        """
+        edges = [*self._index.starts[first : last + 1].tolist(), self._index.end][: last - first + 1]
+        base = max(edges[0] - 1, 0)  # with the end of the line before
+        data = self._binary.read(base, edges[-1] - base)
+        ends, lengths = self._ends[first:last].tolist(), self._index.lengths[first:last].tolist()
+        for row, (start, stop), end, length in zip(range(first, last), pairwise(edges), ends, lengths, strict=True):
+            word, place, after = self._index.words[end - length : end], start - base, start - base + length
+            is_first = data[max(place - 1, 0) : place] in (b"", b"\n") or self._follows(row, start)
+            if not is_first or data[place:after] != word or not data[after : after + 1].isspace():
+                reason = f"row {row:,} is not of the word {shortened(word.decode(errors='replace'))} of its kept index"
+                raise self._binary.refused(reason, "embcli cache clear removes an index that is damaged")
+            yield row, data[after + 1 : stop - base]
+
+    def _follows(self, row: int, start: int) -> bool:
+        """Return whether binary numbers end where a row begins: a newline need not follow them."""
+        end = self._index.starts[row - 1] + self._index.lengths[row - 1] + 1 + 4 * self.shape[1]
+        return self.dtype == "float32" and row > 0 and int(end) == start
 
 
 def _unpacked(row: int, data: bytes) -> np.ndarray:
@@ -132,11 +152,15 @@ def _unpacked(row: int, data: bytes) -> np.ndarray:
 
 
 def _looks_like_text(sample: bytes) -> bool:
-    """Return whether bytes are lines of text; binary numbers nearly always have a byte that text never has."""
+    """Return whether bytes are lines of text; binary numbers nearly always have a byte that text never has.
+
+    Words before decimal numbers may have any byte.
+    """
+    sample, words = _WORD.subn(b"", sample)
+    if words:
+        sample = sample[: sample.rfind(b"\n") + 1]  # the last line may be cut within its word
     try:
-        text = sample.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(sample) - 3:  # unless the sample cuts the last character
-            return False
-        text = sample[: error.start].decode()
+        text = getincrementaldecoder("utf-8")().decode(sample)  # which may cut the last character
+    except UnicodeDecodeError:
+        return False
     return not _CONTROLS.search(text)

@@ -80,10 +80,6 @@ class Column:
         word = as_word(cell)
         return replace(word, text=shorten(word.text, most, self.unit))
 
-    def ordered(self, order: np.ndarray) -> Column:
-        """Return the column with its cells in another order, (n,) int64."""
-        return replace(self, cells=[self.cells[place] for place in order.tolist()])
-
     @property
     def shortest(self) -> Column:
         """The column with its cells as short as possible."""

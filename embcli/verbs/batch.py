@@ -7,7 +7,7 @@ seed, token layer, loader, iterator and first batch, position layer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,10 +31,9 @@ _PIECE = 1 << 18  # values that are computed at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Batches(Result):
+class Batches(Result, verb="batch", content="batches"):
     """One batch of a text, or all of them; rows are gathered on demand."""
 
-    verb: ClassVar[str] = "batch"
     tokens: Tokens
     batching: Batching
     layer: Layer  # (V, D)

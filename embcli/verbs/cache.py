@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from embcli.errors import OutputError
 from embcli.files import index
@@ -22,10 +22,9 @@ _CHECKS = {"token": kept.check, "position": kept.check, "vectors": index.check} 
 
 
 @dataclass(frozen=True, eq=False)
-class Files(Result):
+class Files(Result, verb="cache", content="list"):
     """Files of the cache."""
 
-    verb: ClassVar[str] = "cache"
     folder: str
     limit: int  # bytes
     entries: tuple[Entry, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import LayerError
@@ -25,10 +25,9 @@ _ROLES = ("token", "position", "token_type", "head")
 
 
 @dataclass(frozen=True, eq=False)
-class Info(Result):
+class Info(Result, verb="info", content="list"):
     """Versions, the cache folder and the encodings."""
 
-    verb: ClassVar[str] = "info"
     versions: dict[str, str]
     cpu_capability: str | None  # None without torch
     cache: str | None  # a folder; None if this user has none
@@ -74,10 +73,8 @@ def _torch() -> tuple[str, str | None]:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelInfo(Result):
+class ModelInfo(Result, verb="info", content="list"):
     """A checkpoint and the tensors of it that are listed."""
-
-    verb: ClassVar[str] = "info"
 
     checkpoint: Checkpoint
     tensors: tuple[tuple[str, Tensor], ...]  # role (empty if unknown) and tensor

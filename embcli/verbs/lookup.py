@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,15 +49,13 @@ _INSIDE = {
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup(Result):
+class Lookup(Result, verb="lookup", content="embeddings"):
     """The result of a lookup: (T, D) token rows, joined by (T, D) position rows, are the (T, D) input embeddings.
 
     The steps of a real model are those of its recipe, in their order and in float32: a scale, the row of a token type,
     position rows make the input embedding; a norm or a projection makes `hidden` of it, (T, H), what the model's first
     block reads. Rows are computed when they are asked for, so that memory does not grow with the number of tokens.
     """
-
-    verb: ClassVar[str] = "lookup"
 
     tokens: Tokens
     layer: Layer  # (V, D)
@@ -250,6 +248,8 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     if positions.has_layer:
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     columns = select(options.columns, dim, "column")
+    if options.trace is not None and not positions.adds and not (recipe and recipe.steps):
+        raise InputError(naming("{trace} writes out a sum; {position} {kind} adds nothing", kind=options.position))
     if options.trace is not None and not 0 <= options.trace < len(tokens):
         there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}, counted from 0"
         raise InputError(naming(f"{{trace}} {options.trace} is not a token: {there_are}"))
@@ -319,8 +319,8 @@ def without_positions(recipe: Recipe | None) -> Message | str:
     """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
     if recipe is None:
         return naming(
-            "there is no position matrix and no config.json, so what this model adds to the token rows is not known; "
-            "{position} rotary rotates them"
+            "nothing here tells what the model adds to the token rows: the input rows are these; {position} rotary "
+            "rotates them"
         )
     if not recipe.is_known:
         what = "what a {model} model adds to the token rows is not known; the input rows are the token rows"

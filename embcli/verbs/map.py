@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,10 +34,8 @@ class Bins:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightMap(WeightMatrix):
+class WeightMap(WeightMatrix, verb="map", content="page"):
     """A whole weight matrix, to be shown in bins; each call of `bins` passes over all rows."""
-
-    verb: ClassVar[str] = "map"
 
     def bins(self, rows: int, columns: int) -> Bins:
         """Return the matrix in bins of `rows` x `columns` values, from one pass."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,10 +68,8 @@ class Shares:
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbors(Result):
+class Neighbors(Result, verb="neighbors", content="ranking"):
     """The rows nearest to each query."""
-
-    verb: ClassVar[str] = "neighbors"
 
     nearness: Nearness
     queries: list[Query]

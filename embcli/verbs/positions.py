@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,10 +30,8 @@ _PIECE = 1 << 18  # values that are computed at a time
 
 
 @dataclass(frozen=True, eq=False)
-class PositionTable(Result):
+class PositionTable(Result, verb="positions", content="embeddings"):
     """The matrices of a kind of positions, for the chosen positions; each is an array under its name."""
-
-    verb: ClassVar[str] = "positions"
 
     options: PositionOptions
     length: int  # T

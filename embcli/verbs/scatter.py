@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,10 +25,8 @@ _PIECE = 4096  # rows written at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Scatter(Drawing):
+class Scatter(Drawing, verb="scatter", content="drawing"):
     """The rows of a layer as points on a plane."""
-
-    verb: ClassVar[str] = "scatter"
 
     name: str  # "token" or "position"
     shape: tuple[int, int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,13 +38,12 @@ class Spans:
 
 
 @dataclass(frozen=True, eq=False)
-class Tokenization(Result):
+class Tokenization(Result, verb="tokenize", content="tokens"):
     """The result of `tokenize`: tokens, each with its bytes and its span.
 
     Raises InputError for an ID that the encoding does not have.
     """
 
-    verb: ClassVar[str] = "tokenize"
     tokens: Tokens
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from embcli.layer import run_of, shape_of
 from embcli.passes import unwatched
@@ -26,10 +26,8 @@ _PIECE = 1 << 18  # values processed at a time
 
 
 @dataclass(frozen=True, eq=False)
-class WeightMatrix(Result):
+class WeightMatrix(Result, verb="weights", content="embeddings"):
     """Rows and columns of a layer; the rows are read when they are used."""
-
-    verb: ClassVar[str] = "weights"
 
     name: str  # "token" or "position"
     layer: Layer

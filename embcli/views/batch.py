@@ -95,7 +95,7 @@ def _put_picture(result: Batches, page: Page) -> None:
     ids = result.ids(order)[:, tokens.places].ravel()
     values = result.embeddings(order)[:, tokens.places].reshape(len(ids), -1)  # (samples * tokens, columns)
     brackets = [" ╭", *[" │"] * (count - 2), " ╰"] if count > 1 else [" ·"]
-    sample = Column("sample", [f"{'' if k else each}{brackets[k]}" for each in samples.places for k in range(count)])
+    sample = Column("sample", [f"{'' if k else each}{brackets[k]}" for each in order.tolist() for k in range(count)])
     pos = Column("pos", [str(place) for place in tokens.places] * len(order))
     words = [token_column(result.tokens.bytes_of(ids))] if result.tokens.encoding else []
     last = Column("ID", list(map(str, ids)))
@@ -109,7 +109,7 @@ def _put_picture(result: Batches, page: Page) -> None:
     columns = page.grid(labels, [Block("input", values)], result.columns, gaps)
     put_left_out(
         page,
-        samples.missing(np.arange(len(result.order)), "sample"),
+        samples.missing(result.order, "sample"),
         tokens.missing(np.arange(length), "position"),
         columns.missing(result.columns, "column"),
     )

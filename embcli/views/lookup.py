@@ -10,7 +10,7 @@ import numpy as np
 from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, left_out, put_guesses, token_column, token_labels
+from embcli.views.parts import PickedRows, left_out, matrix_in_words, put_guesses, token_column, token_labels
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
 _MOST_GOALS = 4  # positions that a picked row goes to
+_FEWEST_IN_A_SUM = 3  # bands whose rows stand token by token
 
 _SIGNS = {"token": "token", "position": "+ position", "input": "= input"}
 
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Rows of one matrix, one per token, that stand together in the table."""
+    """Rows of one matrix, one per token; the table shows them band by band or, of a sum, token by token."""
 
     label: str
     header: str  # of the numbers of its rows
@@ -39,7 +40,7 @@ class Band:
 
 
 def view(result: Lookup, page: Page) -> None:
-    """Put the chosen matrices of a lookup on a page, a band of rows each, below a picture and above a trace."""
+    """Put the chosen matrices of a lookup on a page, below a picture and above a trace."""
     words = result.positions.joined_words(result.origin.first_position)
     if result.options.draw:
         _put_picture(result, page)
@@ -100,37 +101,45 @@ def _shape(result: Lookup, in_table: bool) -> str:
 
 def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band], rows: Excerpt) -> Excerpt:
     """Put bands of these tokens in one table; return which of their columns it shows."""
-    values = np.concatenate([band.values for band in bands])
-    labels = _labels(result, index, bands, repeat=page.paper.heat)
-    gaps = [place * len(index) + gap for place in range(len(bands)) for gap in rows.gaps]
-    if page.paper.heat:  # the rows of a token stand together, which shows the sum
-        order = np.arange(len(values)).reshape(len(bands), -1).T.ravel()
-        labels, values = [label.ordered(order) for label in labels], values[order]
-        gaps = [len(bands) * gap for gap in rows.gaps]
+    by_token = _by_token(bands)
+    values = np.stack([band.values for band in bands], axis=1 if by_token else 0)
+    gaps = [
+        len(bands) * gap if by_token else place * len(index) + gap for place in range(len(bands)) for gap in rows.gaps
+    ]
     every = result.options.columns is not None
-    return page.grid(labels, [Block("", values)], result.columns, gaps, every=every)
+    block = Block("", values.reshape(-1, values.shape[-1]))
+    return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
 
 
-def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band], repeat: bool = False) -> list[Column]:
+def _by_token(bands: Sequence[Band]) -> bool:
+    """Say whether the rows of a token stand under each other, as a sum does; one or two matrices stand whole."""
+    return len(bands) >= _FEWEST_IN_A_SUM
+
+
+def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Column]:
     """Return the labels of the rows of bands: the band, the number of the row in its layer, the token.
 
-    The label of a band stands beside its first row; with `repeat` beside each row.
+    What several rows have in common, their token or their band, stands beside the first of them.
     """
     tokens, options = result.tokens, result.options
-    alone = len(bands) == 1
     if options.shown == ("token",) and (options.draw or result.only is not None):
         return token_labels(tokens, index)
-    labels: list[Column] = []
-    if not alone:
-        cells = [band.label if repeat or not row else "" for band in bands for row in range(len(index))]
-        labels.append(Column("", cells, "left"))
-    if tokens.many:
-        labels.append(Column("seq", [str(number) for number in tokens.places(index)[0]] * len(bands)))
-    numbers = [str(number) for band in bands for number in band.numbers]
-    labels.append(Column(bands[0].header if alone else "row", numbers))
+    alone, by_token, count = len(bands) == 1, _by_token(bands), len(index)
+    rows = [(band, row) for band in bands for row in range(count)]  # of the table
+    if by_token:
+        rows = [(band, row) for row in range(count) for band in bands]
+    band_column = Column("", [band.label if by_token or not row else "" for band, row in rows], "left")
+    numbers = Column(bands[0].header if alone else "row", [str(band.numbers[row]) for band, row in rows])
+    labels = [numbers] if alone else [band_column, numbers]
     if tokens.encoding is not None and any(band.of_tokens for band in bands):
-        token_bytes = tokens.bytes_of(tokens.ids[index])
-        labels.append(token_column([each if band.of_tokens else None for band in bands for each in token_bytes]))
+        words = tokens.bytes_of(tokens.ids[index])
+        named = [band is bands[0] if by_token else band.of_tokens for band, _ in rows]
+        column = token_column([words[row] if name else None for (_, row), name in zip(rows, named, strict=True)])
+        labels.insert(0 if by_token else len(labels), column)
+    if tokens.many:
+        sequence = tokens.places(index)[0]
+        cells = ["" if by_token and band is not bands[0] else str(sequence[row]) for band, row in rows]
+        labels.insert(0 if by_token or alone else 1, Column("seq", cells))
     return labels
 
 
@@ -150,7 +159,7 @@ def _meaning(result: Lookup, words: JoinedWords) -> list[str]:
     size, dim = result.layer.shape
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
-        lines.append(f"token: row ID of the token weight matrix, (V, D) = ({size:,}, {dim:,})")
+        lines.append(f"token: row ID of {matrix_in_words(result.origin, 'token')}, (V, D) = ({size:,}, {dim:,})")
     if "position" in shown:
         lines.append(words.position)
     in_title = result.positions.adds and shown != ("input",)

@@ -43,6 +43,11 @@ def origin_in_words(origin: Origin, layer: str) -> str:
     return f"seed {origin.seed}" if origin.is_seeded else origin.tensors[layer]
 
 
+def matrix_in_words(origin: Origin, layer: str) -> str:
+    """Name the matrix of a layer: by its role, or by its tensor if the user chose another one."""
+    return f"tensor {origin.tensors[layer]}" if layer == "token" and origin.is_other else f"the {layer} weight matrix"
+
+
 def put_guesses(page: Page, run: Mapping[str, Any]) -> None:
     """Put the guesses about the origin of the numbers on a page."""
     for reason in run.get("guesses", {}).values():

@@ -11,6 +11,7 @@ import numpy as np
 from embcli.page.canvas import CELL, LINE, MARGIN, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
+from embcli.views.parts import matrix_in_words
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _head(result: Scatter) -> tuple[str, str]:
     """Return the title, and the details below it."""
     size, dim = result.shape
     letter = "V" if result.name == "token" else "C"
-    title = f"The rows of the {result.name} weight matrix by the first two principal components"
+    title = f"The rows of {matrix_in_words(result.origin, result.name)} by the first two principal components"
     details = [f"({letter}, D) = ({size:,}, {dim:,})"]
     if result.columns < dim:
         details.append(f"of {result.columns:,} chosen columns")

@@ -24,7 +24,8 @@ def view(result: WeightMatrix, page: Page) -> None:
     """Put a weight matrix on a page, and a summary of the whole layer."""
     rows = Excerpt.most(_MOST_CHOSEN_ROWS if result.rows_chosen else _MOST_ROWS, len(result.ids))
     ids = result.ids[rows.places]
-    labels = [Column("pos" if result.name == "position" else "ID", [str(row) for row in ids])]
+    label = "row" if result.origin.is_other and result.encoding is None else "ID"
+    labels = [Column("pos" if result.name == "position" else label, [str(row) for row in ids])]
     if result.encoding is not None:
         labels.append(token_column(result.tokens(ids)))
     page.title(title(result))
@@ -48,6 +49,8 @@ def put_padding(result: WeightMatrix, page: Page) -> None:
 def title(result: WeightMatrix) -> str:
     """Return the title of the page of a weight matrix."""
     size, dim = result.layer.shape
+    if result.name == "token" and result.origin.is_other:
+        return f"Tensor {result.origin.tensors['token']}: {counted(size, 'row')}, {counted(dim, 'column')}"
     rows, what = ("V", "token ID") if result.name == "token" else ("C", "position")
     return f"{result.name.capitalize()} weight matrix, ({rows}, D) = ({size:,}, {dim:,}): one row per {what}"
 

@@ -15,7 +15,8 @@ from embcli.words import in_bytes, naming
 class Seeded:
     """A seeded pair of layers: `Embedding(V, D)` is drawn first, `Embedding(C, D)` right after it.
 
-    Raises LayerError for numbers out of range, and for layers that torch could not hold on this machine.
+    `seed` becomes the one from 0 up that torch takes it for: -5 becomes 2**64 - 5. Raises LayerError for numbers out of
+    range, and for layers that torch could not hold on this machine.
     """
 
     vocab: int
@@ -26,7 +27,7 @@ class Seeded:
     def __post_init__(self) -> None:
         for name in ("vocab", "dim", "context_length"):
             check_size(name, getattr(self, name))
-        check_seed(self.seed)
+        object.__setattr__(self, "seed", torch_seed(self.seed))
         for name in ("token", "position"):  # drawing needs little memory; the whole machine is the limit
             rows, columns = self.shape(name)
             _refuse(f"a {name} layer", self.shape(name), 4 * rows * columns, memory.total(), "")
@@ -44,10 +45,15 @@ def check_size(name: str, size: int) -> None:
         raise LayerError(naming(f"{{{name}}} is out of range; no machine has that much memory"))
 
 
-def check_seed(seed: int) -> None:
-    """Raise LayerError for a seed that torch does not accept."""
-    if not 0 <= seed < 2**64:
-        raise LayerError(naming("{seed} must be from 0 to {largest}, not {given}", largest=2**64 - 1, given=seed))
+def torch_seed(seed: int) -> int:
+    """Return the seed of torch's generator after `torch.manual_seed(seed)`; raises LayerError for one that it refuses.
+
+    >>> torch_seed(-5) == 2**64 - 5
+    True
+    """
+    if not -(2**63) <= operator.index(seed) < 2**64:
+        raise LayerError(naming("{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}", given=seed))
+    return seed % 2**64
 
 
 def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:

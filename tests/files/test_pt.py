@@ -8,10 +8,9 @@ import json
 import os
 import pickle
 import re
-import subprocess
+import struct
 import sys
 import tarfile
-import time
 import zipfile
 from pathlib import Path
 
@@ -20,8 +19,7 @@ import pytest
 import torch
 
 from embcli.errors import InputError
-from embcli.files import open_tensors
-from embcli.files.pt import TorchLayer
+from embcli.files import open_tensors, pickled
 from tests.files.made import assert_rows, layer, matrix, refusal
 
 DTYPES = (
@@ -94,40 +92,60 @@ def test_shards_are_one_checkpoint(tmp_path: Path) -> None:
 def test_values_that_change_are_counted(tmp_path: Path) -> None:
     torch.save({"weight": torch.tensor([[0.1, 1.0]], dtype=torch.float64)}, tmp_path / "m.pt")
     found = layer(tmp_path / "m.pt", "weight")
-    assert isinstance(found, TorchLayer)
     found.rows(np.array([0, 0]))
     assert found.rounded_values == 1  # a row is read once
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_file_is_mapped_and_only_its_rows_are_read(tmp_path: Path) -> None:
-    def resident() -> int:
-        found = re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())
-        return int(found[1]) // 1024 if found else 0
+def test_a_file_is_not_mapped_and_only_its_rows_are_read(tmp_path: Path) -> None:
+    def anonymous() -> int:
+        return sum(map(int, re.findall(r"\nAnonymous: +(\d+)", Path("/proc/self/smaps").read_text())))
 
     torch.save({"wte": torch.zeros(10_000, 2000)}, tmp_path / "m.pt")
-    found = layer(tmp_path / "m.pt", "wte")
-    before = resident()
+    before = anonymous()
     held = layer(tmp_path / "m.pt", "wte")
-    assert (held.rows(np.array([9_999])).shape, found.shape) == ((1, 2000), (10_000, 2000))
-    assert resident() - before < 20  # of 80 MB
+    assert held.rows(np.array([9_999])).shape == (1, 2000)
+    assert anonymous() < before + 20_000  # kB, of 80,000
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()  # a mapped file that is cut ends in SIGBUS
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="takes a limit on addresses")
-def test_a_file_larger_than_the_address_space_is_refused_for_that(tmp_path: Path) -> None:
-    torch.save({"wte": torch.zeros(4, 3)}, tmp_path / "m.pt")
-    code = (
-        "import resource, sys, torch; from pathlib import Path; from embcli.files import open_tensors\n"
-        "used = int(Path('/proc/self/statm').read_text().split()[0]) * 4096 + (50 << 20)\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (used, used))\n"
-        "open_tensors(Path(sys.argv[1]))"
-    )
-    with zipfile.ZipFile(tmp_path / "m.pt", "a") as archive, archive.open("m/data/9", "w") as member:
-        for _ in range(100):
-            member.write(bytes(1 << 20))
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "m.pt"], capture_output=True, text=True, check=False)
-    assert "InputError" in done.stderr
-    assert "torch maps the whole file" in done.stderr
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about its quantised tensors
+def test_tensors_of_other_kinds_are_described_as_torch_has_them(tmp_path: Path) -> None:
+    base = torch.from_numpy(matrix())
+    tagged, noted = torch.nn.Parameter(base.clone()), base.clone()
+    tagged.tag, noted.note = 1, {"a": [base]}  # type: ignore[attr-defined]
+    saved = {
+        "tagged": tagged,
+        "noted": noted,
+        "negated": torch._neg_view(base),
+        "imaginary": torch.randn(3, 4, dtype=torch.complex64).conj().imag,
+        "quantised": torch.quantize_per_tensor(base, 0.1, 0, torch.qint8),
+        "rows": base.to_sparse(),
+        "scale": base.to(torch.float8_e4m3fnuz),
+        "none": torch.zeros(0, 3),
+        "number": torch.tensor(3.0),
+        "module": torch.nn.Linear(3, 4).state_dict(),
+        "plain": [{1, 2}, 1j, b"abc", bytearray(b"x"), 2**70, None, True, -5, 1e300, collections.Counter("aab")],
+        "torch's": [torch.device("cpu"), torch.float16, torch.Size([1, 2]), torch.strided, matrix().tobytes()],
+    }
+    torch.save(saved, tmp_path / "m.pt")
+    held, found = torch.load(tmp_path / "m.pt", weights_only=True), open_tensors(tmp_path / "m.pt")
+    flat = {name: each for name, each in held.items() if isinstance(each, torch.Tensor)}
+    flat |= {f"module.{name}": each for name, each in held["module"].items()}
+    wanted = {name: (tuple(each.shape), str(each.dtype).removeprefix("torch.")) for name, each in flat.items()}
+    assert {name: (each.shape, each.dtype) for name, each in found.items()} == wanted
+    for name in ("tagged", "noted", "module.weight"):
+        assert_rows(found.layer(name), flat[name].detach().numpy())
+    for name in ("negated", "imaginary", "quantised", "rows", "scale"):
+        assert name in refusal(tmp_path / "m.pt", name)
+
+
+def test_big_endian_numbers_are_refused(tmp_path: Path) -> None:
+    torch.save({"a": torch.zeros(2, 3)}, tmp_path / "m.pt")
+    with zipfile.ZipFile(tmp_path / "m.pt") as old, zipfile.ZipFile(tmp_path / "big.pt", "w") as new:
+        for info in old.infolist():
+            new.writestr(info, b"big" if info.filename.endswith("byteorder") else old.read(info))
+    assert "big-endian" in refusal(tmp_path / "big.pt")
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
@@ -143,11 +161,6 @@ class Evil:
         return os.mkdir, (str(self.path),)
 
 
-class Greedy:
-    def __reduce__(self) -> tuple[object, ...]:
-        return bytearray, (10**11,)
-
-
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(tmp_path: Path, legacy: bool) -> None:
     torch.save(
@@ -155,15 +168,10 @@ def test_a_pickle_that_wants_code_is_refused_and_nothing_of_it_runs(tmp_path: Pa
         tmp_path / "m.pt",
         _use_new_zipfile_serialization=not legacy,
     )
-    assert ("older than PyTorch 1.6" if legacy else f"asks for {os.mkdir.__module__}.mkdir") in refusal(
+    assert ("older than PyTorch 1.6" if legacy else f"asks for '{os.mkdir.__module__}.mkdir'") in refusal(
         tmp_path / "m.pt"
     )
     assert not (tmp_path / "made").exists()
-
-
-def test_a_pickle_that_wants_memory_is_refused(tmp_path: Path) -> None:
-    torch.save({"a": Greedy()}, tmp_path / "m.pt")
-    assert "bytearray" in refusal(tmp_path / "m.pt")
 
 
 def with_pickle(path: Path, pickle: bytes) -> Path:
@@ -174,11 +182,41 @@ def with_pickle(path: Path, pickle: bytes) -> Path:
     return path
 
 
-def test_a_pickle_that_asks_for_a_name_without_end_is_refused_at_once(tmp_path: Path) -> None:
-    path = with_pickle(tmp_path / "m.pt", b"\x80\x02cos\n" + b"x" * 30_000 + b"\n.")
-    begun = time.process_time()
-    assert "asks for 'os.xxx" in refusal(path)
-    assert time.process_time() - begun < 1
+def key_of_hash_0(number: int) -> bytes:
+    return b"\x8a\x0c" + ((2**61 - 1) * number).to_bytes(12, "little") + b"N"
+
+
+GREEDY = {  # each takes another reader gigabytes, minutes or the stack
+    "a storage of its own": (b"ctorch.storage\nUntypedStorage\nJ\0\0\0\x10\x85R.", "calls what is not a function"),
+    "a name without end": (b"cos\n" + b"x" * 30_000 + b"\n.", "asks for 'os.xxx"),
+    "a key of keys": (b"})" + b"\x85" * 100_000 + b"Ns.", "a key that is tuple"),
+    "values in values": (b"}K\1)" + b"\x85" * 100_000 + b"s.", "nested more deeply"),
+    "many opcodes": (b"N" * 300_000 + b".", "more than 250,000 opcodes"),
+    "a memo with holes": (b"Nr\xff\xff\xff\xff.", ""),
+    "an array of bytes": (b"c__builtin__\nbytearray\n\x8a\6\0\0\0\0\0\1\x85R.", ""),
+    "keys with one hash": (b"}(" + b"".join(map(key_of_hash_0, range(60_000))) + b"u.", ""),
+    "long names, often": (
+        b"}X" + struct.pack("<I", 10_000) + b"x" * 10_000 + b"]q\0(" + b"]" * 100_000 + b"es.",
+        "longer names",
+    ),
+    "dimensions": (b"ctorch\nSize\n(" + b"K\1" * 100_000 + b"t\x85R.", "100,000 dimensions"),
+    "a function of a function": (
+        b"ctorch._tensor\n_rebuild_from_type_v2\nq\0(h\0N(h\0N)NtNtR.",
+        "what is not a function of torch",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pickle", "reason"), GREEDY.values(), ids=GREEDY)
+def test_a_pickle_that_asks_for_memory_time_or_depth_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pickle: bytes, reason: str
+) -> None:
+    monkeypatch.setattr(pickled, "_MOST_STEPS", 250_000)
+    path = with_pickle(tmp_path / "m.pt", b"\x80\2" + pickle)
+    if reason:
+        assert reason in refusal(path)
+    else:
+        assert not open_tensors(path)
 
 
 @pytest.mark.parametrize(
@@ -235,14 +273,13 @@ def test_archives_that_torch_does_not_write_are_refused(tmp_path: Path) -> None:
     rezipped(tmp_path / "m.pt", tmp_path / "without.pt", leave_out="data.pkl")
     assert "without the data.pkl" in refusal(tmp_path / "without.pt")
     rezipped(tmp_path / "m.pt", tmp_path / "less.pt", leave_out="data/0")
-    assert "torch does not load it" in refusal(tmp_path / "less.pt")
+    assert "its storage '0' is missing" in refusal(tmp_path / "less.pt")
     for cut in (40, 1000, -30):
         (tmp_path / "cut.pt").write_bytes((tmp_path / "m.pt").read_bytes()[:cut])
         assert "damaged" in refusal(tmp_path / "cut.pt")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut there")
-def test_a_file_that_is_cut_while_it_is_mapped_is_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(1000, 1000)}, tmp_path / "m.pt")
     found = layer(tmp_path / "m.pt", "a")
     os.truncate(tmp_path / "m.pt", 5000)

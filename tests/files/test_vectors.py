@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,8 @@ from hypothesis import strategies as st
 from embcli.binary import Binary
 from embcli.errors import InputError
 from embcli.files import index, open_tensors
+from embcli.files.index import Index
+from embcli.files.safetensors import read_header
 from embcli.files.tensors import Tensors
 from embcli.files.vectors import VectorsFile
 from embcli.layer import Layer
@@ -55,6 +61,35 @@ def test_rows_and_words_of_text_are_those_of_the_file(tmp_path: Path, header: bo
     tensors, layer, words = opened(text_file(tmp_path / "m.txt", WORDS, values, header, end))
     assert words == WORDS
     assert (tensors["m"].shape, tensors["m"].dtype) == ((len(WORDS), 5), "decimal")
+    assert_rows(layer, values)
+
+
+@pytest.mark.parametrize("word", ["a\x01b", "\x7f", "\x1b[2J", "x y\x02 z"])
+def test_a_control_character_in_an_early_word_is_part_of_a_text(tmp_path: Path, word: str) -> None:
+    """In the first line, in a later one, and where the sample that tells text from binary numbers cuts the word."""
+    word += 60 * "y"
+    words, values = [f"w{number}" for number in range(300)], matrix(300, 4)
+    body = "".join(f"{line(each, row)}\n" for each, row in zip(words, values, strict=True))
+    at_the_end = body[:4096].count("\n")
+    for place in (0, 7, at_the_end):
+        _, layer, found = opened(
+            text_file(tmp_path / "m.txt", [*words[:place], word, *words[place + 1 :]], values, True)
+        )
+        assert (found[place], len(found)) == (word, 300)
+        assert_rows(layer, values)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.data())
+def test_no_small_binary_form_passes_for_text(
+    tmp_path_factory: pytest.TempPathFactory, count: int, dim: int, data: st.DataObject
+) -> None:
+    """Also with newlines and blanks among its bytes, as long as one of them is none of a text's."""
+    letters = st.sampled_from(b"\n \t1\x01\x80")
+    rows = np.array(data.draw(st.lists(letters, min_size=4 * count * dim, max_size=4 * count * dim)), np.uint8)
+    rows.reshape(count, -1)[:, -1] = data.draw(st.sampled_from([1, 0x80]))
+    values = rows.view("<f4").reshape(count, dim)
+    _, layer, found = opened(binary_file(tmp_path_factory.getbasetemp() / "small.bin", ["a", "b", "c"][:count], values))
+    assert found == ["a", "b", "c"][:count]
     assert_rows(layer, values)
 
 
@@ -180,6 +215,62 @@ def test_the_index_of_another_file_is_not_taken(tmp_path: Path, scans: list[str]
     kept[0].replace(kept[1])
     assert contents(Store(kept[1].parent), verify=True).faults == ("it is the index of another file",)
     assert opened(paths[1])[2] == ["b", "z"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its inodes have no time of change")
+def test_words_that_change_places_in_a_file_of_equal_size_and_time_are_found(tmp_path: Path, scans: list[str]) -> None:
+    path = text_file(tmp_path / "m.txt", ["a", "b"], np.array([[1, 2], [3, 4]]))
+    opened(path)
+    before = path.stat()
+    path.write_bytes(path.read_bytes().translate(bytes.maketrans(b"ab", b"ba")))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert opened(path)[2] == ["b", "a"]
+
+
+FORGED: dict[str, Callable[[Index], Index]] = {  # all that is possible passes where the index is loaded
+    "other words": lambda made: replace(made, words=b"kingqueencat"),
+    "a word's end": lambda made: replace(made, lengths=np.array([3, 4, 4], np.uint32), words=b"catkingquee"),
+    "a word's beginning": lambda made: replace(
+        made, starts=made.starts + np.arange(3) % 2, lengths=np.array([3, 3, 5], np.uint32), words=b"catingqueen"
+    ),
+    "other places": lambda made: replace(made, starts=made.starts + 1),
+    "a narrow row": lambda made: replace(made, dim=2),
+    "no places": lambda made: replace(made, starts=made.starts - 10**6),
+    "a wide row": lambda made: replace(made, dim=10**9),
+    "an end": lambda made: replace(made, end=10**30),
+    "few lengths": lambda made: replace(made, lengths=made.lengths[:2]),
+    "no rows": lambda made: replace(made, starts=made.starts[:0], lengths=made.lengths[:0], words=b""),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+@pytest.mark.parametrize("form", [text_file, binary_file, partial(binary_file, end=b"")])
+def test_an_index_of_another_user_gives_no_row_of_another_word(
+    tmp_path: Path, scans: list[str], form: Callable[..., Path], name: str
+) -> None:
+    values = matrix(3, 3)
+    path = form(tmp_path / "m.txt", ["cat", "king", "queen"], values)
+    opened(path)
+    (kept,) = (tmp_path / "cache").iterdir()
+    with kept.open("rb", buffering=0) as file:
+        key = read_header(file).metadata["key"]
+        file.seek(0)
+        made = FORGED[name](index._load(file))
+    with kept.open("wb") as file:
+        index._write(file, key, made, (made.starts.tobytes(), made.lengths.tobytes(), made.words))
+    _, layer, words = opened(path)
+    if words == ["cat", "king", "queen"] and layer.shape == (3, 3) and name != "other places":
+        assert_rows(layer, values)  # it was made anew
+        assert len(scans) == 2
+        return
+    assert name in [*FORGED][:5]
+    for row in range(3):
+        with suppress(InputError):
+            assert_equal(layer.rows(np.array([row])), values[row : row + 1])
+            assert words[row] == ["cat", "king", "queen"][row]
+    with pytest.raises(InputError):
+        layer.rows(np.arange(3))
 
 
 @pytest.mark.parametrize("end", ["\n", " \n"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -81,10 +81,8 @@ class HeadCheck:
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(Result):
+class Audit(Result, verb="audit", content="ranking"):
     """The problems of a token matrix, by row and in total."""
-
-    verb: ClassVar[str] = "audit"
 
     shape: tuple[int, int]
     dtype: str

@@ -11,7 +11,7 @@ from embcli.options import ComparisonOptions
 from embcli.passes import unwatched
 from embcli.verbs.compare.result import Comparison
 from embcli.weights.build import loading_torch
-from embcli.weights.seeded import check_seed, refuse_too_large
+from embcli.weights.seeded import refuse_too_large, torch_seed
 
 if TYPE_CHECKING:
     from embcli.layer import Source
@@ -40,8 +40,7 @@ def compare(
     origin, (size, dim) = source.origin, shape_of(source, "token")
     if seed is None:
         seed = DEFAULT_SEED if origin.seed is None else origin.seed
-    largest = largest or size
-    check_seed(seed)
+    largest, seed = largest or size, torch_seed(seed)
     copies = 4 if options.with_gradient else 2  # both layers, and their gradients
     _refuse_too_large(size, dim, copies + (options.learning_rate is not None))
     if options.bench:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from embcli.names import OUTPUTS
 from embcli.options import ComparisonOptions
@@ -166,10 +166,9 @@ class Gradient(_Pair):
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(_Pair, Result):
+class Comparison(_Pair, Result, verb="compare", content="matrices"):
     """The outputs of an embedding layer and of a linear layer with the same weight, their cost and their gradients."""
 
-    verb: ClassVar[str] = "compare"
     tokens: Tokens
     origin: Origin  # of the weight
     run: dict[str, Any]
