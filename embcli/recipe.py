@@ -17,6 +17,7 @@ Part = Literal["encoder", "decoder"]
 Inside = Literal["", "rotary", "alibi", "relative"]  # the positions that blocks compute; empty for none
 
 PARTS: tuple[Part, ...] = ("encoder", "decoder")
+_INSIDE = {"rotary": "rotary", "alibi": "ALiBi", "relative": "relative"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Scale:
     key: str = ""
     when: When | None = None
     is_rounded: bool = False  # the model rounds the factor to the type of its weights first
-    masked: str = ""  # the key of the ID of tokens whose rows the model sets to 0, and then scales the others more
+    masked: str = ""  # the key of the ID of tokens whose rows the model sets to 0 before it scales the others by more
+    masked_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,12 @@ class Recipe:
         return "sinusoidal" if self.waves else "learned"
 
     @property
+    def type_is_last(self) -> bool:
+        """Whether the row of a token type is added after the position row."""
+        kinds = [type(step) for step in self.sum if isinstance(step, AddPosition | AddType)]
+        return kinds == [AddPosition, AddType]
+
+    @property
     def type_row(self) -> int | None:
         """The token type whose row is added unless the user chooses another; None if none is added."""
         return next((step.row for step in self.steps if isinstance(step, AddType)), None)
@@ -145,12 +153,20 @@ class Recipe:
     @property
     def words(self) -> str:
         """The steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
-        said = "token"
+        said, last = "token", None
         for step in self.steps:
-            said += (
-                f"{',' if ', ' in said and isinstance(step, AddPosition | AddType | AddRow) else ''}{self._said(step)}"
-            )
+            if isinstance(step, AddRow) and isinstance(last, AddRow):
+                said += "" if _of(step) in said else f" and {_of(step)}"
+            else:
+                follows = ", " in said and isinstance(step, AddPosition | AddType | AddRow)
+                said += f"{',' if follows else ''}{self._said(step)}"
+            last = step
         return said
+
+    @property
+    def inside_in_words(self) -> str:
+        """What the blocks do with positions; empty if they do nothing."""
+        return f"{_INSIDE[self.inside]} positions inside the blocks" if self.inside else ""
 
     def _said(self, step: Step) -> str:
         match step:
@@ -160,9 +176,14 @@ class Recipe:
                 return f" + {'sinusoidal ' if self.waves else ''}position"
             case AddType(row=row):
                 return f" + token type {row}"
-            case AddRow(tensors=tensors):
-                return f" + row 0 of {' and '.join(name.split('.')[-2] for name in dict.fromkeys(tensors))}"
+            case AddRow():
+                return f" + row 0 of {_of(step)}"
             case Norm(kind=kind):
                 return ", then gain and bias" if kind == "gain" else ", then LayerNorm"
             case Project(neighbours=neighbours):
                 return f", then projection{' of three tokens' if neighbours else ''} to {self.width:,}"
+
+
+def _of(step: AddRow) -> str:
+    """Return the matrices of a step by the last words of their names."""
+    return " and ".join(dict.fromkeys(name.split(".")[-2] for name in step.tensors))

@@ -273,6 +273,8 @@ def roberta(folder: Path) -> tuple[str, np.ndarray]:
         "roberta.embeddings.word_embeddings.weight": torch.randn(9, 6),
         "roberta.embeddings.position_embeddings.weight": torch.randn(12, 6),
         "roberta.embeddings.token_type_embeddings.weight": torch.randn(2, 6),
+        "roberta.embeddings.LayerNorm.weight": torch.randn(6),
+        "roberta.embeddings.LayerNorm.bias": torch.randn(6),
     }
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text('{"model_type": "roberta"}')

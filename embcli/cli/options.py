@@ -161,6 +161,7 @@ DECLARED: dict[str, Any] = {
     "diff.tensor": _option(MODEL, "--tensor", "The token matrix in both files.", metavar="NAME"),
     "position_tensor": _option(MODEL, "--position-tensor", "The position matrix in that file.", metavar="NAME"),
     "transposed": _option(MODEL, "--transposed", "Its matrices are stored as (D, V)."),
+    "part": _option(MODEL, "--part", "With --from: the encoder or the decoder, if both read tokens.", "encoder"),
     "diff.transposed": _option(MODEL, "--transposed", "It is stored as (D, V) in both."),
     "base": _argument("BASE", "A model's file or folder, or its name in the local cache."),
     "tuned": _argument("TUNED", "The other model, usually fine-tuned from BASE."),
@@ -197,7 +198,7 @@ DECLARED: dict[str, Any] = {
     ),
     # What is shown.
     "show": _option(
-        VIEW, "--show", "Which matrices: token, position, input.", "all", **_list_of("--show", names.MATRICES)
+        VIEW, "--show", "Which matrices: token, position, input, hidden.", "all", **_list_of("--show", names.MATRICES)
     ),
     "compare.show": _option(
         VIEW,

@@ -386,8 +386,10 @@ class Checkpoint:
             ends = self._by_last_part.get(parts[-1], ())
             named = [self.tensors[name] for name, end in ends if end[-len(parts) :] == parts]
             if fitting := [tensor for tensor in named if self._fits(role, tensor)]:
-                own = self._of_part([tensor.name for tensor in fitting]) if role != "head" else ()
-                return [tensor for tensor in fitting if tensor.name in own] or fitting
+                if len(fitting) == 1 or role == "head":
+                    return fitting
+                own = self._of_part([tensor.name for tensor in fitting])
+                return [tensor for tensor in fitting if tensor.name in own]
         return []
 
     def _encoders(self, role: str, fitting: list[Tensor]) -> list[Tensor]:

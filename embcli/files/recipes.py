@@ -103,7 +103,8 @@ def steps_of(family: Family, settings: Settings, dim: int, find: Finder, types: 
             case Scale(key=key, factor=factor, root=root):
                 factor = math.sqrt(dim) if root else settings.number(key, factor) if key else factor
                 if factor != 1:
-                    yield replace(step, factor=factor)
+                    masked = settings.whole(step.masked, -1) if step.masked else -1
+                    yield replace(step, factor=factor, masked_id=masked if masked >= 0 else None)
             case AddPosition():
                 yield step
             case AddType():

@@ -16,7 +16,7 @@ from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS
 from embcli.positions.sinusoidal import OwnSinusoidal
-from embcli.recipe import AddPosition, AddType, Scale
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Scale
 from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
@@ -46,6 +46,17 @@ _INSIDE = {
     "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}",
     "relative": "this model has relative positions, inside its blocks: the input rows are the {rows}",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class TracedNorm:
+    """A LayerNorm of one row: its statistics in float64, and the rows that it takes, (1, D) float32 each."""
+
+    mean: float
+    variance: float
+    size: int  # D
+    epsilon: float
+    rows: dict[str, np.ndarray]  # input, normed, gain, perhaps bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +102,9 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return tuple(name for name in self.matrices if name in given)
 
     @property
-    def scale(self) -> float:
-        """What the token rows are multiplied by."""
-        return self.recipe.scale if self.recipe else 1.0
+    def adds_type(self) -> bool:
+        """Whether the row of a token type is a term of the input embedding."""
+        return self.recipe is None or any(isinstance(step, AddType) for step in self.recipe.sum)
 
     @property
     def sum(self) -> str:
@@ -106,9 +117,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         for step in self.recipe.sum:
             if isinstance(step, Scale):
                 said += f" x {step.factor:.6g}"
-            else:
-                term = {AddPosition: "position", AddType: "token_type"}.get(type(step), "row 0")
+            elif not isinstance(step, AddRow):
+                term = "position" if isinstance(step, AddPosition) else "token_type"
                 said = f"{f'({said})' if ' + ' in said else said} + {term}"
+            elif not said.endswith("rows 0"):
+                said += " + rows 0"
         return said
 
     @property
@@ -125,11 +138,44 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def columns_of(self, name: str) -> np.ndarray:
         """Return the columns of a matrix, (columns,) int64: the chosen ones, or all if they are not columns of D."""
-        if name == "position" and self.positions.width != "D":
-            return np.arange(self.positions.columns)
-        if name == "hidden" and self.recipe is not None and self.recipe.width != self.layer.shape[1]:
-            return np.arange(self.recipe.width)
-        return self.columns
+        if not self.has_own_columns(name):
+            return self.columns
+        return np.arange(self.positions.columns if name == "position" or self.recipe is None else self.recipe.width)
+
+    def has_own_columns(self, name: str) -> bool:
+        """Say whether a matrix has other columns than the token layer: angles do, and projected rows."""
+        if name == "position":
+            return self.positions.width != "D"
+        return name == "hidden" and self.recipe is not None and self.recipe.width != self.layer.shape[1]
+
+    @property
+    def norm(self) -> Norm | None:
+        """The norm that makes `hidden` of an input row; None if something else does."""
+        steps = self.recipe.rest if self.recipe else ()
+        return steps[0] if len(steps) == 1 and isinstance(steps[0], Norm) else None
+
+    def traced_norm(self, place: int) -> TracedNorm:
+        """Return what `norm` does to the input row of a token."""
+        if self.norm is None or self.recipe is None:
+            raise InputError("there is no norm here")
+        index = np.array([place])
+        row = self._input(self.layer.rows(self.tokens.ids[index]), self._positions(index))
+        exact = row.astype(np.float64)
+        mean, variance = float(exact.mean()), float(exact.var())
+        rows = {"input": row, "normed": (exact - mean) / np.sqrt(variance + self.norm.epsilon)}
+        for name, tensor in (("gain", self.norm.weight), ("bias", self.norm.bias)):
+            rows |= {name: self.recipe.values(tensor)[None]} if tensor else {}
+        return TracedNorm(mean, variance, row.size, self.norm.epsilon, rows)
+
+    @cached_property
+    def constant_row(self) -> np.ndarray | None:
+        """The sum of rows that are added to all tokens alike, (1, D) float32; None if there are none."""
+        steps = [step for step in (self.recipe.sum if self.recipe else ()) if isinstance(step, AddRow)]
+        if self.recipe is None or not steps:
+            return None
+        rows = [np.concatenate([self.recipe.values(name)[:1] for name in step.tensors], axis=1) for step in steps]
+        total: np.ndarray = np.sum(np.stack(rows), axis=0, dtype=np.float32)
+        return total
 
     def rows(self, index: np.ndarray, names: Names = MATRICES) -> dict[str, np.ndarray]:
         """Return the named matrices for these tokens, each (n, its columns) float32."""
@@ -211,7 +257,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         if self.type_row is not None:
             run |= {"token_type": self.options.token_type, "sum": self.sum}
         if self.recipe is not None:
-            run |= {"recipe": self.recipe.words}
+            run |= {"recipe": self.recipe.words} | ({"part": self.recipe.part} if self.recipe.part else {})
         return Records(
             run=run,
             unit="tokens",
@@ -245,7 +291,8 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     check_ids(tokens, vocabulary_size, grows=seeded)
     options, recipe = _followed(source, options)
     positions = options.positions(dim)
-    if positions.has_layer:
+    reads_positions = positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves)
+    if reads_positions:
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     columns = select(options.columns, dim, "column")
     if options.trace is not None and not positions.adds and not (recipe and recipe.steps):
@@ -255,7 +302,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
         raise InputError(naming(f"{{trace}} {options.trace} is not a token: {there_are}"))
     ids = np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if options.draw else tokens.ids
     asked = {"token": ids}
-    if positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves):
+    if reads_positions:
         asked["position"] = np.arange(tokens.longest)
     if _has_type(source, options, recipe):
         asked["token_type"] = np.array([options.token_type])
@@ -267,6 +314,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
     steps, more = None, Steps()
     if recipe is not None:
+        _note_scale(source, recipe, tokens, layers.origin)
         added = layers["position"].rows if "position" in layers else positions.rows
         steps, more = (steps_of(each, recipe.values, added, type_row) for each in (recipe.sum, recipe.rest))
     return Lookup(
@@ -292,10 +340,8 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     where the positions of a model are if it adds none.
     """
     given = options.position
-    if source.origin.is_seeded:
-        return replace(options, position=given or DEFAULT_KIND), None
-    if options.shown == ("token",):
-        return replace(options, position=NO_POSITIONS), None
+    if options.shown == ("token",) and given in (None, DEFAULT_KIND):
+        return replace(options, position=DEFAULT_KIND if source.origin.is_seeded else NO_POSITIONS), None
     recipe = source.recipe
     if recipe is None:
         own: JoinedKind = DEFAULT_KIND if source.shape("position") else NO_POSITIONS
@@ -303,7 +349,7 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
         own = recipe.adds or NO_POSITIONS
     if given not in (None, own):
         recipe = None
-    if given in (None, DEFAULT_KIND) and own == NO_POSITIONS:
+    if given in (None, DEFAULT_KIND) and own == NO_POSITIONS and not (recipe and recipe.has_positions):
         source.notes.add(without_positions(recipe))
     if given == DEFAULT_KIND and source.shape("position") is None:
         given = NO_POSITIONS
@@ -313,6 +359,36 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     if recipe is not None and recipe.type_row is not None and options.token_type is None:
         options = replace(options, token_type=recipe.type_row)
     return options, recipe
+
+
+def _note_scale(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
+    """Add remarks where the model itself scales token rows by another number."""
+    for step in recipe.steps:
+        if not isinstance(step, Scale):
+            continue
+        dtype, factor = origin.dtypes["token"], np.float32(step.factor)
+        rounded = _rounded_to(dtype, factor)
+        if step.is_rounded and rounded != factor:
+            source.notes.add(
+                f"the scale is {factor:.6g} in float32; the model in {dtype} rounds it to {rounded:.6g} first"
+            )
+        if step.masked_id is not None and (tokens.ids == step.masked_id).any():
+            what = "the model sets the rows of its mask token to 0 and scales the others by more; embcli does not"
+            source.notes.add(f"ID {step.masked_id} is masked: {what}")
+
+
+def _rounded_to(dtype: str, value: np.float32) -> np.float32:
+    """Return a number as a type of 16 bits holds it; in other types it is the same.
+
+    >>> _rounded_to("bfloat16", np.float32(55.425625))
+    np.float32(55.5)
+    """
+    if dtype == "float16":
+        return np.float32(np.float16(value))
+    if dtype != "bfloat16":
+        return value
+    bits = int(value.view(np.uint32))
+    return np.uint32((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
 
 
 def without_positions(recipe: Recipe | None) -> Message | str:

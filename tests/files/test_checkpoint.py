@@ -197,9 +197,7 @@ def test_several_position_matrices_are_an_error_only_where_one_is_asked_for(tmp_
 
 
 @pytest.mark.parametrize(("part", "seed"), [(None, 2), ("encoder", 2), ("decoder", 3)])
-def test_the_encoder_s_matrix_comes_first_and_the_decoder_s_can_be_chosen(
-    tmp_path: Path, part: Part | None, seed: int
-) -> None:
+def test_the_encoder_s_matrix_comes_first_and_the_decoder_s_can_be_chosen(tmp_path: Path, part: Any, seed: int) -> None:
     tensors = {
         "model.shared.weight": matrix(),
         "model.encoder.embed_positions.weight": matrix(seed=2),
