@@ -406,8 +406,9 @@ class Model:
     ) -> PositionTable:
         """Return what positions become: learned or sinusoidal rows (T, D), rotary angles, or relative distances.
 
-        T is the context length. `similarity` returns their dot products, (T, T). Raises InputError for an option that
-        this kind does not have, and LayerError for an odd D of rotary positions.
+        T is the context length, of relative positions 16; unless it is given, a page shows positions 0 to 15.
+        `similarity` returns their dot products, (T, T). Raises InputError for an option that this kind does not have,
+        and LayerError for an odd D of rotary positions.
 
         >>> seeded(dim=4).positions("sinusoidal", context_length=2).position.round(4).astype(str).tolist()
         [['0.0', '1.0', '0.0', '1.0'], ['0.8415', '0.5403', '0.01', '1.0']]

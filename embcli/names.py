@@ -38,6 +38,7 @@ DEFAULT_ENCODING = "gpt2"
 DEFAULT_SEED = 123
 DEFAULT_DIM = 256
 DEFAULT_CONTEXT_LENGTH = 1024
+SHORT_LENGTH = 16  # positions that a page shows if nobody chose T
 DEFAULT_CLIP = 16
 DEFAULT_THETA = 10000.0
 COMPARED_IDS = "2,3,1"  # what the command compares if nothing is given

@@ -16,6 +16,7 @@ from embcli.files.stored import StoredLayer
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits
+from tests.test_huggingface import wordpiece
 from tests.test_startup import imported
 
 TEXT = "Every effort moves you"
@@ -89,26 +90,23 @@ def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(
 def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_each(
     inside: Embcli, tmp_path: Path
 ) -> None:
-    path = tmp_path / "model.safetensors"
-    tensors = {
-        "wte.weight": torch.randn(50257, 2),
-        "h.0.mlp.weight": torch.randn(3, 4),
-        "lm_head.weight": torch.randn(50257, 2),
-    }
-    save_file(tensors, path)
+    words = ["[UNK]", "every", "effort", "moves", "you"]
+    path = Path(wordpiece(tmp_path / "model", words, np.zeros((5, 2), np.float32)), "model.safetensors")
+    shapes = {"wte.weight": (5, 2), "h.0.mlp.weight": (3, 4), "lm_head.weight": (5, 2)}
+    save_file({name: torch.randn(shape) for name, shape in shapes.items()}, path)
     heads = {}
-    for name in tensors:
+    for name in shapes:
         page = inside.ok("weights", "--from", str(path), "--tensor", name, "--rows", "0:3").text.splitlines()
         heads[name] = page[0], [line.partition("│")[0].split() for line in (page[1], *page[3:6])]
-    tokens = [["ID", "token"], ["0", "!"], ["1", '"'], ["2", "#"]]
+    tokens = [["ID", "token"], ["0", "[UNK]"], ["1", "every"], ["2", "effort"]]
     assert heads == {
-        "wte.weight": ("Token weight matrix, (V, D) = (50,257, 2): one row per token ID", tokens),
-        "lm_head.weight": ("Tensor lm_head.weight: 50,257 rows, 2 columns", tokens),
+        "wte.weight": ("Token weight matrix, (V, D) = (5, 2): one row per token ID", tokens),
+        "lm_head.weight": ("Tensor lm_head.weight: 5 rows, 2 columns", tokens),
         "h.0.mlp.weight": ("Tensor h.0.mlp.weight: 3 rows, 4 columns", [["row"], ["0"], ["1"], ["2"]]),
     }
-    attention = ("--from", str(path), "--tensor", "h.0.mlp.weight")
-    assert "ID of tensor h.0.mlp.weight," in inside.ok("lookup", "--ids", "1", *attention, "--position", "none").text
-    assert "no known encoding" in inside.refused("lookup", TEXT, *attention)
+    mlp = ("--from", str(path), "--tensor", "h.0.mlp.weight")
+    assert "ID of tensor h.0.mlp.weight," in inside.ok("lookup", "--ids", "1", *mlp, "--position", "none").text
+    assert "no known encoding" in inside.refused("lookup", TEXT, *mlp)
 
 
 def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -> None:

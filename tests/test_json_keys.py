@@ -258,6 +258,7 @@ SMALL = "--vocab 6 --dim 4 --context-length 3"
 BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
 CUT = ("batches", "batch_size", "max_length", "stride")
 CHOSEN = ("shuffle", "keep_last", "layers_first")
+ENTRY = dict.fromkeys(("word", "part", "also", "text", "examples", "source"), STRING)
 DOCUMENTS: dict[str, Schema] = {
     "tokenize Hi": strict(run=strict(**READ), tokens=array(strict(**TOKEN, **SPAN))),
     "tokenize --lines --ids 1,2": strict(
@@ -327,6 +328,7 @@ DOCUMENTS: dict[str, Schema] = {
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
     ),
+    "explain token": strict(run=strict(embcli=STRING), words=array(strict(**ENTRY))),
     "cache": strict(run=FOLDER, layers=array(strict(**KEPT), length=2)),
     "cache verify": strict(run=FOLDER, layers=array(strict(**KEPT, fault=NULL), length=2)),
 }
@@ -355,6 +357,7 @@ LINES: dict[str, Schema] = {
     f"audit {TOY}": strict(id=COUNT, **ROW),
     "diff model.safetensors tuned.safetensors": strict(**PAIR),
     "info": strict(**ENCODED),
+    "explain token": strict(**ENTRY),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),
 }

@@ -232,7 +232,7 @@ def colored(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> str
         monkeypatch.setenv(name, value)
     sheet = page(color=True)
     sheet.line(*(Word(tone, tone) for tone in get_args(Tone)))
-    sheet.table([Column("share", [Word(f"{share:.2f}", share=share) for share in np.linspace(-1, 1, 41)])])
+    sheet.table([Column("sign", [Word(str(sign), sign=sign) for sign in (-1, 0, 1)])])
     sheet.table([Column("tone", [*get_args(Tone)], tone=tone) for tone in get_args(Tone)])
     run = Inside()
     verbs = (
@@ -266,20 +266,29 @@ def test_sixteen_colours_have_no_white_and_no_grey(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("environment", [TRUECOLOR, COLORS_256, COLORS_16], ids=["truecolour", "256", "16"])
-def test_numbers_near_zero_are_plain_the_largest_bold_and_the_hue_tells_the_sign(environment: dict[str, str]) -> None:
-    printed = Inside(terminal=True).ok("weights", "--vocab", "6", "--dim", "3", **environment).text
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("weights", "--vocab", "6", "--dim", "3"),
+        ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", "--draw", "--show", "token,position,input"),
+        ("compare", "--ids", "2,3", "--draw", "--trace", "--show", "outputs", "--vocab", "6", "--dim", "3"),
+    ],
+    ids=["weights", "lookup", "compare"],
+)
+def test_a_number_is_blue_below_zero_and_orange_above_unless_its_row_is_dim(
+    environment: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    printed = Inside(terminal=True).ok(*arguments, **environment).text
     numbers = words("\n".join(line for line in printed.splitlines() if "│" in line), NUMBER)
-    assert len(numbers) == 18
-    sizes = {number: abs(float(number.text)) for number in numbers}
-    plain = [number for number in numbers if not number.color]
-    bold = [number for number in numbers if number.bold]
-    assert 0 < len(plain) < len(numbers)
-    assert max(sizes[number] for number in plain) < min(size for number, size in sizes.items() if number.color)
-    assert [number.text for number in bold] == ["-2.8400"]
-    hues = {number.text.startswith("-"): number.color for number in numbers if number.color}
-    assert hues[True] != hues[False]
-    assert all(number.color == hues[number.text.startswith("-")] for number in numbers if number.color)
-    assert not any(number.bold or number.dim for number in plain)
+    hues = {(number.text[0] == "-", number.dim, number.color) for number in numbers}
+    (cold,), (warm,) = ([hue for negative, dim, hue in hues if not dim and negative is sign] for sign in (True, False))
+    assert cold != warm
+    if environment is TRUECOLOR:
+        (red, _, blue), (other_red, _, other_blue) = rgb(cold), rgb(warm)
+        assert (red < blue, other_red > other_blue) == (True, True)
+    dim = {(True, True, ()), (False, True, ())}
+    assert hues - dim == {(True, False, cold), (False, False, warm)}
+    assert (hues & dim == dim) == ("--draw" in arguments)
 
 
 def test_nan_and_infinity_are_red_whatever_their_sign(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,9 +304,9 @@ def test_nan_and_infinity_are_red_whatever_their_sign(monkeypatch: pytest.Monkey
     assert all(word.bold for word in odd)
 
 
-def test_the_largest_number_is_found_beside_an_infinity() -> None:
-    bold = [word.text for word in words(grid([[np.inf, 2.0, -0.1]], color=True), NUMBER) if word.bold]
-    assert bold == ["2.0000"]
+def test_zero_has_no_colour() -> None:
+    plain = [word.text for word in words(grid([[0.0, -0.0, 1e-9, -0.1]], color=True), NUMBER) if not word.color]
+    assert plain == ["0.0000", "-0.0000"]
 
 
 def test_titles_stand_over_their_bars() -> None:

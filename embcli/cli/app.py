@@ -262,10 +262,10 @@ def batch(
 def positions(model: AnyModel, options: PositionOptions, encoding: str | None = None, *, place: PlaceOfNumbers) -> None:
     """Show how a position becomes a vector.
 
-    In four ways, for as many positions as --context-length says; or the learned ones of a real model.
+    In four ways, or as a real model learned it. A page shows positions 0 to 15, unless you choose T or rows.
     """
     output = place.output_of("embeddings", vars(options))
-    output.write(model.opened(encoding).positions(**vars(options)))
+    output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
 
 
 @verb(
@@ -341,6 +341,17 @@ def _run(words: list[str]) -> object:
         return command_line(words)(words, prog_name="embcli", standalone_mode=False)
     except typer.TyperException as error:
         raise InputError(" ".join(error.format_message().split())) from None
+
+
+@verb("list", "embcli explain one-hot", "embcli explain formats", "embcli explain")
+def explain(word: list[str] | None = None, *, place: Place) -> None:
+    """Explain a word of a page, with an example and its source.
+
+    Without WORD, list all words that are explained.
+    """
+    from embcli.verbs.explain import explain
+
+    place.output_of("list").write(explain(" ".join(word) if word else None))
 
 
 @verb("list", "embcli info", "embcli info -f json", "embcli info --from model.safetensors")

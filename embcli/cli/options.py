@@ -69,6 +69,14 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
     return complete
 
 
+def _words(incomplete: str) -> list[str]:
+    """Complete a word that is explained; words that a shell would have to quote are omitted."""
+    from embcli.glossary import entries
+
+    known = [name for entry in entries() for name in (entry.word, *entry.also)]
+    return sorted({name for name in known if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
+
+
 def _encodings(incomplete: str) -> list[str]:
     """Complete the name of an encoding, and also folders and JSON files; shells offer files if nothing is returned.
 
@@ -105,6 +113,7 @@ DECLARED: dict[str, Any] = {
     "compare.text": _argument(
         "TEXT", "Text to use; - reads standard input; without TEXT, --file and --ids the IDs are 2,3,1."
     ),
+    "word": _argument("WORD", "A term, note, field or format that a page prints.", autocompletion=_words),
     "tour.text": _option(INPUT, "--text", "The text of the steps that take one.", metavar="TEXT"),
     "file": _option(INPUT, "--file", "Read the text from a file.", metavar="PATH"),
     "batch.file": _argument("FILE", "A file with the text; omit it or pass - to read standard input."),
@@ -177,6 +186,13 @@ DECLARED: dict[str, Any] = {
     "compare.dim": _option(MODEL, "--dim", "Columns: the embedding dimension.", str(names.COMPARED_DIM), metavar="D"),
     "context_length": _option(
         MODEL, "--context-length", "Rows of the position layer.", str(names.DEFAULT_CONTEXT_LENGTH), metavar="C"
+    ),
+    "positions.context_length": _option(
+        MODEL,
+        "--context-length",
+        "T, the number of positions: rows of the position layer.",
+        f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}",
+        metavar="T",
     ),
     "batch.context_length": _option(
         MODEL, "--context-length", "Rows of the position layer.", "--max-length", metavar="C"

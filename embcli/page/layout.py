@@ -15,7 +15,7 @@ import numpy as np
 from embcli.page.heat import LEAST, Strip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 GAP = 2  # cells between columns
 LEAST_TOKEN = 6  # cells of the shortest shortened token
@@ -34,19 +34,20 @@ Align = Literal["left", "right"]
 
 @dataclass(frozen=True, eq=False)
 class Word:
-    """A piece of a line, or a cell of a table, and its tone.
-
-    `share` is for a number: the number divided by the largest one beside it, from -1 to 1.
-    """
+    """A piece of a line, or a cell of a table, its tone, and the sign of a number: -1, 0 or 1."""
 
     text: str
     tone: Tone = "plain"
-    share: float | None = None
+    sign: int = 0
 
     @property
     def width(self) -> int:
         """The number of cells."""
         return cell_len(self.text)
+
+    def toned(self, tone: Tone) -> Word:
+        """Return a number in a row of this tone; a dim one has no sign to stand out by."""
+        return replace(self, tone=tone if self.tone == "plain" else self.tone, sign=0 if tone == "dim" else self.sign)
 
 
 Cell = str | Word | Strip
@@ -104,6 +105,18 @@ class Block:
 
     title: str
     values: np.ndarray  # (n, columns) float32, or whole numbers
+    apart: int = 1  # kinds of columns in turn, such as sines and cosines, of which colours show no common mean
+
+
+@dataclass(frozen=True, eq=False)
+class Raster:
+    """A matrix whose rows are computed as a picture needs them."""
+
+    label: str  # of the numbers of its rows
+    rows: np.ndarray  # their numbers, (n,) int64
+    columns: np.ndarray  # their numbers, (columns,) int64
+    values: Callable[[np.ndarray], np.ndarray]  # numbers of rows -> (n, columns)
+    apart: int = 1  # as of a block
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +172,9 @@ class NumberFormat:
 
     def __init__(self, blocks: Sequence[Block], precision: int) -> None:
         finite = [block.values[np.isfinite(block.values)] for block in blocks]
-        self._largest = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
+        largest = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
         whole = all(block.values.dtype.kind in "iu" for block in blocks)
-        exponent = not whole and (self._largest >= _FIXED_LIMIT or 0 < self._largest < 0.5 * 10.0**-precision)
+        exponent = not whole and (largest >= _FIXED_LIMIT or 0 < largest < 0.5 * 10.0**-precision)
         self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
         longest = (value for block in blocks for value in _longest(block.values))
         self.width = max((len(self.write(value)) for value in longest), default=1)
@@ -171,10 +184,10 @@ class NumberFormat:
         return format(float(value), self._spec)
 
     def word(self, value: float) -> Word:
-        """Return a number as a word, with its share of the largest one."""
+        """Return a number as a word with its sign."""
         if not np.isfinite(value):
             return Word(self.write(value), "bad")
-        return Word(self.write(value), share=float(value) / self._largest if self._largest else 0.0)
+        return Word(self.write(value), sign=int(np.sign(value)))
 
 
 def _longest(values: np.ndarray) -> list[float]:
@@ -252,7 +265,7 @@ class Grid:
     numbers: np.ndarray  # (columns,) int64: those of the columns
     written: NumberFormat
     after: Sequence[Column] = ()
-    tones: Sequence[Tone] = ()  # of the rows, where numbers do not have colours of their own
+    tones: Sequence[Tone] = ()  # of the rows
 
     @property
     def _cell(self) -> int:
@@ -294,7 +307,7 @@ class Grid:
     def _column(self, block: Block, index: int) -> Column:
         words = [self.written.word(value) for value in block.values[:, index]]
         if self.tones:
-            words = [Word(word.text, tone) for word, tone in zip(words, self.tones, strict=True)]
+            words = [word.toned(tone) for word, tone in zip(words, self.tones, strict=True)]
         return Column(str(self.numbers[index]), words, minimum=self._cell)
 
     def _fit(self, available: int) -> tuple[list[Column], Excerpt]:

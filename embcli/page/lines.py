@@ -6,7 +6,7 @@ A look names its colours; each kind of page chooses the shades.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
@@ -63,16 +63,12 @@ _LOOKS: dict[Tone, Look] = {
     "token 2": Look("token 2"),
     "token 3": Look("token 3"),
 }
-_NEAR_ZERO, _LARGE = 1 / 8, 7 / 8  # shares of the largest number
 
 
 def _look(word: Word) -> Look:
-    """Return how a word looks: by its tone; a number by its sign and size, plain near zero, bold if large."""
-    if word.share is None:
-        return _LOOKS[word.tone]
-    if abs(word.share) < _NEAR_ZERO:
-        return _PLAIN
-    return Look("warm" if word.share > 0 else "cold", bold=abs(word.share) >= _LARGE)
+    """Return how a word looks: by its tone; a number is blue below zero and orange above, as in strips."""
+    look = _LOOKS[word.tone]
+    return replace(look, color="warm" if word.sign > 0 else "cold") if word.sign else look
 
 
 class Sheet(Page):

@@ -271,7 +271,7 @@ def _put_picture(result: Comparison, page: Page) -> None:
         if page.holds_grid([*labels, Column("…", [])], [Block("", values[:, ends])], ends):
             break
     tones: list[Tone] = [*rows.tones]
-    tones += ["linear"] * len(tokens.places)
+    tones += ["plain"] * len(tokens.places)
     columns = page.grid(labels, [Block("", values)], np.arange(dim), rows.gaps, tones=tones)
     _put_left_out(page, tokens, columns, "token")
 

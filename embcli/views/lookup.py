@@ -129,11 +129,11 @@ def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band],
     """Put bands of these tokens in one table; return which of their columns it shows."""
     by_token = _by_token(bands)
     values = np.stack([band.values for band in bands], axis=1 if by_token else 0)
-    gaps = [
-        len(bands) * gap if by_token else place * len(index) + gap for place in range(len(bands)) for gap in rows.gaps
-    ]
+    gaps = [place * len(index) + gap for place in range(len(bands)) for gap in rows.gaps]
+    if by_token:
+        gaps = [len(bands) * gap for gap in rows.gaps]
     every = result.options.columns is not None
-    block = Block("", values.reshape(-1, values.shape[-1]))
+    block = Block("", values.reshape(-1, values.shape[-1]), result.positions.apart(result.columns))
     return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
 
 
