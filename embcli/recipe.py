@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -139,6 +139,10 @@ class Recipe:
         """Whether the row of a token type is added after the position row."""
         kinds = [type(step) for step in self.sum if isinstance(step, AddPosition | AddType)]
         return kinds == [AddPosition, AddType]
+
+    def with_type(self, row: int) -> Recipe:
+        """Return the recipe with another token type."""
+        return replace(self, steps=tuple(AddType(row) if isinstance(step, AddType) else step for step in self.steps))
 
     @property
     def type_row(self) -> int | None:

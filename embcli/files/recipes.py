@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from embcli.files.tensors import Tensor
     from embcli.recipe import Part, Step, When
 
+_LARGEST = 1e300  # of a number in config.json
 _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
     *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
@@ -32,13 +33,13 @@ class Settings:
     def __init__(self, values: Mapping[str, Any], refused: Callable[[str], InputError]) -> None:
         self.values, self.refused = values, refused
 
-    def number(self, key: str, default: float, least: float = -math.inf) -> float:
+    def number(self, key: str, default: float, least: float = -_LARGEST) -> float:
         """Return a finite number."""
         value = self.values.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
-            above = f" of at least {least:g}" if math.isfinite(least) else ""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _LARGEST:
+            above = f" of at least {least:g}" if least > -_LARGEST else ""
             raise self.wrong(key, f"a finite number{above}")
         return float(value)
 

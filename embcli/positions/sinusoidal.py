@@ -32,9 +32,9 @@ class OwnSinusoidal(AddedPositions):
 
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
-        title = f"Sinusoidal positions, (T, D) = ({length:,}, {self.dim:,})"
         return ShownWords(
-            title,
+            "Sinusoidal positions",
+            f"(T, D) = ({length:,}, {self.dim:,})",
             "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added.",
             "They depend only on the distance: equal along each diagonal.",
         )

@@ -174,8 +174,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         if self.recipe is None or not steps:
             return None
         rows = [np.concatenate([self.recipe.values(name)[:1] for name in step.tensors], axis=1) for step in steps]
-        total: np.ndarray = np.sum(np.stack(rows), axis=0, dtype=np.float32)
-        return total
+        return sum(rows[1:], rows[0])
 
     def rows(self, index: np.ndarray, names: Names = MATRICES) -> dict[str, np.ndarray]:
         """Return the named matrices for these tokens, each (n, its columns) float32."""
@@ -355,9 +354,15 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
         given = NO_POSITIONS
     if recipe is not None and not recipe.is_known:
         recipe = None
+    if "hidden" in options.shown and recipe is None and not source.origin.is_seeded:
+        is_known = source.recipe is not None and source.recipe.is_known
+        why = "follows the positions of the model; leave out {position}" if is_known else "is not known for this model"
+        raise InputError(naming(f"{{show}} hidden, what the first block reads, {why}"))
     options = replace(options, position=given or own)
-    if recipe is not None and recipe.type_row is not None and options.token_type is None:
-        options = replace(options, token_type=recipe.type_row)
+    if recipe is not None and recipe.type_row is not None:
+        if options.token_type is None:
+            options = replace(options, token_type=recipe.type_row)
+        recipe = recipe.with_type(options.token_type or 0)
     return options, recipe
 
 
@@ -410,10 +415,12 @@ def _has_type(source: Source, options: LookupOptions, recipe: Recipe | None) -> 
 
     A note tells that a model adds such a row if the options do not.
     """
-    types = None if source.origin.is_seeded else source.shape("token_type")
     given = options.token_type
+    if given is None and (recipe is not None or "input" not in options.shown):
+        return False
+    types = None if source.origin.is_seeded else source.shape("token_type")
     if given is None:
-        if types is not None and "input" in options.shown and recipe is None:
+        if types is not None:
             has = f"this model has {counted(types[0], 'token type')} and adds the row of one to each token row"
             source.notes.add(naming(f"{has}; {{token_type}} 0 adds the first"))
         return False

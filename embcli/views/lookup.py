@@ -291,13 +291,9 @@ def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:
     mean, variance = numbers.write(traced.mean), numbers.write(traced.variance)
     page.line(f"mean {mean}, variance {variance}, over all {traced.size:,} columns; epsilon {traced.epsilon:g}")
     rows = {name: values[:, result.columns] for name, values in traced.rows.items()}
-    rows = {"input": rows.pop("input"), **rows, "hidden": result.rows(np.array([place]), ("hidden",))["hidden"]}
-    signs = {"gain": "x", "bias": "+", "hidden": "="}
-    page.table(
-        _terms(result, page, rows, {name: signs[name] for name in rows if name in signs}, terms),
-        terms.gaps,
-        ruled=False,
-    )
+    rows |= result.rows(np.array([place]), ("hidden",))
+    signs = {"normed": "→", "gain": "x", "bias": "+", "hidden": "="}
+    page.table(_terms(result, page, rows, signs, terms), terms.gaps, ruled=False)
 
 
 def _terms(result: Lookup, page: Page, rows: dict[str, np.ndarray], signs: dict[str, str], terms: Excerpt) -> Columns:
