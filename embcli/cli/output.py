@@ -108,10 +108,15 @@ class Output:
 
     def put(self, put: Callable[[Page], None]) -> None:
         """Write a page without a result."""
+        content = self.drawn(put)
+        with self._open() as file:
+            file.write(content)
+
+    def drawn(self, put: Callable[[Page], None]) -> bytes:
+        """Return a page without a result."""
         page = new_page(self.format, self._paper(paper_of(self.style, self.format)))
         put(page)
-        with self._open() as file:
-            file.write(page.content())
+        return page.content()
 
     def write_text(self, text: bytes) -> None:
         """Write a text as it is; on a terminal, end its last line."""
