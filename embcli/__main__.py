@@ -10,13 +10,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from embcli.errors import EmbcliError, OutputError
-from embcli.memory import ran_out
+from embcli.memory import end_with_2_when_libraries_exit, ran_out, refuse_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
     Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
+
+_LEAST_MEMORY = 180 * 10**6, 120 * 10**6  # bytes of addresses and of data: numpy, and a buffer of its BLAS
 
 
 def run() -> NoReturn:
@@ -48,9 +50,12 @@ def _unexpected(error: BaseException) -> int:
     """Return the exit status of an unexpected error, and print it, unless an interrupt caused it."""
     if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps it while a class is created
         return 130
-    import traceback
-
     with suppress(OSError):
+        if isinstance(error, MemoryError):  # there was too little even for the usual sentence
+            os.write(2, b"embcli: memory ran out\n")
+            return 2
+        import traceback
+
         traceback.print_exception(error)
     return 2
 
@@ -94,6 +99,8 @@ def _command() -> object:
     from embcli.cli import app, completion
 
     words = None if completion.prepare() else sys.argv[1:]
+    refuse_shortage("embcli", *_LEAST_MEMORY)
+    end_with_2_when_libraries_exit()
     _handle(_end_at_once, _end)
     try:
         try:

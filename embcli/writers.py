@@ -230,10 +230,9 @@ _PROJECTOR = """embeddings {
 
 
 def _projector(job: _Job, folder: Path) -> None:
-    """Write the files that TensorFlow's embedding projector loads: rows of numbers, a line of fields for each row, and
-    which file is which.
+    """Write the files that TensorFlow's embedding projector loads: rows of numbers, and a line of fields for each row.
 
-    The projector reads the first line as a header only if there are several fields.
+    A third file says which is which. The projector reads the first line as a header only if there are several fields.
     """
     fields, names = job.records.fields, job.flat
     (folder / "projector_config.pbtxt").write_text(_PROJECTOR)

@@ -61,6 +61,7 @@ HEAVY = {
     "platformdirs": "5 ms, for a cache folder that is not named",
     "typer": "60 ms; __main__ handles signals before it",
     "asyncio": "60 ms",
+    "ctypes": "2 ms, where memory is limited",
     "concurrent": "20 ms",
     "difflib": "5 ms, for a misspelled name alone",
     "pickletools": "10 ms, for files of torch alone",

@@ -397,6 +397,10 @@ def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: p
     assert [keys.pressed() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
 
 
+def test_a_text_that_is_not_utf_8_is_refused_before_any_step(inside: Inside) -> None:
+    assert inside.refused("tour", "--text", "\ud800").startswith("embcli: --text is not UTF-8: byte 0xed at offset 0 ")
+
+
 def test_steps_are_tables_whatever_format_is_set(inside: Inside, tmp_path: Path) -> None:
     path, alone = a_tour(tmp_path, STEP), inside.ok("tokenize", "hi", COLUMNS="80").text
     for form in ("ndjson", "projector", "npy"):

@@ -375,7 +375,7 @@ def test_no_rows_are_a_result_too(tmp_path: Path) -> None:
     assert np.load(io.BytesIO(written(nothing, "npy"))).shape == (0, 3)
     assert safetensors.numpy.load(written(nothing, "safetensors"))["token"].shape == (0, 3)
     write(nothing, "projector", tmp_path)
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"", b""]
+    assert [path.read_bytes() for path in tmp_path.glob("*.tsv")] == [b"", b""]
 
 
 def test_a_row_without_fields_is_an_object_still() -> None:

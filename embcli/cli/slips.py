@@ -20,7 +20,7 @@ _OPTIONS = {
     "--length": "--context-length",
     "batch --length": "--max-length",
     "batch --file": "",  # the file is an argument
-    **{f"--{name}": f"--format={name}" for name in (*FORMATS, *ALIASES)},
+    **{f"--{name}": f"--format={name}" for name in (*FORMATS, *ALIASES) if name != "ids"},
 }
 # Verbs by other names, and a text for those that need one.
 _VERBS = {
@@ -55,7 +55,8 @@ class Slip:
     def of(cls, error: Any, words: Sequence[str]) -> Slip:
         """Return the slip of an error of Typer in these words after `embcli`."""
         context = getattr(error, "ctx", None)
-        command = context.command_path if context else " ".join(["embcli", *words[:1]])
+        verb = [word for word in words[:1] if not word.startswith("-")]
+        command = context.command_path if context else " ".join(["embcli", *verb])
         message = " ".join(error.format_message().replace("Value error, ", "").split())
         declared = context.command.params if context else []
         options = tuple(name for option in declared for name in option.opts)

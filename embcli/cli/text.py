@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,8 @@ def read(
     """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
 
     `lines` makes each line a sequence, without its line end; the example begins with the verb. A text that looks like
-    IDs or is the name of a file is read as text, and a note says how to read the other. Raises InputError if nothing (with the example) or too
-    much is given, and for invalid UTF-8 unless `errors` is "replace".
+    IDs or is the name of a file is read as text, and a note says how to read the other. Raises InputError if nothing
+    (with the example) or too much is given, and for invalid UTF-8 unless `errors` is "replace".
     """
     named = {"TEXT": text, "--file": file, "--ids": ids}
     used = [name for name, value in named.items() if value is not None]
@@ -61,18 +62,20 @@ def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 610
 
 def _verb(example: str) -> str:
     """Return the verb of an example: `embcli lookup`."""
-    return " ".join(example.split()[:2])
+    return " ".join(example[example.index("embcli") :].split()[:2])
 
 
 def _note_other_readings(text: str, verb: str) -> None:
     """Say how to read what looks like IDs, or the name of a file that exists."""
     if re.fullmatch(r"[0-9]+(?:[, ]+[0-9]+)*", text, re.ASCII):
         say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {','.join(re.findall('[0-9]+', text))[:60]}")
-    elif len(text) < 256 and "\0" not in text and Path(text).is_file():
-        say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
+    with suppress(OSError, ValueError):  # most texts could not be the name of a file
+        if Path(text).is_file():
+            say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
 
 
-def _argument(text: str, errors: str) -> str:
+def argument(text: str, name: str = "TEXT", errors: str | None = None) -> str:
+    """Return a text of the command line; raises InputError for invalid UTF-8."""
     if text.isascii():
         return text
     try:
@@ -80,7 +83,7 @@ def _argument(text: str, errors: str) -> str:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         data = text.encode("utf-8", "surrogatepass")
-    return decoded(data, "TEXT", errors)
+    return decoded(data, name, errors or "strict", replaceable=errors is not None)
 
 
 def _file(path: Path) -> bytes:
@@ -95,7 +98,7 @@ def _text(text: str | None, file: Path | None, errors: str, example: str) -> str
         return decoded(_file(file), str(file), errors)
     if text is None or text == "-":
         return _standard_input("TEXT", example, errors)
-    return _argument(text, errors)
+    return argument(text, errors=errors)
 
 
 def _standard_input(name: str, example: str, errors: str | None = None) -> str:

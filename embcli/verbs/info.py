@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
@@ -44,7 +44,7 @@ def info() -> Info:
     """Return what embcli runs on."""
     torch, capability = _torch()
     versions = {"embcli": __version__, "python": platform.python_version(), "torch": torch}
-    versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
+    versions |= {name: _version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
     encodings = tuple(
         (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())
         for name, definition in DEFINITIONS.items()
@@ -53,6 +53,13 @@ def info() -> Info:
     store = Store.from_environment(notes)
     folder = str(store.folder) if store else None
     return Info(versions, capability, folder, encodings, notes=notes)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _torch() -> tuple[str, str | None]:
