@@ -32,6 +32,7 @@ def run() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _handle(signal.SIG_DFL, _end_at_once)
+        end_with_2_when_libraries_exit()
         status = main()
     except KeyboardInterrupt:
         status = 130
@@ -100,7 +101,6 @@ def _command() -> object:
 
     words = None if completion.prepare() else sys.argv[1:]
     refuse_shortage("embcli", *_LEAST_MEMORY)
-    end_with_2_when_libraries_exit()
     _handle(_end_at_once, _end)
     try:
         try:

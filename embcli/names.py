@@ -45,6 +45,13 @@ COMPARED_IDS = "2,3,1"  # what the command compares if nothing is given
 COMPARED_DIM = 5
 TOUR_TEXT = "Every effort moves you"
 DEFAULT_PRECISION = 4  # decimals
+SHOWN_ROWS = 5  # of each kind, on a page of an audit or a diff
+
+
+def check_top(top: int) -> None:
+    """Raise InputError for a number of rows below 1."""
+    if top < 1:
+        raise InputError(naming("{top} must be at least 1, not {given:,}", given=top))
 
 
 def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:

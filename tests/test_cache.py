@@ -30,6 +30,7 @@ from embcli.weights.build import Build
 from embcli.weights.kept import KeptLayer, Key, load, write
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
 from tests.oracles import live
 
 BUILD = Build("2.13.0+cpu+aa", "x86_64", "00000000", "glibc-2.36")
@@ -432,6 +433,8 @@ def test_cache_verify_says_which_layers_are_damaged_with_status_1(embcli: Embcli
     assert (ran.status, ran.err) == (1, "")
     assert f"damaged: {path.name}: it is cut off" in ran.text
     assert "damaged: 1 of 2 layers; replaced at the next use" in ran.text
+    ran = Inside()("cache", "verify", "-o", str(cache.folder.parent / "page.txt"), **environment)
+    assert (ran.status, ran.err) == (1, "embcli: status 1: 1 of 2 files damaged\n")
 
 
 def test_cache_clear_tells_what_it_removed(embcli: Embcli, cache: Store) -> None:

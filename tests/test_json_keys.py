@@ -182,6 +182,7 @@ ROW: dict[str, Schema] = {
     "fault": optional({"enum": ["non-finite", "zero"]}),
     "equal_to": optional(COUNT),
     "candidate": TRUTH,
+    "outlier": TRUTH,
 }
 APART: dict[str, Schema] = dict.fromkeys(("cosine", "centred", "without_first"), optional(NUMBER))
 FOUND = strict(
@@ -198,6 +199,8 @@ FOUND = strict(
     iso_score=optional(NUMBER),
     norm_by_merge=optional(NUMBER),
     quantiles_at=array(NUMBER, 7),
+    fences=optional(array(NUMBER, 2)),
+    outliers=array(COUNT),
     indicator={"enum": ["norm", "cosine"]},
     threshold=optional(NUMBER),
     reason=optional(STRING),
@@ -399,7 +402,7 @@ def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: 
 
 def test_every_verb_that_has_a_document_is_here() -> None:
     commands = typer.main.get_command(command_line()).commands
-    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode", "tour"}
+    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode", "tour", "help"}
 
 
 @pytest.mark.parametrize(("value", "causes"), [(1, 0), (np.inf, 0), (np.nan, 1), (-0.0, 0)])

@@ -263,9 +263,7 @@ def compare(
     tokens = opened.tokens(sequences, given.special)
     weights = len({"first", "shared"} & {*(options.show or ())}) * math.prod(opened.shape)
     output.refuse_many_numbers(len(tokens) * opened.shape[1], len(options.outputs or names.OUTPUTS), weights)
-    result = opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options))
-    output.write(result)
-    return int(not result.verdict.identical)
+    return output.write(opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options)))
 
 
 @verb(
@@ -347,16 +345,19 @@ def neighbors(
     },
 )
 def audit(
-    model: NamedModel, fail_on: tuple[names.Fault, ...] | None = None, encoding: str | None = None, *, place: Place
+    model: NamedModel,
+    fail_on: tuple[names.Fault, ...] | None = None,
+    top: int = names.SHOWN_ROWS,
+    encoding: str | None = None,
+    *,
+    place: Place,
 ) -> int:
     """Show what looks unusual in a token matrix.
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
     output = place.output_of("ranking")
-    result = model.opened(encoding).audit(fail_on=fail_on)
-    output.write(result)
-    return int(bool(result.broken))
+    return output.write(model.opened(encoding).audit(fail_on=fail_on, top=top))
 
 
 @verb(
@@ -368,16 +369,14 @@ def audit(
         "status 1 if any row differs, for a script": "embcli diff model.safetensors tuned.safetensors -o moved.csv",
     },
 )
-def diff(models: TwoModels, encoding: str | None = None, *, place: Place) -> int:
+def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = None, *, place: Place) -> int:
     """Show which rows of two checkpoints differ.
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
     output = place.output_of("ranking")
     base, tuned = models.opened(encoding)
-    result = base.diff(tuned)
-    output.write(result)
-    return int(result.different)
+    return output.write(base.diff(tuned, top=top))
 
 
 @verb(
@@ -477,9 +476,7 @@ def cache_verify(place: Place) -> int:
     from embcli.verbs.cache import contents
 
     output = place.output_of("list")
-    result = contents(_store(), verify=True)
-    output.write(result)
-    return int(result.damaged > 0)
+    return output.write(contents(_store(), verify=True))
 
 
 def _store() -> Store | None:

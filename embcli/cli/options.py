@@ -31,8 +31,8 @@ _COMMON = {
     "batch": ("batch_size", "max_length", "stride", "shuffle", "output"),
     "positions": ("context_length", "rows", "similarity", "heat", "output"),
     "neighbors": ("path", "ids", "top", "metric", "output"),
-    "audit": ("fail_on", "tensor", "color", "format", "output"),
-    "diff": ("tensor", "transposed", "color", "format", "output"),
+    "audit": ("fail_on", "tensor", "top", "format", "output"),
+    "diff": ("tensor", "transposed", "top", "format", "output"),
     "tour": ("text", "step"),
     "explain": ("width", "color", "theme", "format", "output"),
     "info": ("tensors", "encoding", "color", "format", "output"),
@@ -273,6 +273,7 @@ DECLARED: dict[str, Any] = {
     "similarity": _option(VIEW, "--similarity", "Show the dot products of positions."),
     "metric": _option(VIEW, "--metric", "Nearness."),
     "top": _option(VIEW, "--top -k", "How many neighbours.", "10; with --within, all", metavar="K"),
+    **dict.fromkeys(("audit.top", "diff.top"), _option(VIEW, "--top -k", "Rows of each kind to show.", metavar="K")),
     "include_query": _option(VIEW, "--include-query", "Include the query's tokens in the results."),
     "center": _option(VIEW, "--center", "Subtract the mean row."),
     "within": _option(

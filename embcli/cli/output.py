@@ -42,8 +42,11 @@ class Output:
     color: Color = "auto"
     style: Style = field(default_factory=Style)
 
-    def write(self, result: Result) -> None:
-        """Write a result: as a page, or as data."""
+    def write(self, result: Result) -> int:
+        """Write a result, as a page or as data; return the exit status, 1 if its answer is no.
+
+        If the page is not on the screen, standard error says what the status means.
+        """
         result = replace(result, style=self.style)
         if self.format in VIEWS:
             self._write_page(result)
@@ -52,6 +55,9 @@ class Output:
         else:
             self._write_data(result)
         result.notes.finish()
+        if result.why_no and self.path is not None:
+            say(f"status 1: {result.why_no}")
+        return int(bool(result.why_no))
 
     def _write_page(self, result: Result) -> None:
         content = result.page(self.format, self._paper(paper_of(result.style, self.format)))

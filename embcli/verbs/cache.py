@@ -40,6 +40,11 @@ class Files(Result, verb="cache", content="list"):
         return sum(fault is not None for fault in self.faults or ())
 
     @property
+    def why_no(self) -> str:
+        """How many files are damaged; empty if none."""
+        return f"{self.damaged} of {counted(len(self.entries), 'file')} damaged" if self.damaged else ""
+
+    @property
     def removed(self) -> str:
         """A line about files that were removed."""
         return f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}"
