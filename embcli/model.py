@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,7 +26,7 @@ from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness,
 from embcli.passes import unwatched
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_known, shown, tokenize
-from embcli.words import naming
+from embcli.words import counted, naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from embcli.weights.source import SeededSource
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
+
+_NAMED = re.compile(r"[^\W\d_]")  # a letter, which no ID has
 
 
 def seeded(
@@ -262,9 +265,9 @@ class Model:
     ) -> WeightMatrix | Scatter:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
-        `map` returns the size of its numbers in bins instead, and `scatter` its rows on the plane of their first two
-        principal components. Raises InputError for rows and columns out of range, LayerError where there is no such
-        layer.
+        A row can be named by its token, too: `"king,queen"`. `map` returns the size of its numbers in bins instead, and
+        `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns
+        out of range, LayerError where there is no such layer.
 
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
@@ -272,6 +275,7 @@ class Model:
         check_choice("layer", layer, LAYERS)
         if map and scatter:
             raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
+        rows = self.numbered(rows, layer)
         if map:
             from embcli.verbs.map import density_map
 
@@ -283,6 +287,19 @@ class Model:
         from embcli.verbs.weights import weights
 
         return weights(self.source, layer, rows, columns, self.watch)
+
+    def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
+        """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
+
+        Raises InputError for a text that is not one token.
+
+        >>> seeded().numbered("0:5,king,queen")
+        '0:5,3364,16599'
+        """
+        encoding = self.source.encoding if layer == "token" else None
+        if rows is None or encoding is None:
+            return rows
+        return ",".join(_row(part, encoding) if _NAMED.search(part) else part for part in rows.split(","))
 
     def lookup(
         self,
@@ -548,6 +565,18 @@ class Model:
         if not isinstance(self.source, Checkpoint):
             raise InputError("a seeded model has no file")
         return model_info(self.source, tensors)
+
+
+def _row(token: str, encoding: Encoding) -> str:
+    """Return the ID of a token; raises InputError for a text that is several tokens."""
+    ids = encoding.encode(token)
+    if len(ids) != 1:
+        spaced = encoding.encode(f" {token}")
+        if len(spaced) != 1:
+            message = "{rows} takes IDs and tokens, and {given!r} is {count}"
+            raise InputError(naming(message, given=token[:40], count=counted(len(ids), "token")))
+        ids = spaced
+    return str(ids[0])
 
 
 def _sequences(given: Any, lines: bool) -> Sequences:

@@ -266,6 +266,7 @@ DECLARED: dict[str, Any] = {
     "only": _option(VIEW, "--only", "Only the tokens of this text.", metavar="TEXT"),
     "only_ids": _option(VIEW, "--only-ids", "Only the tokens with these IDs.", metavar="IDS"),
     "rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256.", metavar="ROWS"),
+    "weights.rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
     "columns": _option(VIEW, "--columns", "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
     "map": _option(VIEW, "--map", "Show the whole matrix at once: how large its numbers are."),
     "scatter": _option(VIEW, "--scatter", "Draw the rows by the first two principal components."),
