@@ -82,7 +82,9 @@ class Batching:
     index: int | None = None  # of the batch; None for the first
     all: bool = False  # all batches
     layers_first: bool = False  # draw both layers before the loader consumes a random number
+    loader_first: bool = False  # draw the loader's order first, from the seed itself
     draw: bool = False  # show the batch as a picture
+    coverage: bool = False  # show which tokens are read how often
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_length", "stride"):
@@ -92,6 +94,10 @@ class Batching:
                 raise InputError(naming(f"{{{name}}} must be at least 1 and below 2**31, not {{given}}", given=given))
         if self.all and self.index is not None:
             raise InputError(naming("{all} and {index} both choose batches; give one of them"))
+        if self.layers_first and self.loader_first:
+            raise InputError(naming("{layers_first} and {loader_first} exclude each other"))
+        if self.coverage and (self.all or self.index is not None or self.draw):
+            raise InputError(naming("{coverage} is about all batches; omit {all}, {index} and {draw}"))
 
     def samples(self, tokens: int) -> int:
         """Return the number of samples in this many tokens; a sample takes T tokens and the next one."""

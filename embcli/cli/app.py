@@ -122,13 +122,15 @@ def embcli(
         "with the tokenizer of another model": 'embcli tokenize "Hello" --encoding gpt-4o',
     },
 )
-def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place: Place) -> None:
+def tokenize(
+    given: GivenLines, encoding: str = names.DEFAULT_ENCODING, pre: str | None = None, *, place: Place
+) -> None:
     """Show the tokens of a text.
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
     output = place.output_of("tokens")
-    model = AnyModel().opened(encoding)
+    model = AnyModel(pre=pre).opened(encoding)
     output.write(model.tokenize(given.sequences(), special=given.special))
 
 
@@ -142,7 +144,12 @@ def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place
     },
     context_settings={"ignore_unknown_options": True},
 )
-def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING, output: Path | None = None) -> None:
+def decode(
+    ids: list[str] | None = None,
+    encoding: str = names.DEFAULT_ENCODING,
+    pre: str | None = None,
+    output: Path | None = None,
+) -> None:
     """Turn token IDs back into text.
 
     Byte for byte; without IDs they are read from standard input.
@@ -150,7 +157,7 @@ def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING,
     from embcli.cli.output import Output, named
     from embcli.cli.text import read_ids
 
-    model = AnyModel().opened(encoding)
+    model = AnyModel(pre=pre).opened(encoding)
     Output("table", named(output)).write_text(model.decode_bytes(read_ids(" ".join(ids) if ids else None)))
 
 
@@ -269,7 +276,7 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = place.output_of("batches", vars(batching))
+    output = place.output_of("list" if batching.coverage else "batches", vars(batching))
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))

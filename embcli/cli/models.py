@@ -23,6 +23,7 @@ class ModelInFile(Group):
     """A checkpoint's file, if one is named."""
 
     path: str | None = None
+    pre: str | None = None
     tensor: str | None = None
     transposed: bool = False
 
@@ -41,6 +42,7 @@ class ModelInFile(Group):
         model = library.open(
             self.path,
             encoding=encoding,
+            pre=self.pre,
             tensor=self.tensor,
             position_tensor=getattr(self, "position_tensor", None),
             transposed=self.transposed,
@@ -85,7 +87,8 @@ class AnyModel(ModelInFile):
     def opened(self, encoding: str | None) -> Model:
         """Return the model; nothing is drawn or read whole yet."""
         sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
-        return self.from_file(encoding) or _seeded(encoding, **sizes, seed=self.seed, no_cache=self.no_cache)
+        model = self.from_file(encoding)
+        return model or _seeded(encoding, self.pre, **sizes, seed=self.seed, no_cache=self.no_cache)
 
 
 class Named(Group):
@@ -139,6 +142,7 @@ class ModelOfPositions(Named, NamedKind, AnyModel):
 class ModelOfBatches(Group):
     """A seeded pair of layers, with a position row for each token of a sample."""
 
+    pre: str | None = None
     vocab: int | None = None
     dim: int | None = None
     context_length: int | None = None
@@ -148,7 +152,7 @@ class ModelOfBatches(Group):
     def opened(self, encoding: str) -> Model:
         """Return the model, whose position layer the batches draw themselves."""
         sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
-        return _seeded(encoding, **sizes, seed=self.seed, no_cache=self.no_cache)
+        return _seeded(encoding, self.pre, **sizes, seed=self.seed, no_cache=self.no_cache)
 
 
 class ModelOfComparison(ModelInFile):
@@ -173,7 +177,7 @@ class ModelOfComparison(ModelInFile):
         if vocab is None and given.ids is not None:
             vocab = max((int(ids.max(initial=0)) for ids in given.ids), default=0) + 1
         dim = names.COMPARED_DIM if self.dim is None else self.dim
-        return _seeded(encoding, vocab=vocab, dim=dim, context_length=1, seed=self.seed, no_cache=True)
+        return _seeded(encoding, self.pre, vocab=vocab, dim=dim, context_length=1, seed=self.seed, no_cache=True)
 
 
 class TwoModels(Group):
@@ -181,25 +185,26 @@ class TwoModels(Group):
 
     base: str
     tuned: str
+    pre: str | None = None
     tensor: str | None = None
     transposed: bool = False
 
     def opened(self, encoding: str | None) -> tuple[Model, Model]:
         """Return both models."""
         base, tuned = (
-            OneModel(path=path, tensor=self.tensor, transposed=self.transposed).opened(encoding)
+            OneModel(path=path, pre=self.pre, tensor=self.tensor, transposed=self.transposed).opened(encoding)
             for path in (self.base, self.tuned)
         )
         return base, tuned
 
 
-def _seeded(encoding: str | None, **given: int | None) -> Model:
+def _seeded(encoding: str | None, pre: str | None, **given: int | None) -> Model:
     """Return seeded layers; None means the default."""
     from embcli import model as library
     from embcli.cli.console import PrintedNotes
 
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return _watched(library.seeded(encoding=encoding or names.DEFAULT_ENCODING, notes=PrintedNotes(), **known))
+    return _watched(library.seeded(encoding=encoding or names.DEFAULT_ENCODING, pre=pre, notes=PrintedNotes(), **known))
 
 
 def _watched(model: Model) -> Model:

@@ -112,7 +112,9 @@ def _encodings(incomplete: str) -> list[str]:
     if known and incomplete:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
             here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-        plain = [name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.json)", name)]
+        plain = [
+            name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.(json|gguf))", name)
+        ]
         known += sorted(plain)
     return known
 
@@ -174,10 +176,13 @@ DECLARED: dict[str, Any] = {
     "encoding": _option(
         INPUT,
         "--encoding",
-        "An encoding or a model by tiktoken's name, or a tokenizer.json.",
+        "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF.",
         f"{names.DEFAULT_ENCODING}; of a real model, its own",
         metavar="NAME",
         autocompletion=_encodings,
+    ),
+    "pre": _option(
+        INPUT, "--pre", "Pre-tokenizer of a vocabulary that does not name it: gpt-2, llama-bpe, ...", metavar="NAME"
     ),
     "step": _option(VIEW, "--step", "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
     "batch_size": _option(INPUT, "--batch-size", "Samples in a batch.", metavar="B"),
@@ -188,6 +193,8 @@ DECLARED: dict[str, Any] = {
     "index": _option(INPUT, "--index", "Which batch, counted from 0.", "0", metavar="K"),
     "all": _option(INPUT, "--all", "All batches."),
     "layers_first": _option(INPUT, "--layers-first", "Draw both layers before the loader consumes random numbers."),
+    "loader_first": _option(INPUT, "--loader-first", "Let the loader draw first, from the seed itself."),
+    "coverage": _option(VIEW, "--coverage", "Show which tokens are read, and how often."),
     # The model.
     "path": _option(
         MODEL,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from embcli.binary import Binary, shortened
+from embcli.encodings.own import OwnWords
 from embcli.files import names, open_tensors
 from embcli.files.strict_json import read_object
 from embcli.hub import located
@@ -269,8 +270,7 @@ class Checkpoint:
         if len(matrices) != 1:
             raise self._undecided("no tensor has the name of a token matrix")
         self._tensors["token"] = matrices[0]
-        own = self.tensors.own_words()
-        if own is None or not own.are_whole:  # word vectors are no guess
+        if not isinstance(self.tensors.own_words(), OwnWords):  # word vectors are no guess
             self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
         return matrices[0]
 

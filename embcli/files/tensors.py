@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from embcli.encodings.own import OwnWords
+    from embcli.encodings.encoding import Encoding
     from embcli.errors import InputError
     from embcli.layer import Layer
     from embcli.words import Message
@@ -85,7 +85,7 @@ class Tensors(Mapping[str, Tensor]):
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
 
-    def own_words(self) -> OwnWords | None:
+    def own_words(self) -> Encoding | None:
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
         return None
 
