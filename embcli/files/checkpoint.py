@@ -15,10 +15,10 @@ import numpy as np
 from embcli.binary import Binary, shortened
 from embcli.encodings.own import OwnWords
 from embcli.files import names, open_tensors
-from embcli.files.strict_json import read_object
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
+from embcli.strict_json import read_object
 from embcli.words import naming
 
 if TYPE_CHECKING:
