@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # `python -m embcli`
+    from embcli.start import prepare
+
+    prepare()
+
 import gc
 import os
 import signal
@@ -121,6 +126,8 @@ def _command() -> object:
     words = None if completion.prepare() else sys.argv[1:]
     refuse_shortage("embcli", *_LEAST_MEMORY)
     _handle(_end_at_once, _end)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         try:
             status = command_line(words)(prog_name=completion.PROGRAM, standalone_mode=False)

@@ -72,6 +72,7 @@ HEAVY = {
 
 # What functions of a module may import of embcli itself, though it is light: each run needs few of these modules.
 CHOSEN = {
+    "embcli": ("importlib",),  # 2 ms in which an interrupt would leave a traceback
     "embcli.model": ("embcli.verbs", "embcli.weights", "embcli.files"),  # all of them 30 to 40 ms
     "embcli.files": ("embcli.files",),  # the formats
     "embcli.cli.app": ("embcli.cli.output",),  # 15 ms, neither for help nor for completion

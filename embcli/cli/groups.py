@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from embcli.cli.options import PANELS, declared
+from embcli.cli.paths import refuse_own_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +68,7 @@ def grouped(
         for group in groups.values():
             if issubclass(group, Group):
                 group.merge(given)
+        refuse_own_input(given)
         if check is not None:
             check(given)
         for name, group in groups.items():

@@ -14,6 +14,7 @@ from embcli.cli import keys
 from embcli.cli.console import say
 from embcli.cli.options import flag_of
 from embcli.cli.output import Output
+from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
 from embcli.verbs.tour import OWN, PLACE, read
@@ -31,7 +32,6 @@ _ANSWER = "Your answer (Enter continues, b goes back, q quits): "
 _ON, _BACK, _END = ("\n", " ", "n"), ("b",), ("q", "")
 _WRITES = re.compile(r"-[^-].*o|-o", re.DOTALL)  # -o, also after other letters, or with the path attached
 _REFUSED_OPTIONS = ("--output", "--install-completion")
-_FILES = ("file", "path", "base", "tuned", "vector", "encoding")  # options that name files
 
 
 def guide(
@@ -54,7 +54,7 @@ def guide(
     for number, step in enumerate(tour.steps, 1):
         _refuse_filled(number, typed(step, text))
     folder = (file or OWN).resolve().parent
-    guided = _Guided(tour, lambda words: run(words, lambda given: _refuse_others(given, folder, text)))
+    guided = _Guided(tour, lambda words: run(words, lambda given: refuse_outside(given, folder, text)))
     if sys.stdout is not None and sys.stdout.isatty() and keys.available():
         guided.walk(first or 1)
         print()
@@ -83,19 +83,6 @@ def _refuse_filled(number: int, words: list[str]) -> None:
     word = refused_word(words[: words.index("--")] if "--" in words else words)
     if word is not None:
         raise InputError(f"step {number}: with this text the command would write files, by {word[:40]!r}")
-
-
-def _refuse_others(given: dict[str, Any], folder: Path, text: str) -> None:
-    """Raise InputError if the options of a command name a file outside a folder; the text of the user may name one."""
-    for name, path in ((name, str(given[name])) for name in _FILES if given.get(name) is not None):
-        try:
-            is_own = Path(path).resolve(strict=True).is_relative_to(folder)
-        except (OSError, ValueError):  # a name of the local Hugging Face cache or of an encoding, or nothing
-            is_own = name == "encoding" and "/" not in path
-        if path in ("-", text):
-            continue
-        if not is_own:
-            raise InputError(f"a tour reads only files of its own folder, and {path[:60]!r} is not one")
 
 
 def typed(step: Step, text: str) -> list[str]:
