@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Layer = Literal["token", "position"]
-Matrix = Literal["token", "position", "input"]
+Matrix = Literal["token", "position", "input", "hidden"]  # hidden: what the first block of a real model reads
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]  # of a comparison
 Output = Literal["embedding", "linear"]  # of its last step
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions rotate

@@ -161,7 +161,7 @@ def test_where_numpy_has_no_room_that_is_said_and_is_no_answer(kind: str, megaby
 @pytest.mark.parametrize(("size", "status"), [(10**9, 2), (0, 1)])
 def test_a_library_that_ends_the_process_gives_no_answer_where_memory_is_limited(size: int, status: int) -> None:
     """As OpenBLAS does, by C's exit."""
-    script = "import ctypes, embcli.cli.app as app; app.command_line = lambda _: ctypes.CDLL(None).exit(1)\n"
+    script = "import ctypes, embcli.cli.app as app; app.run = lambda *_: ctypes.CDLL(None).exit(1)\n"
     command = (sys.executable, "-c", f"{script}from embcli.__main__ import run; run()")
     assert limited(size, command=command).status == status
 

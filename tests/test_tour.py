@@ -37,7 +37,7 @@ VERBS = ("tokenize", "decode", "weights", "lookup", "compare", "batch", "positio
 TOUR = read(None, VERBS, names.TOUR_TEXT, refused_word)
 NUMBERS = range(1, len(TOUR.steps) + 1)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-MEASURED = re.compile(r"^(?:time .*|  at least .*|One-hot: [\s\S]*?by\s+zero.*)$|^Timings vary.*\n", re.MULTILINE)
+MEASURED = re.compile(r"^(?:time .*|  at least .*|linear: [\s\S]*?by\s+zero.*)$|^Timings vary.*\n", re.MULTILINE)
 NEXT = "q quits: "
 STEP = {"heading": "Hi", "command": "embcli tokenize hi", "words": "There."}
 

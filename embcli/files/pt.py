@@ -68,8 +68,9 @@ class TorchFile(Tensors):
             raise self.refused(unknown_numbers(tensor))
         if weight.storage is None:
             raise self.refused(f"{tensor} is sparse, negated or without data, so it has no plain numbers")
-        rows, dim = weight.shape
-        shape, strides = ((rows, dim), weight.strides) if not transposed else ((dim, rows), weight.strides[::-1])
+        rows, dim = tensor.shape
+        across = (0, *weight.strides)[-2:]  # of a vector as a row
+        shape, strides = ((rows, dim), across) if not transposed else ((dim, rows), across[::-1])
         for by_columns, usual in ((False, (shape[1], 1)), (True, (1, shape[0]))):
             if all(given == each or size == 1 for size, given, each in zip(shape, strides, usual, strict=True)):
                 return StoredLayer(self._binary, tensor.start, shape, numbers, by_columns)
@@ -140,7 +141,7 @@ def _start(binary: Binary, info: zipfile.ZipInfo | None, storage: Storage) -> in
         raise binary.refused(f"it is a damaged archive: {what} has no header")
     _, name, extra = _LOCAL_HEADER.unpack(local)
     start: int = info.header_offset + _LOCAL_HEADER.size + name + extra
-    if storage.size > info.file_size or start + storage.size > binary.size:
+    if storage.size != info.file_size or start + storage.size > binary.size:
         raise binary.refused(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
     return start
 
