@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # `python -m embcli`
-    from embcli.start import prepare
+if __name__ == "__main__":  # `python -m embcli`; start.py does the same for the installed command
+    import _signal  # type: ignore[import-not-found]
 
-    prepare()
+    if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 import gc
 import os

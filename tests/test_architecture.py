@@ -19,7 +19,12 @@ FILES = {
     for path in sorted((ROOT / "embcli").rglob("*.py"))
 }
 FOLDERS = sorted({name.rpartition(".")[0] for name in FILES} - {""})
-PORCH = ("embcli.cli", "embcli.explore", "embcli.__main__")  # who knows flags, terminals and standard streams
+PORCH = (
+    "embcli.cli",
+    "embcli.explore",
+    "embcli.__main__",
+    "embcli.start",
+)  # who knows flags, terminals and standard streams
 
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
