@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gguf import GGUFWriter
 from safetensors.torch import save_file
 
 import embcli
@@ -162,6 +163,32 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(kind: str, tmp_path: 
     assert (result.matrices[-1] == "hidden") == bool(result.recipe.rest)
     several = Sequences(ids=(np.array(IDS), np.array(IDS[:2])), many=True)
     assert_same_bits(embcli.open(path).lookup(several, show="hidden").hidden[: len(IDS)], wanted)
+
+
+@pytest.mark.parametrize("kind", ["gemma", "bert"])
+def test_a_gguf_file_and_its_safetensors_give_equal_rows(kind: str, tmp_path: Path) -> None:
+    config, names, _ = CASES[kind]
+    wanted = embcli.open(model(tmp_path, {"model_type": kind, **config}, names)).lookup(IDS)
+    (tmp_path / "gguf").mkdir()
+    writer = GGUFWriter(tmp_path / "gguf" / "m.gguf", kind)
+    writer.add_embedding_length(D)
+    if "layer_norm_eps" in config:
+        writer.add_layer_norm_eps(config["layer_norm_eps"])
+    of_gguf = {"token": "token_embd.weight", "positions": "position_embd.weight", "types": "token_types.weight"}
+    of_gguf |= {"gain": "token_embd_norm.weight", "bias": "token_embd_norm.bias"}
+    for weight in names:
+        writer.add_tensor(of_gguf[weight], WEIGHTS[weight].numpy())
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
+    found = embcli.open(tmp_path / "gguf").lookup(IDS)
+    assert found.recipe.words == wanted.recipe.words
+    for name in wanted.matrices:
+        assert_same_bits(found.matrix(name), wanted.matrix(name))
 
 
 run = Inside()
