@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from embcli.errors import InputError
     from embcli.files.families import Family
     from embcli.files.tensors import Tensor, Tensors
-    from embcli.recipe import Part
+    from embcli.recipe import Part, Rotation
 
 _TEXT_MODELS = ("text_config", "llm_config", "thinker_config")  # what config.json calls them
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
@@ -235,6 +235,16 @@ class Checkpoint:
         waves = family.waves if adds and self.find("position") is None else ""
         width = self._width(steps)
         return Recipe(model, self.values, width, True, steps, first, padding, waves, family.inside, self.part)
+
+    @cached_property
+    def rotation(self) -> Rotation | None:
+        """How the model rotates queries and keys; None if nothing says that it does. Raises InputError."""
+        if self.recipe is None or self.recipe.inside != "rotary":
+            return None
+        from embcli.files.rotations import rotation_of
+
+        architecture = None if self.config else str(self.tensors.metadata.get("general.architecture"))
+        return rotation_of(self.settings, self._shape[1], architecture)
 
     def _width(self, steps: tuple[Any, ...]) -> int:
         """Return the columns of what the first block reads; raises InputError for a tensor of another size."""
