@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.layer import Source
-    from embcli.names import Fault, Layer, Matrix, Metric, Pairing
+    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, ShownPairing
     from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
     from embcli.recipe import Part
@@ -445,7 +445,7 @@ class Model:
         *,
         context_length: int | None = None,
         clip: int | None = None,
-        pairing: Pairing | None = None,
+        pairing: ShownPairing | None = None,
         theta: float | None = None,
         ids: str | int | None = None,
         similarity: bool = False,

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
-from embcli.names import MATRICES, METRICS, OUTPUTS, PAIRINGS, STEPS, Metric, Pairing, check_choice, check_top
+from embcli.names import (
+    MATRICES,
+    METRICS,
+    OUTPUTS,
+    PAIRINGS,
+    SHOWN_PAIRINGS,
+    STEPS,
+    Metric,
+    Pairing,
+    ShownPairing,
+    check_choice,
+    check_top,
+)
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, JoinedKind, Kind, check_options, joined_kind, shown_kind
 from embcli.words import counted, naming
 
@@ -172,7 +184,7 @@ class PositionOptions:
 
     kind: Kind = DEFAULT_KIND
     clip: int | None = None
-    pairing: Pairing | None = None
+    pairing: ShownPairing | None = None
     theta: float | None = None
     ids: str | None = None  # the token whose row the positions are applied to
     similarity: bool = False
@@ -181,12 +193,18 @@ class PositionOptions:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("pairing", self.pairing, PAIRINGS)
+        check_choice("pairing", self.pairing, SHOWN_PAIRINGS)
+        if self.pairing == "both" and self.kind == DEFAULT_KIND:  # only rotary positions have pairs
+            object.__setattr__(self, "kind", "rotary")
         check_options(self.kind, vars(self))
         self.token_id()
 
     def positions(self, dim: int) -> ShownPositions:
         """Return the positions for rows of D numbers; their layer is not open. Raises LayerError for a wrong D."""
+        if self.pairing == "both":
+            from embcli.positions.pairings import BothPairings
+
+            return BothPairings.of(dim, vars(self))
         return shown_kind(self.kind).of(dim, vars(self))
 
     def token_id(self) -> int:

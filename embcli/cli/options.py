@@ -243,6 +243,9 @@ DECLARED: dict[str, Any] = {
         MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
     ),
     "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
+    "positions.pairing": _option(
+        MODEL, "--pairing", "Which columns rotary positions rotate together; both compares the two.", "interleaved"
+    ),
     "theta": _option(MODEL, "--theta", "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
     "position": _kinds(
         "--position",
