@@ -114,8 +114,9 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
     kind, token_id = options.positions(dim), options.token_id()
-    if options.kind == "rotary" and options.theta is None and source.rotation is not None:
-        kind = own_rotary(source.rotation, dim, options.pairing)
+    pairing = options.pairing
+    if options.kind == "rotary" and options.theta is None and pairing != "both" and source.rotation is not None:
+        kind = own_rotary(source.rotation, dim, pairing)
     source = source.resized(kind.layer_rows(length))
     chosen = select(options.rows, length, "position")
     columns = select(options.columns, length if options.similarity else kind.columns, "column")
