@@ -241,8 +241,6 @@ class Checkpoint:
         """How the model rotates queries and keys; None if nothing says that it does. Raises InputError."""
         if self.recipe is None or self.recipe.inside != "rotary":
             return None
-        from embcli.files.rotations import rotation_of
-
         architecture = None if self.config else str(self.tensors.metadata.get("general.architecture"))
         return rotation_of(self.settings, self._shape[1], architecture)
 
