@@ -16,6 +16,7 @@ from embcli.binary import Binary, shortened
 from embcli.encodings.own import OwnWords
 from embcli.files import names, open_tensors, recipes
 from embcli.files.recipes import Finder, Settings
+from embcli.files.rotations import rotation_of
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
