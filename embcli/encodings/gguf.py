@@ -141,7 +141,7 @@ class GgufEncoding(VocabularyEncoding):
             for token_id, word in enumerate(self._words)
             if self._kinds[token_id] == _NORMAL and len(word.decode(errors="replace")) > 1
         ]
-        scores = self._numbers("scores", _SCORE)
+        scores = self._numbers("scores", _SCORE).tolist()
         return sorted(ids, key=lambda token_id: -scores[token_id])
 
     @cached_property

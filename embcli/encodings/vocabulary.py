@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from embcli.encodings.own import Vocabulary
 
 _BLANKS = " \t\n\v\f\r"
+_START = 4  # characters of a name that many share: a text without them has none of these names
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,9 @@ class VocabularyEncoding(Encoding):
     def _fragments(self, text: str, special: bool) -> list[tuple[int | None, int, int]]:
         """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
         fragments: list[tuple[int | None, int, int]] = [(None, 0, len(text))] if text else []
+        begun = {start: start in text for start in {named.name[:_START] for named in self.named}}
         for named in self.named:
-            if (special or not named.is_special) and named.name in text:
+            if (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
                 fragments = [part for each in fragments for part in _split(text, each, named)]
         return fragments
 
