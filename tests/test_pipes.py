@@ -388,7 +388,7 @@ def test_a_place_is_refused_before_any_work(
 # --- folders ------------------------------------------------------------------------------------------------------
 
 TOY = ("weights", "--vocab", "6", "--dim", "3", "-f", "projector")
-FILES = ["metadata.tsv", "vectors.tsv"]
+FILES = ["metadata.tsv", "projector_config.pbtxt", "vectors.tsv"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from embcli import names
+from embcli.cli.completion import PROGRAM
 from embcli.cli.given import GivenFile, GivenLines, GivenOrExample, GivenQueries, GivenWindows
 from embcli.cli.groups import grouped
 from embcli.cli.help import ALL, LEARN, MATRIX, MORE, TEXT, VECTORS, GroupHelp, Overview, VerbHelp
@@ -22,6 +23,7 @@ from embcli.cli.models import (
     TwoModels,
 )
 from embcli.cli.places import Place, PlaceOfNumbers
+from embcli.cli.slips import Slip
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
@@ -79,6 +81,20 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
     if called in (None, "cache"):
         app.add_typer(_cache(), name="cache", rich_help_panel=MORE)
     return app
+
+
+def run(words: Sequence[str] | None, **settings: object) -> object:
+    """Run the command of these words after `embcli`; None answers a completion script.
+
+    Raises InputError, with the command that was probably meant, for words that are no command.
+    """
+    try:
+        return command_line(words)(words, prog_name=PROGRAM, standalone_mode=False, **settings)
+    except typer.TyperException as error:
+        slip = Slip.of(error, words or ())
+    if slip.meant is None:
+        raise InputError(slip.message, slip.hint)
+    return run(slip.meant, **settings)
 
 
 def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
@@ -187,9 +203,12 @@ def weights(
     """
     from embcli.layer import shape_of
 
+    if map and place.heat:
+        raise InputError("--map is a picture in colours already; leave out --heat")
     output = place.output_of("embeddings", {"map": map, "scatter": scatter})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
+    rows = opened.numbered(rows, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
     output.write(opened.weights(layer=layer, rows=rows, columns=columns, map=map, scatter=scatter))
 
@@ -276,7 +295,7 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = place.output_of("batches", vars(batching))
+    output = place.output_of("list" if batching.coverage else "batches", vars(batching))
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))
@@ -384,15 +403,7 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     from embcli.cli.tour import guide
 
     verbs = tuple(name for name in (*_VERBS, "cache") if name != "tour")
-    return guide(file, verbs, text, step, _run)
-
-
-def _run(words: list[str], **settings: object) -> object:
-    """Run a command of embcli within this one; raises InputError for a usage error."""
-    try:
-        return command_line(words)(words, prog_name="embcli", standalone_mode=False, **settings)
-    except typer.TyperException as error:
-        raise InputError(" ".join(error.format_message().split())) from None
+    return guide(file, verbs, text, step, run)
 
 
 @verb(
@@ -425,7 +436,7 @@ def explain(word: list[str] | None = None, *, place: Place) -> None:
 )
 def help(words: list[str] | None = None) -> None:
     """Show all options of a verb, and its examples."""
-    _run([*(words or ()), "--help"], obj=ALL)
+    run([*(words or ()), "--help"], obj=ALL)
 
 
 @verb(
@@ -434,16 +445,26 @@ def help(words: list[str] | None = None) -> None:
     {
         "versions, encodings and the cache": "embcli info",
         "the tensors of a model, and what they are for": "embcli info gpt2",
-        "the same as data": "embcli info -f json",
+        "the models that this machine holds": "embcli info --models",
     },
 )
-def info(model: NamedFile, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
+def info(
+    model: NamedFile, tensors: bool = False, models: bool = False, encoding: str | None = None, *, place: Place
+) -> None:
     """Show versions and the cache, or the tensors of a model.
 
     With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """
     output = place.output_of("list")
-    if model.path is None:
+    if models:
+        from embcli.cli.console import PrintedNotes
+        from embcli.verbs.models import held_models
+
+        if model.path is not None:
+            raise InputError("--models lists all models; it goes with no model")
+        model.refuse_without_file()
+        output.write(held_models(PrintedNotes()))
+    elif model.path is None:
         from embcli.verbs.info import info
 
         model.refuse_without_file()
