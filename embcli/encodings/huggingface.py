@@ -47,12 +47,12 @@ class HuggingFaceEncoding(Encoding):
     def tokenizer(self) -> tokenizers.Tokenizer:
         """The `tokenizers.Tokenizer` itself, without truncation, padding and dropout."""
         try:
-            from tokenizers import Tokenizer
+            pass
         except Exception as error:
             raise refused(self.path, lacks("a tokenizer.json", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
         refuse_shortage(str(self.path), *[_ROOM + _TIMES * len(data)] * 2)
-        tokenizer: tokenizers.Tokenizer = self._call(lambda: Tokenizer.from_buffer(data), "it is not a tokenizer.json")
+        tokenizer: tokenizers.Tokenizer = self._call(lambda: self._made(data), f"it is not a {self.path.name}")
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:
@@ -137,6 +137,11 @@ class HuggingFaceEncoding(Encoding):
     def _added(self) -> dict[int, tokenizers.AddedToken]:
         added: dict[int, tokenizers.AddedToken] = self.tokenizer.get_added_tokens_decoder()
         return added
+
+    def _made(self, data: bytes) -> tokenizers.Tokenizer:
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_buffer(data)
 
     def _token(self, token_id: int) -> str | None:
         return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None

@@ -11,9 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from embcli.binary import shortened
 from embcli.encodings.algorithm import LONGEST_KEPT, Kept
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from embcli.binary import Binary
 
 Rule = str | Callable[[str], Iterable[str]]
 
@@ -252,3 +257,17 @@ SPLITTINGS: dict[str, Splitting] = {
         )
     ),
 }
+
+
+def splitting_of(binary: Binary, name: str | None) -> Splitting:
+    """Return the pre-tokenizer with a name; raises InputError, for a file, if there is none."""
+    if name is None:
+        reason = naming("it does not name its pre-tokenizer, so it cannot split a text; {pre} names one")
+        raise binary.refused(reason, "such as gpt-2, llama-bpe, qwen2, deepseek-llm, falcon or default")
+    if name not in SPLITTINGS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, SPLITTINGS, n=3, cutoff=0.5)
+        reason = naming("the pre-tokenizer {given} is unknown; {pre} names one", given=shortened(name))
+        raise binary.refused(reason, f"did you mean {' or '.join(near)}?" if near else "")
+    return SPLITTINGS[name]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.encodings.algorithm import Algorithm
-    from embcli.encodings.own import Vocabulary
 
 _BLANKS = " \t\n\v\f\r"
 _START = 4  # characters of a name that many share: a text without them has none of these names
@@ -45,11 +44,6 @@ class VocabularyEncoding(Encoding):
 
     @property
     @abstractmethod
-    def words(self) -> Vocabulary:
-        """The bytes of the tokens."""
-
-    @property
-    @abstractmethod
     def named(self) -> list[Named]:
         """The tokens that a text can contain by their names, in the order in which they are found."""
 
@@ -57,11 +51,6 @@ class VocabularyEncoding(Encoding):
     @abstractmethod
     def algorithm(self) -> Algorithm:
         """What splits a text between named tokens; raises InputError if this is not known."""
-
-    @property
-    def vocabulary_size(self) -> int:
-        """V: the number of tokens."""
-        return len(self.words)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
@@ -71,10 +60,6 @@ class VocabularyEncoding(Encoding):
             for token_id, start, end in self._fragments(text, special)
         ]
         return np.concatenate([np.empty(0, np.uint32), *found])
-
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None for an ID after the last one."""
-        return self.words[token_id] if 0 <= token_id < self.vocabulary_size else None
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the first and the end character of each token of a text, (T, 2) int64."""
