@@ -9,6 +9,8 @@ from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import tokenizers
 
 _LONGEST = 1 << 24  # bytes of a tokenizer_config.json
@@ -17,6 +19,14 @@ _SPECIAL = ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]")
 
 class BertEncoding(HuggingFaceEncoding):
     """The tokens of a `vocab.txt`; a text is lower-cased unless the tokenizer_config.json beside it says otherwise."""
+
+    kind = "vocab.txt"
+
+    def _maker(self) -> Callable[[bytes], tokenizers.Tokenizer]:
+        """Return what makes the tokenizer of the bytes of a file; raises ImportError without the package."""
+        import tokenizers  # noqa: F401
+
+        return self._made
 
     def _made(self, data: bytes) -> tokenizers.Tokenizer:
         from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
