@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.layer import Source
-    from embcli.names import Fault, Layer, Matrix, Metric, Pairing
+    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, ShownPairing
     from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
+    from embcli.recipe import Part
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
@@ -99,14 +100,16 @@ def open(
     tensor: str | None = None,
     position_tensor: str | None = None,
     transposed: bool = False,
+    part: Part | None = None,
     notes: Notes | None = None,
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
 
     Only what describes the tensors is read. `tensor` and `position_tensor` name the token and the position matrix where
-    their names do not tell; `transposed` says that they are stored as (D, V). The encoding is the file's own vocabulary
-    (`pre` names its pre-tokenizer if it does not), a tokenizer beside the weights, or tiktoken's with as many tokens as
-    there are rows, unless it is named. Raises InputError for what is not found, damaged, or not clear.
+    their names do not tell; `transposed` says that they are stored as (D, V), and `part` chooses the encoder or the
+    decoder where both read tokens. The encoding is the file's own vocabulary (`pre` names its pre-tokenizer if it does
+    not), a tokenizer beside the weights, or tiktoken's with as many tokens as there are rows, unless it is named.
+    Raises InputError for what is not found, damaged, or not clear.
 
     >>> import numpy, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "own.npy")
@@ -118,7 +121,7 @@ def open(
     from embcli.files.checkpoint import Checkpoint
 
     remarks = Notes() if notes is None else notes
-    checkpoint = Checkpoint(str(path), tensor, position_tensor, transposed, remarks)
+    checkpoint = Checkpoint(str(path), tensor, position_tensor, transposed, remarks, part)
     tensors, reason = checkpoint.tensors, ""
     if encoding is not None:
         known: Encoding | None = encodings.get(encoding, pre)
@@ -311,7 +314,7 @@ class Model:
         draw: bool = False,
         only: str | None = None,
         only_ids: str | None = None,
-        position: JoinedKind = "learned",
+        position: JoinedKind | None = None,
         pairing: Pairing | None = None,
         theta: float | None = None,
         token_type: int | None = None,
@@ -442,7 +445,7 @@ class Model:
         *,
         context_length: int | None = None,
         clip: int | None = None,
-        pairing: Pairing | None = None,
+        pairing: ShownPairing | None = None,
         theta: float | None = None,
         ids: str | int | None = None,
         similarity: bool = False,

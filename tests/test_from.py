@@ -271,6 +271,8 @@ def roberta(folder: Path) -> tuple[str, np.ndarray]:
         "roberta.embeddings.word_embeddings.weight": torch.randn(9, 6),
         "roberta.embeddings.position_embeddings.weight": torch.randn(12, 6),
         "roberta.embeddings.token_type_embeddings.weight": torch.randn(2, 6),
+        "roberta.embeddings.LayerNorm.weight": torch.randn(6),
+        "roberta.embeddings.LayerNorm.bias": torch.randn(6),
     }
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text('{"model_type": "roberta"}')
@@ -421,7 +423,7 @@ def test_a_token_type_without_a_row_is_refused(
 
 def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: Path) -> None:
     folder, rows = roberta(tmp_path)
-    words = ("lookup", "--ids", "3,4,3", "--from", folder, "--token-type", "0")
+    words = ("lookup", "--ids", "3,4,3", "--from", folder)
     inside.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:5])
     page = inside.ok(*words, "--trace", "2").text

@@ -14,11 +14,12 @@ from safetensors.numpy import save_file
 
 import embcli
 from embcli.cli.app import command_line
-from embcli.names import ENCODINGS, FAULTS, MATRICES
+from embcli.names import ENCODINGS, FAULTS
 from embcli.verdict import judge
 from tests.inside import Inside
 
 Schema = dict[str, Any]
+MATRICES = ("token", "position", "input")
 
 
 def strict(**properties: Schema) -> Schema:

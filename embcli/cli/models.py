@@ -10,13 +10,14 @@ from embcli.cli.groups import Group
 from embcli.cli.options import flag_of, kind_named
 from embcli.errors import InputError
 from embcli.positions import DEFAULT_KIND, KINDS
+from embcli.recipe import Part
 
 if TYPE_CHECKING:
     from embcli.model import Model
     from embcli.text import Sequences
 
 _OF_SEEDED = ("vocab", "dim", "context_length", "seed", "no_cache")
-_OF_FILES = ("tensor", "position_tensor", "transposed")
+_OF_FILES = ("tensor", "position_tensor", "transposed", "part")
 
 
 class ModelInFile(Group):
@@ -26,6 +27,7 @@ class ModelInFile(Group):
     pre: str | None = None
     tensor: str | None = None
     transposed: bool = False
+    part: Part | None = None
 
     def from_file(self, encoding: str | None, of_seeded: tuple[str, ...] = _OF_SEEDED) -> Model | None:
         """Return the model of a file; None if no file is named.
@@ -46,6 +48,7 @@ class ModelInFile(Group):
             tensor=self.tensor,
             position_tensor=getattr(self, "position_tensor", None),
             transposed=self.transposed,
+            part=self.part,
             notes=PrintedNotes(),
         )
         return _watched(model)

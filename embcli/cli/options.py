@@ -208,6 +208,7 @@ DECLARED: dict[str, Any] = {
     "diff.tensor": _option(MODEL, "--tensor", "The token matrix in both files.", metavar="NAME"),
     "position_tensor": _option(MODEL, "--position-tensor", "The position matrix in that file.", metavar="NAME"),
     "transposed": _option(MODEL, "--transposed", "Its matrices are stored as (D, V)."),
+    "part": _option(MODEL, "--part", "With --from: the encoder or the decoder, if both read tokens.", "encoder"),
     "diff.transposed": _option(MODEL, "--transposed", "It is stored as (D, V) in both."),
     "base": _argument("BASE", "A model: file, folder, or name in the Hugging Face cache."),
     "tuned": _argument("TUNED", "The other model, usually fine-tuned from BASE."),
@@ -242,6 +243,9 @@ DECLARED: dict[str, Any] = {
         MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
     ),
     "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
+    "positions.pairing": _option(
+        MODEL, "--pairing", "Which columns rotary positions rotate together; both compares the two.", "interleaved"
+    ),
     "theta": _option(MODEL, "--theta", "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
     "position": _kinds(
         "--position",
@@ -253,7 +257,7 @@ DECLARED: dict[str, Any] = {
     ),
     # What is shown.
     "show": _option(
-        VIEW, "--show", "Which matrices: token, position, input.", "all", **_list_of("--show", names.MATRICES)
+        VIEW, "--show", "Which matrices: token, position, input, hidden.", "all", **_list_of("--show", names.MATRICES)
     ),
     "compare.show": _option(
         VIEW,

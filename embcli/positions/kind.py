@@ -73,6 +73,8 @@ class Matrix:
     label: str = "pos"  # of the numbers of its rows
     apart: int = 1  # kinds of columns in turn, of which a picture shows no common mean
     numbers: np.ndarray | None = None  # of its rows, (n,) int64; None for those of the chosen positions
+    title: str = ""  # of its columns on a page
+    beside: tuple[Matrix, ...] = ()  # matrices of the same columns that a page shows beside it
 
     @property
     def shape(self) -> tuple[int, ...]:
