@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -123,6 +124,16 @@ def test_the_steps_of_a_gguf_lead_to_its_tokens(kind: str, tmp_path: Path) -> No
             if piece.merges and piece.steps:
                 assert b"".join(replayed(piece)) == b"".join(piece.symbols)
     assert {*opened.merges("abcab ab").fields} - {"piece", "step", "id", "token"} == fields
+
+
+def test_the_steps_of_a_file_of_ranks_lead_to_its_tokens(tmp_path: Path) -> None:
+    tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b" a", b"abc", b"xyz"]  # no merge makes the last one
+    lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(tokens)]
+    (tmp_path / "own.tiktoken").write_bytes(b"".join(lines))
+    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "own.tiktoken"), pre="gpt-2")
+    result = opened.merges("abc abxyz xyz")
+    assert result.ids == opened.encoding.encode("abc abxyz xyz").tolist()
+    assert [len(piece.steps) for piece in opened.merges("xyz abc").pieces] == [0, 2]
 
 
 def test_a_long_run_is_one_piece() -> None:
