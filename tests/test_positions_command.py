@@ -185,7 +185,7 @@ def test_a_page_fits_a_screen_and_holds_the_numbers_of_its_corners(kind: str, si
     page = Terminal(Paper(80, 24))
     view(result, page)
     lines = page.content().decode().splitlines()
-    assert len(lines) <= 22
+    assert len(lines) <= 23
     assert max(map(len, lines)) <= 80
     matrices = {each.name: each for each in result.matrices}
     name = next(iter(matrices)) if kind != "relative" or similarity else "distance"

@@ -14,6 +14,7 @@ from embcli.cli.console import say
 from embcli.cli.options import flag_of
 from embcli.cli.output import Output
 from embcli.errors import EmbcliError, InputError
+from embcli.hints import told
 from embcli.verbs.tour import PLACE, read
 from embcli.views import tour as view
 
@@ -133,7 +134,7 @@ class _Guided:
         words = typed(step, self.tour.text)
         _put(lambda page: view.put_command(words, page))
         try:
-            with _isolated():
+            with _isolated(), told(step.told):
                 self.run(words)
         except EmbcliError as error:
             self.failed = True

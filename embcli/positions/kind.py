@@ -121,7 +121,7 @@ class ShownPositions(Positions):
 class JoinedWords:
     """What the page of `lookup` says of a kind."""
 
-    title: str  # what follows "Input embeddings = token embeddings"
+    title: str  # what follows "Input embeddings = token"
     sum: str  # what follows "token" in the formula of an input embedding
     position: str  # where the rows of its matrix come from; empty if it has no matrix
     input: str  # how an input embedding is made

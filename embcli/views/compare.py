@@ -14,7 +14,7 @@ from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
 from embcli.verdict import largest_by_row
-from embcli.views.parts import PickedRows, bar, put_guesses, put_left_out, token_labels
+from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _MOST_TRAINED = 4  # IDs with their rows before and after a step of training
 _MOST_TERMS = 8  # of a product that is written out in full
 _MOST_DRAWN = 8  # tokens of a picture
 _WIDEST_BAR = 60
+_FASTEST = "the fastest run"
 
 
 def view(result: Comparison, page: Page) -> None:
@@ -46,6 +47,8 @@ def view(result: Comparison, page: Page) -> None:
     gradient_first = on_screen and result.gradient is not None  # the gradients stay on the screen, other parts give way
     steps = {step: _part(page, _PUT[step], result) for step in result.options.steps or STEPS}
     end, cost = _part(page, _put_end, result), _part(page, _put_costs, result)
+    origin = _part(page, _put_origin, result)
+    available -= origin.lines
     with_cost = bool(result.sweep) or not gradient_first or available >= end.lines + cost.lines
     if with_cost:
         end.add(cost)
@@ -63,6 +66,7 @@ def view(result: Comparison, page: Page) -> None:
     not_shown = ["the cost"] * (not with_cost) + [hint("steps", names=missing)] * bool(missing)
     if not_shown:
         page.line(f"Not shown (no room): {' and '.join(not_shown)}")
+    page.add(origin)
 
 
 def _fitting(lines: dict[str, int], available: int, always: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,7 +91,6 @@ def _put_end(result: Comparison, page: Page) -> None:
     page.line(_judgement(result.verdict))
     for line in _why(result) if len(result.tokens) else []:
         page.line(line)
-    put_guesses(page, result.run)
     if result.options.draw and len(result.tokens):
         page.line()
         _put_picture(result, page)
@@ -97,6 +100,10 @@ def _put_end(result: Comparison, page: Page) -> None:
     if result.gradient is not None:
         page.line()
         _put_gradient(result.gradient, page)
+
+
+def _put_origin(result: Comparison, page: Page) -> None:
+    put_origin(page, result.origin)
 
 
 def _put_costs(result: Comparison, page: Page) -> None:
@@ -377,18 +384,18 @@ def _put_cost(cost: Cost, page: Page) -> None:
         ("weight read", in_bytes(cost.lookup_bytes), in_bytes(cost.product_bytes), "T·D and V·D float32"),
         ("one-hot matrix", "0", " + ".join(one_hot.values()), "T·V int64, as torch makes it, and float32"),
         ("time on 1 thread", in_seconds(cost.lookup.seconds), in_seconds(cost.product.seconds), _runs(cost)),
-        ("  at least", in_seconds(cost.lookup.least), in_seconds(cost.product.least), "the fastest run"),
+        ("  at least", in_seconds(cost.lookup.least), in_seconds(cost.product.least), _FASTEST),
     ]
     is_wide = page.width >= _WIDE_COST
     if not page.holds(_cost_columns(rows, is_wide)):
         rows[2:3] = [(f"one-hot {name}", "0", size, "") for name, size in one_hot.items()]
-    page.table(_cost_columns(rows, is_wide), ruled=is_wide)  # a narrow screen is low too
+    if not is_wide:  # a narrow screen is low too
+        rows = [row for row in rows if row[-1] != _FASTEST]
+    page.table(_cost_columns(rows, is_wide), ruled=is_wide)
     ratio = f"{cost.ratio:.1f}" if cost.ratio < 10 else f"{cost.ratio:,.0f}"
     zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
     slices = f"; computed in {cost.slices:,} slices of tokens to save memory" if cost.slices > 1 else ""
     page.line(f"One-hot: {ratio}x the time; {zeros} are multiplications by zero{slices}.")
-    if cost.is_noisy:
-        page.line("Timings vary (busy machine?); trust the fastest runs.")
 
 
 def _cost_columns(rows: Sequence[tuple[str, str, str, str]], is_wide: bool) -> Columns:

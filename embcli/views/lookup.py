@@ -10,7 +10,7 @@ import numpy as np
 from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, left_out, matrix_in_words, put_guesses, token_column, token_labels
+from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -42,26 +42,25 @@ class Band:
 def view(result: Lookup, page: Page) -> None:
     """Put the chosen matrices of a lookup on a page, below a picture and above a trace."""
     words = result.positions.joined_words(result.origin.first_position)
-    if result.options.draw:
-        _put_picture(result, page)
+    every = Excerpt(len(result.columns), 0, len(result.columns))
+    drawn = _put_picture(result, page) if result.options.draw else every
     rows = Excerpt.most(_MOST_TOKENS, len(result))
     index = result.index(rows.places)
     in_table, apart = _bands(result, index)
-    page.title(f"{_title(result, words, bool(in_table))}, {_shape(result, bool(in_table))}")
-    columns = _put_bands(result, page, index, in_table, rows) if in_table else Excerpt(len(result.columns), 0, 0)
+    page.title(f"{_title(result, words, bool(in_table))}: {_sizes(result, words, bool(in_table))}")
+    columns = _put_bands(result, page, index, in_table, rows) if in_table else every
     for band in apart:
         _put_apart(result, page, index, band, words, rows)
-    for line in _meaning(result, words):
-        page.line(line)
+    _put_meaning(result, words, page)
     if result.same_bag:
         page.line("Both sequences are the same bag of tokens in different orders:")
         page.line(words.bag)
-    missing = left_out(rows.missing(np.arange(len(result)), "row"), columns.missing(result.columns, "column"))
-    if missing:
-        page.line(f"{missing}; {hint('columns') + ', ' if columns.left_out else ''}{hint('npy')}.")
-    put_guesses(page, {"guesses": result.origin.guesses})
+    columns = columns if columns.left_out else drawn  # those of the picture are fewer
+    missing = rows.missing(np.arange(len(result)), "row"), columns.missing(result.columns, "column")
+    put_left_out(page, *missing, how=f"{hint('columns') + ', ' if columns.left_out else ''}{hint('npy')}")
     if result.options.trace is not None:
         _put_trace(result, page, result.options.trace)
+    put_origin(page, result.origin)
 
 
 def _bands(result: Lookup, index: np.ndarray) -> tuple[list[Band], list[Band]]:
@@ -83,20 +82,23 @@ def _title(result: Lookup, words: JoinedWords, in_table: bool) -> str:
     if show != result.options.matrices:
         return f"{' and '.join(show).capitalize()} {'embeddings' if in_table else words.matrix}"
     typed = "" if result.type_row is None else f" + token type {token_type}"
-    return f"Input embeddings = token embeddings{typed}{words.title}"
+    return f"Input embeddings = token{typed}{words.title}"
 
 
-def _shape(result: Lookup, in_table: bool) -> str:
-    """Return the shape of the matrices, or how many rows the user chose."""
-    tokens = result.tokens
-    d, dim = ("D", result.layer.shape[1]) if in_table else (result.positions.width, result.positions.columns)
+def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
+    """Return the sizes of the matrices, each with what it counts, and how many of the tokens the user chose."""
+    tokens, count = result.tokens, counted(len(result.tokens), "token")
+    columns = f"D = {counted(result.layer.shape[1], 'column')}"
+    if not in_table:
+        columns = f"{result.positions.width} = {counted(result.positions.columns, words.column)}"
     if result.only is not None:
-        return f"{len(result):,} of {counted(len(tokens), 'token')}"
+        return f"{len(result):,} of {count}, {columns}"
     if not tokens.many:
-        return f"(T, {d}) = ({len(tokens):,}, {dim:,})"
+        return f"T = {count}, {columns}"
+    sequences = counted(tokens.sequences, "sequence")
     if tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
-        return f"(B, T, {d}) = ({tokens.sequences:,}, {tokens.longest:,}, {dim:,})"
-    return f"{counted(tokens.sequences, 'sequence')}, {counted(len(tokens), 'token')}, {d} = {dim:,}"
+        return f"B = {sequences}, T = {counted(tokens.longest, 'token')}, {columns}"
+    return f"{sequences}, {count}, {columns}"
 
 
 def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band], rows: Excerpt) -> Excerpt:
@@ -148,19 +150,17 @@ def _put_apart(result: Lookup, page: Page, index: np.ndarray, band: Band, words:
     numbers = result.columns_of("position")
     page.line(words.heading)
     columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
-    missing = left_out(columns.missing(numbers, words.column))
-    if missing:
-        page.line(f"{missing}.")
+    put_left_out(page, columns.missing(numbers, words.column))
 
 
-def _meaning(result: Lookup, words: JoinedWords) -> list[str]:
-    """Return lines on where the rows come from; the title tells it of a plain sum."""
+def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
+    """Say where the rows come from, in one line if it fits; the title tells it of a plain sum."""
     shown, typed = result.options.shown, result.type_row is not None
-    size, dim = result.layer.shape
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
-        lines.append(f"token: row ID of {matrix_in_words(result.origin, 'token')}, (V, D) = ({size:,}, {dim:,})")
-    if "position" in shown:
+        tensor = f"{matrix_in_words(result.origin, 'token')}, " if result.origin.is_other else ""
+        lines.append(f"token: row ID of {tensor}V = {counted(result.layer.shape[0], 'token')}")
+    if "position" in shown and words.position:
         lines.append(words.position)
     in_title = result.positions.adds and shown != ("input",)
     if "input" in shown and not in_title and (words.sum or not typed):
@@ -169,15 +169,17 @@ def _meaning(result: Lookup, words: JoinedWords) -> list[str]:
         tensor, (rows, width) = result.origin.tensors["token_type"], result.origin.shapes["token_type"]
         token_type = f"token type: row {result.options.token_type} of {tensor}, ({rows:,}, {width:,})"
         lines.append(f"{token_type}; input = {result.sum}")
-    return lines
+    line = "; ".join(lines)
+    for each in [line] if line and page.fits(line) else lines:
+        page.line(each)
 
 
-def _put_picture(result: Lookup, page: Page) -> None:
-    """Put the token layer on the page with the picked rows marked, and where each of them goes."""
+def _put_picture(result: Lookup, page: Page) -> Excerpt:
+    """Put the token layer on the page with the picked rows marked, and where they go; return which columns it shows."""
     index = result.index(np.arange(len(result)))
-    size, dim = result.layer.shape
-    picked = PickedRows.of(result.tokens.ids[index], rows_beside(size))
-    page.title(f"Each ID picks a row of the token weight matrix, (V, D) = ({size:,}, {dim:,})")
+    picked = PickedRows.of(result.tokens.ids[index], rows_beside(result.layer.shape[0]))
+    size, dim = counted(result.layer.shape[0], "token"), counted(result.layer.shape[1], "column")
+    page.title(f"Each ID picks a row of the token matrix: V = {size}, D = {dim}")
     labels = [Column("ID", [f"{row} →" if mark else "" for row, mark in zip(picked.rows, picked.marks, strict=True)])]
     if result.tokens.encoding is not None:
         words = result.tokens.bytes_of(picked.rows)
@@ -186,9 +188,8 @@ def _put_picture(result: Lookup, page: Page) -> None:
     values = result.layer.rows(picked.rows)[:, result.columns]
     goals = _goals(result, index, picked, page, labels, values)
     columns = page.grid(labels, [Block("", values)], result.columns, picked.gaps, [goals], picked.tones)
-    missing = left_out(picked.missing, columns.missing(result.columns, "column"))
-    if missing:
-        page.line(f"{missing}.")
+    put_left_out(page, picked.missing)
+    return columns
 
 
 def _goals(
@@ -230,8 +231,7 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
     terms = Excerpt.most(_MOST_TERMS, len(result.columns))
     page.table(_terms(result, page, place, terms), terms.gaps, ruled=False)
     page.line(f"The sum is computed in float32; it is shown to {page.paper.precision} decimals.")
-    if terms.left_out:
-        page.line(f"{left_out(terms.missing(result.columns, 'column'))}; {hint('columns')}.")
+    put_left_out(page, terms.missing(result.columns, "column"), how=hint("columns"))
 
 
 def _terms(result: Lookup, page: Page, place: int, terms: Excerpt) -> Columns:

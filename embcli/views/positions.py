@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embcli.page import Block, Column, Excerpt
-from embcli.views.parts import left_out, put_guesses
+from embcli.views.parts import left_out, put_origin
 
 if TYPE_CHECKING:
     from embcli.layer import Origin
@@ -29,13 +29,13 @@ def view(result: PositionTable, page: Page) -> None:
         page.line(words.products)
         if result.kind.needs_row(similarity=True):
             page.line(f"The row is that of token ID {options.token_id()}.")
-        if page.paper.heat:
-            page.picture("pos", result.chosen, result.columns, result.means)
-            return
     else:
         page.title(words.title)
         page.line(words.formula)
     shown = [matrix for matrix in result.matrices if matrix.heading is not None]
+    if options.similarity and page.paper.heat:
+        page.picture("pos", result.chosen, result.columns, result.means)
+        shown = []
     for place, matrix in enumerate(shown):
         if place:
             page.line()
@@ -46,7 +46,8 @@ def view(result: PositionTable, page: Page) -> None:
         page.line(words.note)
     if origin is not None:
         page.line(_origin_in_words(origin))
-        put_guesses(page, {"guesses": origin.guesses})
+    if result.origin is not None:
+        put_origin(page, result.origin)
 
 
 def _put(result: PositionTable, matrix: Matrix, page: Page, alone: bool) -> None:
