@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError
     from embcli.model import Model, open, seeded
     from embcli.result import Result
+    from embcli.verbs.explain import explain
 
-__all__ = ["EmbcliError", "InputError", "LayerError", "Model", "OutputError", "Result", "open", "seeded"]
+__all__ = ["EmbcliError", "InputError", "LayerError", "Model", "OutputError", "Result", "explain", "open", "seeded"]
 _HOMES = {
     **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),
     **dict.fromkeys(("EmbcliError", "InputError", "LayerError", "OutputError"), "embcli.errors"),
     "Result": "embcli.result",
+    "explain": "embcli.verbs.explain",
 }
 
 

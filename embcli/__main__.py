@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from embcli.cli.slips import hint
 from embcli.errors import EmbcliError, OutputError
-from embcli.memory import ran_out
+from embcli.memory import end_with_2_when_libraries_exit, ran_out, refuse_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import typer
 
     Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
+
+_LEAST_MEMORY = 180 * 10**6, 120 * 10**6  # bytes of addresses and of data: numpy, and a buffer of its BLAS
 
 
 def run() -> NoReturn:
@@ -33,6 +35,7 @@ def run() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _handle(signal.SIG_DFL, _end_at_once)
+        end_with_2_when_libraries_exit()
         status = main()
     except KeyboardInterrupt:
         status = 130
@@ -51,9 +54,12 @@ def _unexpected(error: BaseException) -> int:
     """Return the exit status of an unexpected error, and print it, unless an interrupt caused it."""
     if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps it while a class is created
         return 130
-    import traceback
-
     with suppress(OSError):
+        if isinstance(error, MemoryError):  # there was too little even for the usual sentence
+            os.write(2, b"embcli: memory ran out\n")
+            return 2
+        import traceback
+
         traceback.print_exception(error)
     return 2
 
@@ -113,6 +119,7 @@ def _command() -> object:
     from embcli.cli.app import command_line
 
     words = None if completion.prepare() else sys.argv[1:]
+    refuse_shortage("embcli", *_LEAST_MEMORY)
     _handle(_end_at_once, _end)
     try:
         try:

@@ -71,22 +71,29 @@ class Binary(Bytes):
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
-        target, start, descriptor = buffer.reshape(-1).view(np.uint8).data, 0, self.file.fileno()
         try:
-            for offset, length in zip(offsets, lengths, strict=True):
-                done = 0
-                while done < length:
-                    count = _read_at(descriptor, target[start + done : start + length], offset + done)
-                    if not count:
-                        raise self._cut()
-                    done += count
-                start += length
+            gather(self.file.fileno(), buffer, offsets, lengths)
+        except EOFError:
+            size = os.fstat(self.file.fileno()).st_size
+            raise self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes") from None
         except OSError as error:
             raise self.refused(str(error.strerror)) from None
 
-    def _cut(self) -> InputError:
-        size = os.fstat(self.file.fileno()).st_size
-        return self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
+
+def gather(descriptor: int, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+    """Fill a contiguous array with several ranges of bytes of an open file; raises EOFError if one of them is missing.
+
+    Several threads may read one file.
+    """
+    target, start = buffer.reshape(-1).view(np.uint8).data, 0
+    for offset, length in zip(offsets, lengths, strict=True):
+        done = 0
+        while done < length:
+            count = _read_at(descriptor, target[start + done : start + length], offset + done)
+            if not count:
+                raise EOFError
+            done += count
+        start += length
 
 
 def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:

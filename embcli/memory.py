@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from embcli.errors import LayerError
+from embcli.words import in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +28,7 @@ def total() -> int:
 
 def free() -> int:
     """Return how many bytes this process may still take: the least of free memory and what its limits leave."""
-    return max(min([total(), *_available(), *_left_in_groups(), *left_of_addresses()]), 0)
+    return int(max(min([total(), *_available(), *_left_in_groups(), *left_of_limits()]), 0))
 
 
 @contextmanager
@@ -76,12 +78,41 @@ def _left(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> It
             yield maximum - taken + (int(cached[1]) if cached else 0)
 
 
-def left_of_addresses() -> Iterator[int]:
-    """Yield what a limit on the address space of this process (`ulimit -v`) leaves."""
+def left_of_limits() -> tuple[float, float]:
+    """Return the bytes that limits on addresses and on data (`ulimit -v` and `-d`) leave; infinity without a limit."""
     with suppress(ImportError, OSError):
         import resource
 
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY:
-            pages = int((_PROC / "self/statm").read_text().split()[0])
-            yield limit - pages * resource.getpagesize()
+        pages = (_PROC / "self/statm").read_text().split()
+        limits = resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_DATA)[0]
+        addresses, data = (
+            math.inf if limit == resource.RLIM_INFINITY else limit - int(count) * resource.getpagesize()
+            for limit, count in zip(limits, (pages[0], pages[5]), strict=True)
+        )
+        return addresses, data
+    return math.inf, math.inf
+
+
+def refuse_shortage(what: str, addresses: int, data: int) -> None:
+    """Raise LayerError if a limit leaves fewer bytes of addresses, or of data, than something takes.
+
+    Libraries written in C++ and Rust end the process when they get no memory.
+    """
+    for left, needed in zip(left_of_limits(), (addresses, data), strict=True):
+        if left < needed:
+            limit = f"a limit of this process leaves {in_bytes(max(int(left), 0))}"
+            raise LayerError(f"memory ran out: {what} takes some {in_bytes(needed)}, and {limit}")
+
+
+def end_with_2_when_libraries_exit() -> None:
+    """End with status 2, where memory can run out, if a library calls C's `exit`: OpenBLAS does so, with status 1.
+
+    Where the system promises more memory than it has, a process without limits pays nothing for this.
+    """
+    with suppress(OSError):
+        strict = (_PROC / "sys/vm/overcommit_memory").read_text().strip() == "2"
+        if strict or min(left_of_limits()) < math.inf:
+            import ctypes
+
+            libc = ctypes.CDLL(None)
+            libc.__cxa_atexit(libc._exit, ctypes.c_void_p(2), None)

@@ -16,7 +16,9 @@ from embcli.names import (
     DEFAULT_SEED,
     FAULTS,
     LAYERS,
+    SHOWN_ROWS,
     check_choice,
+    check_top,
 )
 from embcli.notes import Notes
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
@@ -403,8 +405,9 @@ class Model:
     ) -> PositionTable:
         """Return what positions become: learned or sinusoidal rows (T, D), rotary angles, or relative distances.
 
-        T is the context length. `similarity` returns their dot products, (T, T). Raises InputError for an option that
-        this kind does not have, and LayerError for an odd D of rotary positions.
+        T is the context length, of relative positions 16; unless it is given, a page shows positions 0 to 15.
+        `similarity` returns their dot products, (T, T). Raises InputError for an option that this kind does not have,
+        and LayerError for an odd D of rotary positions.
 
         >>> seeded(dim=4).positions("sinusoidal", context_length=2).position.round(4).astype(str).tolist()
         [['0.0', '1.0', '0.0', '1.0'], ['0.8415', '0.5403', '0.01', '1.0']]
@@ -471,10 +474,11 @@ class Model:
             queries = queries_of_tokens(tokens, encoding, plus, minus, len(self))
         return neighbors(self.source, queries, nearness, self.watch)
 
-    def audit(self, *, fail_on: Iterable[Fault] | None = None) -> Audit:
+    def audit(self, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:
         """Return what looks unusual in the token matrix: broken, unused, equal and under-trained rows, norms.
 
-        `result.broken` are the faults among `fail_on` that there are, by default non-finite, zero and missing rows.
+        `result.broken` are the faults among `fail_on` that there are, by default non-finite, zero and missing rows. The
+        page shows `top` rows of each kind.
 
         >>> seeded(vocab=6, dim=3).audit().broken
         ()
@@ -484,19 +488,22 @@ class Model:
         faults = None if fail_on is None else tuple(fail_on)
         for fault in faults or ():
             check_choice("fail_on", fault, FAULTS)
-        return audit(self.source, faults, self.watch)
+        check_top(top)
+        return audit(self.source, faults, self.watch, top)
 
-    def diff(self, other: Model) -> Diff:
+    def diff(self, other: Model, *, top: int = SHOWN_ROWS) -> Diff:
         """Return which rows of the token matrices of two models are equal, and how far the others moved.
 
-        Rows are matched by their tokens. Raises InputError for rows of different lengths.
+        Rows are matched by their tokens; the page shows `top` rows of each kind. Raises InputError for rows of
+        different lengths.
 
         >>> seeded(vocab=6, dim=3).diff(seeded(vocab=6, dim=3)).different
         False
         """
         from embcli.verbs.diff import diff
 
-        return diff(self.source, other.source, self.watch)
+        check_top(top)
+        return diff(self.source, other.source, self.watch, top)
 
     def info(self, *, tensors: bool = False) -> ModelInfo:
         """Return which tensors the model's file contains and what they are for; `tensors` lists all of them.

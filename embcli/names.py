@@ -38,12 +38,20 @@ DEFAULT_ENCODING = "gpt2"
 DEFAULT_SEED = 123
 DEFAULT_DIM = 256
 DEFAULT_CONTEXT_LENGTH = 1024
+SHORT_LENGTH = 16  # positions that a page shows if nobody chose T
 DEFAULT_CLIP = 16
 DEFAULT_THETA = 10000.0
 COMPARED_IDS = "2,3,1"  # what the command compares if nothing is given
 COMPARED_DIM = 5
 TOUR_TEXT = "Every effort moves you"
 DEFAULT_PRECISION = 4  # decimals
+SHOWN_ROWS = 5  # of each kind, on a page of an audit or a diff
+
+
+def check_top(top: int) -> None:
+    """Raise InputError for a number of rows below 1."""
+    if top < 1:
+        raise InputError(naming("{top} must be at least 1, not {given:,}", given=top))
 
 
 def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
-from embcli.names import MATRICES, METRICS, OUTPUTS, PAIRINGS, STEPS, Metric, Pairing, check_choice
+from embcli.names import MATRICES, METRICS, OUTPUTS, PAIRINGS, STEPS, Metric, Pairing, check_choice, check_top
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, JoinedKind, Kind, check_options, joined_kind, shown_kind
 from embcli.words import counted, naming
 
@@ -213,8 +213,8 @@ class Nearness:
 
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, METRICS)
-        if self.top is not None and self.top < 1:
-            raise InputError(naming("{top} must be at least 1, not {given:,}", given=self.top))
+        if self.top is not None:
+            check_top(self.top)
         if self.within is not None and not math.isfinite(self.within):
             raise InputError(naming("{within} must be a finite number, not {given}", given=self.within))
         if self.within is not None and self.metric == "l2" and self.within < 0:

@@ -77,6 +77,11 @@ class Result(ABC):
     def records(self) -> Records:
         """Return the result as data."""
 
+    @property
+    def why_no(self) -> str:
+        """Why the answer to the verb's question is no, in words; empty for yes, and for a verb without a question."""
+        return ""
+
     def styled(self: Own, **changes: Any) -> Own:
         """Return the same result with another style: `styled(heat=True, width=80)`; see Style.
 

@@ -9,16 +9,17 @@ import re
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def printable(text: str) -> str:
     r"""Return the text with control characters and bidi controls escaped as in JSON, `\u001b`.
 
-    >>> printable("\x1b[2J")
-    '\\u001b[2J'
+    >>> printable("\x1b[2J"), printable("caf\udce9")
+    ('\\u001b[2J', 'caf\\xe9')
     """
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _UNSAFE.sub(_escape, text)
 
 
 def in_line(text: str) -> str:
@@ -31,9 +32,15 @@ def in_line(text: str) -> str:
 
 
 def in_data(text: str) -> str:
-    r"""Return a path or the like for data: bytes that are not UTF-8 are escaped.
+    r"""Return text for data in UTF-8: bytes of a path that are not UTF-8, and other lone surrogates, are escaped.
 
-    >>> in_data("caf\udce9")
-    'caf\\xe9'
+    >>> in_data("caf\udce9"), in_data("\ud800")
+    ('caf\\xe9', '\\ud800')
     """
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return text if text.isascii() else _SURROGATE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    is_byte = 0xDC80 <= code <= 0xDCFF  # Python's form of a byte that is not UTF-8
+    return f"\\x{code - 0xDC00:02x}" if is_byte else f"\\u{code:04x}"

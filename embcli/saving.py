@@ -64,8 +64,8 @@ def _refuse_without_package(format: FormatName) -> None:
         return
     try:
         import_module(required[0])
-    except ImportError:
-        raise OutputError(lacks(format, required[1])) from None
+    except Exception as error:  # matplotlib raises ValueError for an unknown MPLBACKEND
+        raise OutputError(lacks(format, required[1], error)) from None
 
 
 def _refuse_unwritable(path: Path, format: FormatName) -> None:

@@ -11,6 +11,7 @@ from embcli.words import QUANTILES, naming
 AT = tuple(QUANTILES.values())
 _PENDING, _LEAST_ROWS = 1 << 18, 1 << 10  # values, and rows, that are worth a matrix product
 _ROUNDING = 2.0**-50  # of a column's mean; different float32 values differ by far more
+_SAME = 1e-6  # a relative difference that is rounding
 _MATRICES = 5  # of (D, D) float64 in memory at a time
 
 
@@ -39,6 +40,24 @@ def histogram(values: np.ndarray, bins: int) -> tuple[int, ...]:
     edges = np.linspace(values.min(), values.max(), bins + 1)
     places = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
     return tuple(np.bincount(places, minlength=bins).tolist())
+
+
+def fences(values: np.ndarray) -> tuple[float, float] | None:
+    """Return Tukey's outer fences of the logarithms of positive numbers, (n,), as numbers; None for no numbers.
+
+    They are 3 interquartile ranges beyond the quartiles; numbers beyond them are "far out" (Tukey 1977, "Exploratory
+    Data Analysis"). Logarithms make a number that is 50 times too small as far out as one that is 50 times too large;
+    without them a fence can be below 0. Numbers that differ only by rounding are not told apart.
+
+    >>> low, high = fences(np.array([1.0, 2.0, 2.0, 4.0, 4.0]))
+    >>> round(low, 3), round(high, 3)
+    (0.25, 32.0)
+    """
+    if not len(values):
+        return None
+    first, third = np.quantile(np.log(values), (0.25, 0.75))
+    beyond = 3 * (third - first) + _SAME
+    return float(np.exp(first - beyond)), float(np.exp(third + beyond))
 
 
 def mean_cosine(unit_sum: np.ndarray, count: int) -> float | None:

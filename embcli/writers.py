@@ -23,6 +23,7 @@ from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.passes import unwatched
 from embcli.records import Array, Piece
+from embcli.safe import in_data
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class _Job:
     def in_json(self, values: Any) -> list[bytes]:
         """Return each value of a field, or each row of a matrix, in JSON."""
         if not isinstance(values, np.ndarray):
-            return orjson.dumps(values, option=orjson.OPT_INDENT_2)[4:-2].split(b",\n  ")  # no text has a raw newline
+            return _document(values, orjson.OPT_INDENT_2)[4:-2].split(b",\n  ")  # no text has a raw newline
         if not np.isfinite(values).all():
             self.notes.add("JSON has no NaN and no infinity: they are written as null; other formats keep them")
         values = np.ascontiguousarray(values)
@@ -135,7 +136,7 @@ def _json(job: _Job, file: BinaryIO) -> None:
     head = {"run": records.run, **records.more}
     if records.columns:
         head["columns"] = list(records.columns)
-    file.write(orjson.dumps(head)[:-1] + f',\n"{records.unit}":[\n'.encode())
+    file.write(_document(head)[:-1] + f',\n"{records.unit}":[\n'.encode())
     pieces = job.blocks(records.fields)
     _joined(file, (_woven(piece.rows, *_object(job.members(piece)), b",\n")[:-2] for piece in pieces))
     file.write(b"\n]")
@@ -199,12 +200,12 @@ _TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r
 @cache  # most tokens occur more than once
 def _csv_cell(text: str) -> bytes:
     quoted = '"' + text.replace('"', '""') + '"' if _TO_QUOTE.search(text) else text
-    return quoted.encode()
+    return in_data(quoted).encode()
 
 
 @cache
 def _tsv_cell(text: str) -> bytes:
-    return text.translate(_TSV_ESCAPES).encode()
+    return in_data(text.translate(_TSV_ESCAPES)).encode()
 
 
 _CSV, _TSV = _Dialect(b",", b"\r\n", _csv_cell), _Dialect(b"\t", b"\n", _tsv_cell)
@@ -252,7 +253,7 @@ def _safetensors(job: _Job, file: BinaryIO) -> None:
     arrays |= {name: records.matrices[name] for name in job.records.several}
     # Tensors with larger numbers come first, so that each is aligned for readers that map the file.
     names = sorted(arrays, key=lambda name: -np.dtype(arrays[name].dtype).itemsize)
-    metadata = {"run": orjson.dumps(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}
+    metadata = {"run": _document(records.run).decode(), "columns": orjson.dumps(records.columns).decode()}
     file.write(header({name: (arrays[name].dtype, arrays[name].shape) for name in names}, metadata))
     for name in names:
         dtype = np.dtype(arrays[name].dtype).newbyteorder("<")
@@ -297,7 +298,7 @@ def _schema(job: _Job) -> Any:
     columns = [(name, types[type_]) for name, type_ in records.fields.items()]
     for array in map(records.matrices.__getitem__, job.flat):
         columns.append(("vector", pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])))
-    return pyarrow.schema(columns, {"run": orjson.dumps(records.run), "columns": orjson.dumps(records.columns)})
+    return pyarrow.schema(columns, {"run": _document(records.run), "columns": orjson.dumps(records.columns)})
 
 
 def _batches(job: _Job, schema: Any) -> Iterator[Any]:
@@ -345,6 +346,23 @@ def _ids(job: _Job, file: BinaryIO) -> None:
             file.write(between + b" ".join(_words(piece.fields["id"][start:stop])))
             between = b" "
     file.write(b"\n" * max(job.records.sequences - line, 0))
+
+
+def _document(value: Any, option: int = 0) -> bytes:
+    """Return a value in JSON."""
+    try:
+        return orjson.dumps(value, option=option)
+    except TypeError:  # a lone surrogate, which is rare
+        return orjson.dumps(_encodable(value), option=option)
+
+
+def _encodable(value: Any) -> Any:
+    """Return a value whose texts UTF-8 can encode."""
+    if isinstance(value, str):
+        return in_data(value)
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(each) for name, each in value.items()}
+    return list(map(_encodable, value)) if isinstance(value, list | tuple) else value
 
 
 def _object(members: dict[str, list[Cells]]) -> list[Cells]:

@@ -3,7 +3,7 @@
     python -m tests.fuzz 200000 [SEED]
 
 mutates small files at random, opens them and reads rows of every tensor; a tokenizer.json turns a text into tokens, and
-a config.json is asked for what it tells. It fails on any error but InputError, on a
+a config.json is asked for what it tells. Pickles are grown by a grammar. It fails on any error but InputError, on a
 file that takes more than a second, on more than 200 MB above the start, and where a safetensors file is accepted that
 the safetensors library refuses.
 """
@@ -90,6 +90,7 @@ class Seed:
     whole: Callable[[bytes], bytes] = bytes
     read: Callable[[Path], None] = read
     file: str = ""  # what it is called, if that matters
+    grown: Callable[[random.Random], bytes] | None = None  # what makes another part, if it is not mutated
 
 
 def seeds() -> list[Seed]:
@@ -128,6 +129,7 @@ def seeds() -> list[Seed]:
         Seed("binary", binary),
         Seed("pt", packed.getvalue()),
         Seed("pt pickle", archive[pickle], lambda part: zipped({**archive, pickle: part})),
+        Seed("pt grown", archive[pickle], lambda part: zipped({**archive, pickle: part}), grown=grown_pickle),
         *(Seed(f"tokenizer {name}", part, read=read_tokenizer) for name, part in tokenizer_files().items()),
         Seed("config", CONFIG, read=read_config, file="model/config.json"),
     ]
@@ -261,6 +263,97 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return bytes(found)
 
 
+NAMES = (
+    *("collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3", "torch Size"),
+    *("torch._utils _rebuild_parameter", "torch._utils _rebuild_parameter_with_state", "torch.nn.parameter Parameter"),
+    *("torch._utils _rebuild_sparse_tensor", "torch._utils _rebuild_meta_tensor_no_storage", "torch FloatStorage"),
+    *("torch._tensor _rebuild_from_type_v2", "torch._utils _rebuild_nested_tensor", "torch bfloat16", "torch Tensor"),
+    *("torch._utils _rebuild_qtensor", "torch.storage UntypedStorage", "torch.serialization _get_layout"),
+    *("__builtin__ bytearray", "builtins set", "_codecs encode", "collections Counter", "torch LongStorage"),
+)
+FORBIDDEN = ("os system", "torch.storage _load_from_bytes", "builtins eval", "torch.hub load", "x" * 5000 + " y", " ")
+
+
+def grown_pickle(rng: random.Random) -> bytes:
+    """Return a pickle of a state_dict with values in values, as torch.save writes it or with an error."""
+    values = b"X\x01\0\0\0a".join(grown_value(rng, rng.choice((1, 1, 2, 4))) for _ in range(rng.choice((1, 1, 2))))
+    body = bytearray(b"\x80\2}(X\x0a\0\0\0wte.weight" + grown_tensor(rng) + b"X\x01\0\0\0b" + values + b"u")
+    if rng.random() < 0.1:
+        place = rng.randrange(2, len(body) + 1)
+        body[place:place] = rng.choice((*b"(.0)]}lt\x85\x86\x87RQb\x81csueaNh\x8a\x8b\x93\x95\x8f\x91",)).to_bytes(
+            1, "little"
+        )
+    if rng.random() < 0.02:  # deep or long
+        deep = rng.choice((50, 97, 98, 99, 100, 3000, 30_000))
+        body[2:2] = b"]" * deep
+        body += rng.choice((b"a", b"a", b"\x85", b"s", b"e", b"b", b"R")) * deep
+    return bytes(body) + b"."
+
+
+def grown_value(rng: random.Random, depth: int) -> bytes:
+    """Return opcodes that push one value."""
+    kind = rng.randrange(12 if depth else 5)
+    deeper = [grown_value(rng, depth - 1) for _ in range(rng.choice((0, 1, 1, 2, 3)))] if depth else []
+    if kind < 3:
+        return grown_tensor(rng) if kind else grown_atom(rng)
+    if kind == 3:
+        return grown_atom(rng) + b"q" + bytes([rng.randrange(4)])
+    if kind == 4:
+        return b"h" + bytes([rng.randrange(4)]) if rng.random() < 0.3 else grown_atom(rng)
+    if kind == 5:
+        return b"(" + b"".join(deeper) + b"t"
+    if kind == 6:
+        return b"]q" + bytes([rng.randrange(4)]) + b"(" + b"".join(deeper) + b"e"
+    if kind < 10:
+        keys = [grown_atom(rng) if rng.random() < 0.9 else grown_value(rng, depth - 1) for _ in deeper]
+        return b"}(" + b"".join(map(bytes.__add__, keys, deeper)) + b"u"
+    if kind == 10:
+        return b"c" + rng.choice(NAMES).replace(" ", "\n").encode() + b"\n(" + b"".join(deeper) + b"tR"
+    return grown_value(rng, depth - 1) + b"".join(deeper[:1]) + rng.choice((b"b", b"b", b"R", b"\x81", b"Q", b"a"))
+
+
+def grown_atom(rng: random.Random) -> bytes:
+    """Return opcodes that push a number, a text, a constant or a name."""
+    kind = rng.randrange(8)
+    if kind < 3:
+        text = rng.choice((b"wte.weight", b"wpe.weight", b"a", b"", b"\xed\xa0\x80", b"x" * 300, b"model", b"\x1b[2J"))
+        return b"X" + struct.pack("<I", len(text)) + text
+    if kind < 5:
+        return grown_number(rng)
+    if kind < 7:
+        return rng.choice((b"N", b"\x88", b"\x89", b")", b"]", b"}", b"G" + struct.pack(">d", rng.random()), b"U\x01a"))
+    name = rng.choice(NAMES if rng.random() < 0.95 else FORBIDDEN)
+    return b"c" + name.replace(" ", "\n", 1).encode() + b"\n"
+
+
+def grown_number(rng: random.Random) -> bytes:
+    """Return opcodes that push a whole number, mostly a small one."""
+    number = rng.choice((0, 1, 2, 3, 4, 6, 32) if rng.random() < 0.9 else (*EXTREMES, -1, 2**100))
+    data = number.to_bytes(17, "little", signed=True)
+    return b"\x8a\x11" + data if number > 255 or number < 0 else b"K" + bytes([number])
+
+
+def grown_tensor(rng: random.Random) -> bytes:
+    """Return opcodes that push a tensor, most often one of the file; its storage, shape and strides may be anything."""
+    key, size, rows = rng.choice(((b"0", 192, 6), (b"0", 192, 6), (b"1", 128, 4)))
+    kind, odd = "Float", rng.random()
+    if odd < 0.1:
+        kind = rng.choice(("Half", "Double", "Long", "Bool", "ComplexFloat", "QInt8", "storage.Untyped"))
+    elif odd < 0.2:
+        key, size = rng.choice((b"0", b"3", b"../0", b"\xed\xa0\x80")), rng.choice((32, *EXTREMES))
+    module, _, name = f"torch.{kind}Storage".rpartition(".")
+    storage = b"(X\7\0\0\0storagec" + f"{module}\n{name}\n".encode() + b"X" + struct.pack("<I", len(key)) + key
+    storage += b"X\3\0\0\0cpu\x8a\x09" + size.to_bytes(9, "little", signed=True) + b"tQ"
+    first, shape, strides = b"K\0", b"K" + bytes([rows]) + b"K\x20\x86", b"K\x20K\1\x86"
+    if odd > 0.7:
+        numbers = (grown_number(rng) for _ in range(rng.choice((0, 1, 2, 2, 2, 3, 70))))
+        first, shape, strides = grown_number(rng), b"(" + b"".join(numbers) + b"t", rng.choice((strides, shape))
+    end, function = b"\x89ccollections\nOrderedDict\n)R", b"2"
+    if kind == "storage.Untyped" or odd > 0.95:
+        end, function = end + b"ctorch\n" + rng.choice((b"uint16", b"float32", b"float8_e5m2", b"bits8")) + b"\n", b"3"
+    return b"ctorch._utils\n_rebuild_tensor_v" + function + b"\n(" + storage + first + shape + strides + end + b"tR"
+
+
 def outcome(path: Path, read: Callable[[Path], None]) -> tuple[bool, float]:
     """Return whether a file is accepted, and how many seconds of processor time that took."""
     begun = time.process_time()
@@ -296,7 +389,7 @@ def fuzz(count: int, seed: int, folder: Path, said: Callable[[str], object] = pr
         each = known[number % len(known)]
         path = folder / (each.file or f"m{number % 97}")  # torch may still map one that was accepted
         path.unlink(missing_ok=True)
-        path.write_bytes(each.whole(mutated(each.part, rng)))
+        path.write_bytes(each.whole(each.grown(rng) if each.grown else mutated(each.part, rng)))
         try:
             accepted, seconds = outcome(path, each.read)
             if seconds > SLOWEST:  # it, or a machine that had other things to do

@@ -68,7 +68,7 @@ def vector(chance: random.Random) -> list[str]:
     if command == "weights" or chance.random() < 0.5:
         words += ["--vocab", chance.choice(["6", "100"]), "--dim", chance.choice(["3", "16"])] * (command in _SIZED)
     options = [option for option in known.params if option.opts[0].startswith("-")]
-    for _ in range(chance.choice([0, 1, 1, 2, 3, 6])):
+    for _ in range(chance.choice([0, 1, 1, 2, 3, 6]) if options else 0):
         option = chance.choice(options)
         name = chance.choice(option.opts)
         if getattr(option, "is_flag", False):

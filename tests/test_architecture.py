@@ -33,6 +33,7 @@ ALLOWED = {
         *("embcli.weights.drawing", "embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.hidden"),
         "embcli.verbs.info",  # for the table of its version alone
     ),
+    "mmap": (),  # a file that is cut while it is mapped ends the process
     "signal": ("embcli.cli", "embcli.__main__", "embcli.weights.build"),  # build loads torch so that no signal is lost
 }
 
@@ -61,6 +62,7 @@ HEAVY = {
     "platformdirs": "5 ms, for a cache folder that is not named",
     "typer": "60 ms; __main__ handles signals before it",
     "asyncio": "60 ms",
+    "ctypes": "2 ms, where memory is limited",
     "concurrent": "20 ms",
     "difflib": "5 ms, for a misspelled name alone",
     "pickletools": "10 ms, for files of torch alone",
@@ -74,6 +76,7 @@ CHOSEN = {
     "embcli.model": ("embcli.verbs", "embcli.weights", "embcli.files"),  # all of them 30 to 40 ms
     "embcli.files": ("embcli.files",),  # the formats
     "embcli.cli.app": ("embcli.cli.output",),  # 15 ms, neither for help nor for completion
+    "embcli.cli.help": ("embcli.cli.output",),
     "embcli.cli.places": ("embcli.cli.output",),
 }
 

@@ -104,6 +104,44 @@ def test_a_sound_matrix_has_no_faults(inside: Inside, tmp_path: Path, tied: bool
     assert inside.ok("audit", "--from", str(folder)).text.endswith("Sound: non-finite, zero, missing: none\n")
 
 
+@pytest.mark.parametrize("top", [1, 5])
+def test_rows_far_shorter_or_longer_than_others_are_outliers(inside: Inside, tmp_path: Path, top: int) -> None:
+    """By Tukey's outer fences of log norms; the rows of unused tokens are none, and the status does not change."""
+    matrix = trained(False)
+    matrix[[60, 61]] /= 50
+    matrix[62] *= 50
+    folder = model(tmp_path / "model", matrix)
+    norms = np.linalg.norm(matrix[:USED].astype(float), axis=1)
+    first, third = np.percentile(np.log(norms), [25, 75])
+    fences = np.exp([first - 3 * (third - first), third + 3 * (third - first)])
+    document = json.loads(inside.ok("audit", "--from", str(folder), "-f", "json").out)
+    assert {*document["audit"]["outliers"]} == {60, 61, 62} == {row["id"] for row in document["rows"] if row["outlier"]}
+    assert document["audit"]["fences"] == pytest.approx(fences, rel=1e-5)
+    text = inside.ok("audit", "--from", str(folder), "-k", str(top)).text
+    named = ", ".join(map(str, document["audit"]["outliers"][:top])) + ", ..." * (top == 1)
+    assert f"outliers      3 rows: {named}\n" in text
+    assert f"outliers: below {fences[0]:.4f} or above {fences[1]:.4f} (Tukey's outer fences of log norms)\n" in text
+    assert text.endswith("Sound: non-finite, zero, missing: none; 3 outliers of the norm\n")
+    matrix[:] = matrix[0]
+    matrix[:20, 0] = np.nextafter(matrix[0, 0], np.float32(9))
+    assert not len(audited(model(tmp_path / "model", matrix)).outliers), "the last bits of equal norms are rounding"
+
+
+def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(inside: Inside, tmp_path: Path) -> None:
+    matrix = trained(False)
+    matrix[50:70] = matrix[UNUSED[:20]] + 0.001 * vectors(20, seed=4)
+    folder = model(tmp_path / "model", matrix)
+    for top in (None, 3, 20):
+        text = inside.ok("audit", "--from", str(folder), *(() if top is None else ("-k", str(top)))).text
+        shown = top or 5
+        rows = text[text.index("20 candidates") :].splitlines()[3 : 3 + shown]
+        assert len({row.split()[0] for row in rows} & {*map(str, range(50, 70))}) == shown
+        missing = f"Left out: candidates {shown + 1} to 20 ({20 - shown} of 20); -k 20 shows all.\n"
+        assert (missing in text) == (shown < 20)
+        assert len(text[text.index("shortest") : text.index("Under-trained")].splitlines()) == 3 + shown
+    assert "must be at least 1, not 0" in inside.refused("audit", "--from", str(folder), "-k", "0")
+
+
 def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:
     folder = model(tmp_path / "model", planted(False))
     rows = list(map(json.loads, inside("audit", "--from", str(folder), "-f", "ndjson").out.splitlines()))

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pexpect
 import pytest
 import safetensors.numpy
+import torch
 
 from embcli import encodings
+from embcli.formats import FORMATS, Kind, able
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 
@@ -219,3 +225,33 @@ def test_long_runs_of_one_character(inside: Embcli, text: str) -> None:
     view = inside.ok("tokenize", stdin=text).text
     assert f"{len(text):,} characters, {len(text.encode()):,} bytes, {len(expected):,} tokens" in view
     assert all(line.isprintable() for line in view.split("\n"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its file names are bytes")
+@pytest.mark.parametrize(
+    ("verb", "kind"),
+    [
+        ("info", "list"),
+        ("weights", "embeddings"),
+        ("lookup --ids 1,2", "embeddings"),
+        ("neighbors --ids 1", "ranking"),
+        ("diff", "ranking"),
+    ],
+)
+def test_lone_surrogates_are_escaped_in_all_formats(inside: Embcli, tmp_path: Path, verb: str, kind: Kind) -> None:
+    """A path that is not UTF-8, a tensor's name, and a config.json can have them; text in UTF-8 cannot."""
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    with (folder / "m.bin").open("wb") as file:  # torch itself does not write to such a path
+        torch.save({"\ud800.wte.weight": torch.ones(3, 2), "\udcff.wpe.weight": torch.ones(4, 2)}, file)
+    (folder / "config.json").write_text(json.dumps({"model_type": "\ud800", "architectures": ["\ud800ForCausalLM"]}))
+    given = [str(folder / "m.bin")] * 2 if verb == "diff" else ["--from", str(folder / "m.bin")]
+    for form in set(able(kind)) - {"png"}:  # which is slow, and drawn from the same page
+        path = tmp_path / f"out-{form}"
+        ran = inside(*verb.split(), *given, "--format", form, "--output", str(path))
+        assert (ran.status, ran.err) == (0, ""), form
+        found = b"".join(each.read_bytes() for each in (path, *path.glob("*")) if each.is_file())
+        if not FORMATS[form].binary:
+            found.decode()
+        if form in ("json", "parquet", "safetensors") or (verb, form) == ("info", "csv"):
+            assert re.search(rb"\\ud800", found), form

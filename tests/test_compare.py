@@ -355,7 +355,7 @@ def wide() -> Comparison:
 
 def outputs_of(text: str) -> list[str]:
     """Return the lines of the table of outputs, with its header."""
-    return [line for line in text[text.index("5. The outputs") :].partition("\n\n")[0].splitlines() if "│" in line]
+    return [line for line in text[text.index("The outputs, ") :].partition("\n\n")[0].splitlines() if "│" in line]
 
 
 def in_halves(lines: list[str]) -> tuple[list[str], list[list[str]], list[list[str]]]:
@@ -366,6 +366,7 @@ def in_halves(lines: list[str]) -> tuple[list[str], list[list[str]], list[list[s
     if header.count("│") == 2:
         left, right = (name.split() for name in header.split("│")[1:])
         assert [*left, "diff"] == right
+        assert [row[1].split()[-1] for row in rows] == ["0"] * len(rows)
         return columns, *([re.findall(NUMBER, row[side]) for row in rows] for side in (0, 1))
     return columns, *([re.findall(NUMBER, row[0]) for row in rows[way::2]] for way in (0, 1))
 
@@ -374,12 +375,11 @@ def in_halves(lines: list[str]) -> tuple[list[str], list[list[str]], list[list[s
 def test_both_ways_show_the_same_columns_whole_at_any_width(wide: Comparison, width: int) -> None:
     text = printed(wide, width)
     tables = [line for line in text.splitlines() if "│" in line or "─" in line or "█" in line]
-    cost = text[text.index("\nCost") : text.index("\nOne-hot: ")].splitlines()
+    cost = text[text.index("\nCost") : text.index("\nlinear: ")].splitlines()
     assert max(map(wcswidth, [*tables, *cost])) <= width
     lines = outputs_of(text)
     columns, left, right = in_halves(lines)
     assert left == right == [[f"{row[int(column)]:.4f}" for column in columns] for row in wide.embedding]
-    assert [line.split()[-1] for line in lines if re.search(NUMBER, line)].count("0") == len(wide.tokens)
     assert len(columns) == 30 or f"({30 - len(columns)} of 30)." in text
 
 
@@ -393,7 +393,7 @@ def test_both_ways_stand_under_each_other_only_where_side_by_side_columns_are_le
     assert max(map(wcswidth, outputs_of(printed(result, first)))) == first  # it would not fit into one cell less
     for width in (70, 80, 90, first - 1, first, first + 1, 140, 300):
         assert beside(width) == (width >= first)
-        assert ("one-hot" in "".join(outputs_of(printed(result, width)))) == (width < first)
+        assert ("  embedding  │" in "".join(outputs_of(printed(result, width)))) == (width < first)
         assert in_halves(outputs_of(printed(result, width)))[0] == [*"01234"]
 
 
@@ -404,14 +404,21 @@ def test_four_tokens_of_a_text_are_on_one_screen_with_all_columns_the_verdict_an
     result = replace(result, cost=replace(result.cost, lookup=Timing(1e-5, 1e-5, 9), product=Timing(6e-4, 6e-4, 9)))
     text = printed(result, 80, 24)
     assert text.count("\n") == 23  # one line is the prompt's
-    assert outputs_of(text)[0].partition("│")[2].split() == [*"01234", "diff"]
+    assert outputs_of(text)[0].partition("│")[2].split() == [*"01234"]  # the verdict says what diff would
     assert "1,005,120 of 1,005,140 are multiplications by zero.\n" in text
     assert "\n\nBit-identical" not in text
     assert "\n\nBit-identical" in printed(result, 80, 25)
 
 
-def steps_of(text: str) -> set[str]:
-    return {STEPS[int(number) - 1] for number in re.findall(r"^([1-5])\. ", text, re.MULTILINE)}
+TITLES = ("The token IDs", "The one-hot matrix", "The linear layer's own", "The shared weight", "The outputs")
+
+
+def steps_of(text: str) -> list[str]:
+    """Return the steps on a page, which are numbered as they stand there if there are several."""
+    found = re.findall(rf"^(?:(\d)\. )?({'|'.join(TITLES)})", text, re.MULTILINE)
+    count = len(found)
+    assert [number for number, _ in found] == ([str(place + 1) for place in range(count)] if count > 1 else [""])
+    return [STEPS[TITLES.index(title)] for _, title in found]
 
 
 def test_the_page_has_as_many_steps_as_the_screen_holds_those_first_that_one_needs_first() -> None:
@@ -422,7 +429,7 @@ def test_the_page_has_as_many_steps_as_the_screen_holds_those_first_that_one_nee
         assert "Bit-identical" in text
         assert text.count("\n") < max(lines, 24)  # one line is the prompt's
         shown = steps_of(text)
-        assert shown == {*NEEDED[: len(shown)]}
+        assert {*shown} == {*NEEDED[: len(shown)]}
         missing = [name for name in STEPS if name not in shown]
         assert ("--show" in text) == bool(missing)
         if missing:
@@ -437,8 +444,52 @@ def test_the_page_has_as_many_steps_as_the_screen_holds_those_first_that_one_nee
 
 def test_named_steps_are_shown_and_no_others() -> None:
     text = printed(seeded([2, 3, 1], 4, show=("one-hot", "shared")))
-    assert re.findall(r"^([1-5])\. ", text, re.MULTILINE) == ["2", "4"]
+    assert steps_of(text) == ["one-hot", "shared"]
     assert "Left out" not in text
+
+
+@pytest.mark.parametrize("ids", [[2, 3, 1], [*range(9)], [5, 30_000, 7, 49_999]])
+def test_what_was_asked_for_ends_a_page_that_fits_the_screen(ids: list[int]) -> None:
+    result = seeded(ids, max(ids) + 1, draw=True)
+    drawn = printed(result, 80, 24)
+    assert drawn.count("\n") <= 23  # one line is the prompt's
+    last = [line for line in drawn.splitlines() if line.lstrip().startswith("=")][-1]
+    assert "Not shown (no room): the cost and --show ids,one-hot,first,shared,outputs\n" in drawn
+    assert last.split()[:4] == ["=", "pos", str(len(ids) - 1), "│"]
+    assert last.split()[4:] == [f"{value:.4f}" for value in result.linear[-1]]
+    assert "multiply-adds" in printed(result, 80, 99)
+    bench = printed(seeded(ids, max(ids) + 1, largest=50257), 80, 24)
+    assert bench.count("\n") <= 23
+    assert "\nBars: time on a logarithmic scale, " in bench
+
+
+def test_one_name_stands_for_each_way_on_every_page() -> None:
+    weight = WEIGHT.copy()
+    weight[2, 3] = np.inf
+    for result in (given_weight([1, 2, 4], weight), seeded([2, 3, 1], 4, draw=True, largest=64, gradient=True)):
+        for width in (60, 80, 140):
+            text = re.sub(r"(?i)one-hot (matrix|rows?|int64|float32)", "", printed(result, width))
+            assert not re.search("(?i)lookup|the product (gives|multiplies|reads)|one-hot", text)
+
+
+def test_numbers_of_the_cost_are_two_cells_apart() -> None:
+    for width in (50, 80, 120):
+        text = printed(seeded([2, 3, 1], 4), width)
+        assert re.search(r"(?m)^one-hot (matrix|int64) +0 {2,}96 bytes", text)
+
+
+def test_a_page_without_a_screen_shows_all_steps(tmp_path: Path) -> None:
+    result = seeded([*range(60)], 60, draw=True, gradient=True)
+    assert steps_of(printed(result)) == [*STEPS]
+    for form in ("table", "markdown", "svg", "html"):
+        assert "Not shown" not in result.page(form).decode()
+
+
+def test_no_time_is_zero_however_coarse_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_clock", lambda: time.perf_counter() // 2e-3 * 2e-3)
+    cost = seeded([2, 3, 1], 4).cost
+    for each in (cost.lookup, cost.product):
+        assert 0 < each.least <= each.seconds < 2e-3
 
 
 def test_the_one_hot_matrix_is_torch_s_while_it_fits() -> None:

@@ -31,7 +31,7 @@ WEIGHT = """\
 -2.8400 -0.7849 -1.4096 -0.4076  0.7953
 """
 DEFAULT = """\
-Two ways from token IDs to vectors: a lookup, and a one-hot product
+Two ways from token IDs to vectors: embedding layer and linear layer
 T = 3 (tokens), V = 4 (rows), D = 5 (columns), seed 123
 1. The token IDs, (T,) = (3,)
 2  3  1
@@ -63,7 +63,7 @@ ID  │        0        1        2        3        4
  2  │  {W2}
  3  │  {W3}
 
-5. The outputs, (T, D) = (3, 5): row ID looked up, one-hot row times weight
+5. The outputs, (T, D) = (3, 5): row ID of the weight; one-hot row · weight
          │  embedding                                    │  linear
 pos  ID  │        0        1        2        3        4  │        0        1        2        3        4  diff
 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -80,9 +80,12 @@ weight read        60 bytes             80 bytes  T·D and V·D float32
 one-hot matrix            0  96 bytes + 48 bytes  T·V int64, as torch makes it, and float32
 time on 1 thread       TIME                 TIME  median of RUNS runs
   at least             TIME                 TIME  the fastest run
-One-hot: RATIOx the time; 45 of 60 are multiplications by zero.
+linear: RATIOx the time; 45 of 60 are multiplications by zero.
 Untrained: random rows of seed 123. --from MODEL reads a real model.
 """
+
+
+UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +100,7 @@ def untimed(text: str) -> str:
     times = f"  {time.replace('N', '9')}  {time.replace('N', '19')}  "
     text = re.sub(rf"(?m)^(time on 1 thread|  at least      ){times}", rf"\1  {'TIME':>9}  {'TIME':>19}  ", text)
     text = re.sub(r"median of [0-9]+ and [0-9]+ runs", "median of RUNS runs", text)
-    return re.sub(r"One-hot: [0-9.,]+x", "One-hot: RATIOx", text)
+    return re.sub(r"linear: [0-9.,]+x", "linear: RATIOx", text)
 
 
 def test_the_whole_page_of_the_default(inside: Embcli) -> None:
@@ -257,10 +260,17 @@ def test_a_one_hot_matrix_of_a_gigabyte_fits_into_600_mb() -> None:
 def test_the_benchmark_is_a_table_and_a_chart(inside: Embcli) -> None:
     output = inside.ok("compare", "--bench", "--vocab", "5000").text
     assert "growing V\n" in output  # the title of the table
-    sizes = re.findall(r"(?m)^ *([0-9,]+) +[0-9.]+ [µm]?s +[0-9.]+ [µm]?s ", output)
-    assert sizes == ["16", "64", "256", "1,024", "4,096", "5,000"]
-    bars = re.findall(r"(?m)^ *(?:[0-9,]+)? +(embedding|linear) +([█▏▎▍▌▋▊▉]+)$", output)
-    assert [name for name, _ in bars] == ["embedding", "linear"] * 6
+    time, blocks = r"([0-9.]+) ([µm]?s)", "([█▏▎▍▌▋▊▉]+)"
+    rows = re.findall(rf"(?m)^ *([0-9,]+) +{time} +{blocks} +{time} +{blocks} +([0-9.]+) ", output)
+    assert [row[0] for row in rows] == ["16", "64", "256", "1,024", "4,096", "5,000"]
+    ends = re.findall(r"(?m)logarithmic scale, (\d+) ([µm]?s) to (\d+) ([µm]?s)$", output)[0]
+    low, high = (np.log10(float(value) * UNITS[unit]) for value, unit in (ends[:2], ends[2:]))
+    cells = []
+    for _, *both, _ in rows:
+        for value, unit, blocks in (both[:3], both[3:]):
+            share = (np.log10(float(value) * UNITS[unit]) - low) / (high - low)
+            cells.append((len(blocks) - 1 + ("▏▎▍▌▋▊▉█".index(blocks[-1]) + 1) / 8) / share)
+    assert max(cells) - min(cells) < 0.1 * max(cells)  # one scale for all bars
 
 
 @pytest.mark.parametrize("name", ["embedding", "linear"])

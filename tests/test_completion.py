@@ -24,7 +24,7 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli import formats, names
+from embcli import formats, glossary, names
 from embcli.__main__ import main
 from embcli.cli.app import command_line
 from tests.conftest import TIMEOUT, Embcli
@@ -255,6 +255,7 @@ KNOWN = {
     *SCRIPTS,
     *COMMANDS,
     *COMMANDS["cache"].commands,
+    *(name for entry in glossary.entries() for name in (entry.word, *entry.also)),
     *(flag for command in COMMANDS for flag in flags(command)),
     *("--version", "--show-completion", "--install-completion"),
     *ENCODINGS,

@@ -212,6 +212,48 @@ def test_rows_of_one_matrix_alone_are_told(inside: Inside, tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.parametrize("top", [2, 50])
+def test_tokens_of_one_model_only_are_named(inside: Inside, tmp_path: Path, top: int) -> None:
+    """Those that were added, and those that were dropped, as many as are asked for; the rest is said."""
+    added = [f"new{number}" for number in range(9)]
+    base = words(tmp_path / "base", ["a", "b", "c", "d"], vectors(5))  # and a row of padding
+    tuned = words(tmp_path / "tuned", ["b", "a", *added], vectors(11, seed=2))
+    text = inside("diff", str(base), str(tuned), "-k", str(top), "--width", "80").text
+    table = text[text.index("only in BASE  ") :].splitlines()
+    assert table[0].split("  ") == ["only in BASE", "token", "only in TUNED", "token"]
+    rows = [row.split() for row in table[2 : 2 + min(top, 9)]]
+    assert rows[0] == ["2", "c", "2", "new0"]
+    assert rows[-1][-2:] == [str(1 + len(rows)), f"new{len(rows) - 1}"]
+    told = "Left out: row 4 (1 of 3) of BASE and rows 4 to 10 (7 of 9) of TUNED; -k 9 shows all."
+    assert (told in text) == (top == 2)
+    assert "1 - cos: how far a row turned" in text
+
+
+@pytest.mark.parametrize("top", [None, 2])
+def test_a_page_shows_the_rows_that_changed_most_and_least(inside: Inside, tmp_path: Path, top: int | None) -> None:
+    base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors(seed=3))
+    text = inside("diff", str(base), str(tuned), *(() if top is None else ("-k", str(top)))).text
+    shown = [row.split()[0] for row in text[text.index("Changed most, and least") :].splitlines()[3:]]
+    found, count = compared(base, tuned).moved.tolist(), top or 5
+    assert shown[: 2 * count + 1] == [*map(str, found[:count]), "⋮", *map(str, found[-count:])]
+    assert f"Left out: rows {count + 1} to {300 - count} ({300 - 2 * count} of 300); -k 150 shows all.\n" in text
+
+
+def test_a_page_in_a_file_leaves_its_answer_on_standard_error(inside: Inside, tmp_path: Path) -> None:
+    base, other = str(saved(tmp_path / "a.safetensors", vectors())), vectors(ROWS + 2)
+    other[0], other[3, 1] = 0, np.inf
+    tuned, page = str(saved(tmp_path / "b.safetensors", other)), str(tmp_path / "page.txt")
+    for arguments, why in (
+        (("diff", base, tuned), "2 rows moved, 2 only in TUNED"),
+        (("audit", "--from", tuned), "non-finite (1), zero (1)"),
+        (("compare", "--from", tuned, "--ids", "2"), "1 of 24 values differ"),
+    ):
+        ran = inside(*arguments, "-o", page)
+        assert (ran.status, ran.out, ran.err) == (1, b"", f"embcli: status 1: {why}\n")
+        assert inside(*arguments).err == ""
+    assert inside.ok("diff", base, base, "-o", page).err == ""
+
+
 def words(folder: Path, tokens: list[str], matrix: np.ndarray) -> Path:
     folder.mkdir()
     saved(folder / "model.safetensors", matrix)
@@ -392,8 +434,12 @@ def test_whole_numbers_of_64_bits_are_compared_as_they_are_stored(tmp_path: Path
 def test_whole_numbers_and_floats_of_many_bits_are_told_apart(tmp_path: Path) -> None:
     np.save(tmp_path / "whole.npy", np.array([[1 << 24, 5], [1 << 24, 5]], np.int32))
     np.save(tmp_path / "float.npy", np.array([[(1 << 24) + 1, 5], [1 << 24, 5]], np.float64))
-    for pair in (("whole.npy", "float.npy"), ("float.npy", "whole.npy")):
-        assert states(compared(*(tmp_path / name for name in pair))) == ["moved", "rounded"]
+    np.save(tmp_path / "long.npy", np.array([[(1 << 60) + 1, 5], [1 << 24, 5]], np.int64))
+    for one, other, distance in (("whole", "float", 1), ("long", "float", 2**60 - 2**24)):
+        for pair in ((one, other), (other, one)):
+            found = compared(*(tmp_path / f"{name}.npy" for name in pair))
+            assert states(found) == ["moved", "rounded"]
+            assert found.distances[0] == distance
 
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+from embcli import encodings
 from tests import fuzz_arguments, random_signals
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Inside
@@ -57,14 +61,67 @@ def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
     assert told.count("\n") == 1
 
 
+# --- other packages ---------------------------------------------------------------------------------------------------
+
+
+def breaks(package: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an import of a package raise OSError, with words that a terminal must not get raw."""
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").write_text("raise OSError('a\\nlibrary is\\x1b[2J broken')")
+    monkeypatch.syspath_prepend(folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "told"),
+    [
+        ("tiktoken", "tokenize hi", "tiktoken does not load ("),
+        ("tiktoken", "tokenize hi --encoding gpt-4o", "tiktoken does not load ("),
+        ("tokenizers", "tokenize hi --encoding ./tokenizer.json", "a tokenizer.json needs a package that does "),
+        ("matplotlib", "compare -o a.png", "png needs a package that does not load ("),
+        ("pyarrow", "weights --vocab 6 --dim 3 -f parquet -o a", "parquet needs a package that does not load ("),
+    ],
+    ids=lambda each: each.split()[0],
+)
+def test_a_package_that_does_not_load_is_named_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, command: str, told: str
+) -> None:
+    encodings.get.cache_clear()
+    breaks(package, tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    error = Inside().refused(*command.split())
+    encodings.get.cache_clear()
+    assert told in error
+    assert "a library is\\u001b[2J broken)" in error
+
+
+def test_a_search_goes_on_by_numpy_without_simsimd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = ("neighbors", "--ids", "2", *TOY)
+    wanted = Inside().ok(*search).out
+    breaks("simsimd", tmp_path, monkeypatch)
+    assert Inside().ok(*search).out == wanted
+
+
+def test_info_goes_on_without_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name == "tiktoken":
+            raise PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr("embcli.verbs.info.version", version)
+    assert re.search(r"^tiktoken +not installed", Inside().ok("info").text, re.MULTILINE)
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def limited(addresses: int, *arguments: str) -> Ran:
-    """Run embcli in so many bytes of address space."""
-    limit = f'ulimit -v {addresses // 1024}; exec "$@"'
+def limited(size: int, *arguments: str, kind: str = "v", command: tuple[str, ...] = Embcli.command) -> Ran:
+    """Run embcli in so many bytes of address space, or of data (d); 0 is no limit."""
+    limit = f'ulimit -{kind} {size // 1024 or "unlimited"}; exec "$@"'
     done = subprocess.run(
-        ["sh", "-c", limit, "sh", *Embcli.command, *arguments],
+        ["sh", "-c", limit, "sh", *command, *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=TIMEOUT,
@@ -76,16 +133,48 @@ def limited(addresses: int, *arguments: str) -> Ran:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 
 
-@pytest.mark.parametrize("megabytes", [300, 500])
-def test_where_torch_has_no_room_that_is_said_and_info_goes_on(megabytes: int) -> None:
-    """With 500 MB torch itself would end the process, by SIGABRT."""
-    ran = limited(megabytes * 10**6, "compare", "--bench", "--vocab", "4096")
+@pytest.mark.parametrize(("kind", "megabytes"), [("v", 300), ("v", 500), ("d", 150)])
+def test_where_torch_has_no_room_that_is_said_and_info_goes_on(kind: str, megabytes: int) -> None:
+    """With 500 MB, or 150 of data, torch itself would end the process, by SIGABRT."""
+    ran = limited(megabytes * 10**6, "compare", "--bench", "--vocab", "4096", kind=kind)
     assert ran.status == 2
     assert ran.out == b""
     assert ran.err.count("\n") == 1
     assert "memory ran out" in ran.err
-    ran = limited(megabytes * 10**6, "info", "-f", "json")
+    ran = limited(megabytes * 10**6, "info", "-f", "json", kind=kind)
     assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize(("kind", "megabytes"), [("v", 100), ("v", 120), ("d", 40), ("d", 60)])
+def test_where_numpy_has_no_room_that_is_said_and_is_no_answer(kind: str, megabytes: int) -> None:
+    """Its BLAS would end the process with status 1, or loading it with an error of some kind."""
+    ran = limited(megabytes * 10**6, "diff", "a.npy", "b.npy", kind=kind)
+    assert (ran.status, ran.out) == (2, b"")
+    assert ran.err.startswith("embcli: memory ran out: embcli takes some ")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("size", "status"), [(10**9, 2), (0, 1)])
+def test_a_library_that_ends_the_process_gives_no_answer_where_memory_is_limited(size: int, status: int) -> None:
+    """As OpenBLAS does, by C's exit."""
+    script = "import ctypes, embcli.cli.app as app; app.command_line = lambda _: ctypes.CDLL(None).exit(1)\n"
+    command = (sys.executable, "-c", f"{script}from embcli.__main__ import run; run()")
+    assert limited(size, command=command).status == status
+
+
+@pytest.mark.parametrize("name", ["o200k_base", "tokenizer.json"])
+def test_where_a_tokenizer_has_no_room_that_is_said(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rust would end the process, by SIGABRT."""
+    monkeypatch.chdir(tmp_path)
+    if name == "tokenizer.json":
+        model = {"type": "WordLevel", "vocab": {"hi": 0}, "unk_token": "hi"}
+        Path(name).write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": model}) + " " * 3_000_000)
+    monkeypatch.setattr("embcli.memory.left_of_limits", lambda: (120_000_000, 300_000_000))
+    monkeypatch.setattr("embcli.__main__._LEAST_MEMORY", (0, 0))
+    told = Inside().refused("tokenize", "hi", "--encoding", name)
+    assert re.search(
+        rf"memory ran out: .*{name}'? takes some 1\d\d\.\d MB, and a limit of this process leaves 120", told
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,19 @@ from embcli.page import Block, Column, Paper, heat
 from embcli.page.heat import Fit, Scale, Squares, means
 from embcli.page.latex import Latex
 from embcli.page.markdown import Markdown
+from embcli.page.shapes import LINE, MARGIN
 from embcli.page.terminal import Terminal
+from embcli.positions.rotary import Rotary
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.weights.seeded import Seeded
+from tests import drawings
 from tests.inside import Inside
 from tests.oracles import live
 from tests.screen import OWN_ESCAPES, contrast, on_terminal, rgb, styled
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from embcli.page import Page
     from tests.conftest import Embcli
 
@@ -389,14 +394,92 @@ def test_batch_shows_its_input_embeddings_as_strips() -> None:
         assert np.abs(read(strip[:: len(strip) // 30], high) - row).max() <= high / 8 * 1.01
 
 
-def test_positions_that_follow_each_other_are_strips() -> None:
-    printed = Inside().ok("positions", "--kind", "sinusoidal", "--dim", "50", "--heat").text
-    expected = Sinusoidal(50).exact(np.arange(30))
-    found = characters(printed)
-    assert len(found) == 30
-    for strip, row in zip(found, expected, strict=True):
-        assert np.abs(read(strip[:: len(strip) // 50], 1.0) - row).max() <= 1.01 / 8
-    assert "rows 30 to 1023 (994 of 1,024)" in printed
+# --- positions as a picture of all rows -------------------------------------------------------------------------------
+
+
+def averaged_apart(values: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Return the means of rows, and of columns that are all even or all odd, in turn, the slow way."""
+    high = [values[at : at + rows].mean(axis=0) for at in range(0, len(values), rows)]
+    kinds = [averaged(np.array(high)[:, parity::2], columns) for parity in (0, 1)]
+    return np.array(
+        [
+            [kinds[at % 2][row, at // 2] for at in range(sum(kind.shape[1] for kind in kinds))]
+            for row in range(len(high))
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "dim", "screen", "bins"),
+    [
+        (None, 256, (80, 24), (16, 128)),  # a row in each line, two numbers in each cell
+        (None, 7, (80, 24), (16, 7)),
+        ("300", 256, (80, 24), (30, 64)),  # two rows in each line
+        ("1024", 97, (60, 40), (57, 49)),
+        ("20", 50, (120, 40), (20, 50)),
+    ],
+)
+def test_positions_are_a_picture_of_all_rows_that_averages_no_sine_with_a_cosine(
+    length: str | None, dim: int, screen: tuple[int, int], bins: tuple[int, int]
+) -> None:
+    given = ("--context-length", length) if length else ()
+    environment, palette = DEPTHS["truecolour"]
+    run = Inside(terminal=True)
+    size = {"COLUMNS": str(screen[0]), "LINES": str(screen[1])}
+    printed = run.ok(
+        "positions", "--kind", "sinusoidal", *given, "--dim", str(dim), "--heat", **size, **environment
+    ).text
+    said = re.search(r"the mean of (?:(\d+) rows)?(?: x )?(?:(\d+) even or odd columns)?", " ".join(printed.split()))
+    rows, columns = (int(each or 1) for each in said.groups()) if said else (1, 1)
+    expected = averaged_apart(Sinusoidal(dim).exact(np.arange(int(length or 16))), rows, columns)
+    assert expected.shape == bins
+    assert len(printed.splitlines()) < screen[1]
+    high, half = range_of(printed)[1], len(palette) // 2
+    stacked = len(strips(printed)) < len(expected)
+    for place, strip in enumerate(strips(printed)):
+        if stacked:
+            both = [each for each in (strip.first, strip.second) if None not in each]
+            found = np.array([[(palette.index(color) - half) / half * high for color in each] for each in both])
+            wanted = expected[2 * place : 2 * place + 2]
+        else:
+            found, wanted = numbers(strip, palette, bins[1], high), expected[place]
+        assert np.abs(found - wanted).max() <= high / half / 2 * 1.01
+
+
+@pytest.mark.parametrize("pairing", ["interleaved", "halves"])
+@pytest.mark.parametrize(
+    ("verb", "token_id", "position", "strip", "bar"),
+    [(("positions", "--kind"), 0, 15, -1, -1), (("lookup", "--ids", "3,3", "--position"), 3, 1, 3, 0)],
+)
+def test_a_rotated_row_averages_no_pair(
+    pairing: Any, verb: tuple[str, ...], token_id: int, position: int, strip: int, bar: int
+) -> None:
+    layers = ("--vocab", "5", "--dim", "256")
+    printed = Inside().ok(*verb, "rotary", "--pairing", pairing, *layers, "--heat", COLUMNS="100").text
+    row = live(Seeded(5, 256))["token"][[token_id]]
+    rotated = Rotary(256, pairing=pairing).exact(row, np.array([position]))
+    size, kind = re.findall(r"the mean of (\d+) (columns|even or odd columns)", printed)[bar]
+    assert kind == ("columns" if pairing == "halves" else "even or odd columns")
+    (expected,) = averaged(rotated, int(size)) if pairing == "halves" else averaged_apart(rotated, 1, int(size))
+    high = float(re.findall(r"@ ([0-9.]+)", printed)[bar])
+    assert np.abs(read(characters(printed)[strip], high) - expected).max() <= high / 8 * 1.01
+
+
+@pytest.mark.parametrize("form", ["svg", "html", "png"])
+def test_files_show_sines_and_cosines_as_stripes(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"picture.{form}"
+    Inside().ok("positions", "--kind", "sinusoidal", "--heat", "-o", str(path))
+    zero, one = heat.TRUECOLOR[48], heat.TRUECOLOR[96]  # sines and cosines of position 0
+    if form == "png":
+        line = drawings.png(path.read_bytes())[round(2 * (MARGIN + 4.5 * LINE))].tolist()
+        assert sum((tuple(left), tuple(right)) == (zero, one) for left, right in pairwise(line)) == 64
+    elif form == "svg":
+        line = re.findall(r' y="84" [^>]* fill="(.*?)"', path.read_text())
+        assert [line.count("#" + bytes(color).hex()) for color in (zero, one)] == [64, 64]
+    else:
+        assert re.findall("#" + bytes(zero).hex() + "|#" + bytes(one).hex(), path.read_text())[:128] == [
+            "#" + bytes(color).hex() for color in (zero, one) * 64
+        ]
 
 
 # --- dot products as a picture ----------------------------------------------------------------------------------------
@@ -410,7 +493,7 @@ def test_the_picture_of_dot_products_is_their_means(
     arguments = ("--kind", "sinusoidal", "--similarity", "--context-length", str(length), "--dim", "16", "--heat")
     printed = Inside(terminal=True).ok("positions", *arguments, COLUMNS="90", LINES="40", **environment).text
     rows = Sinusoidal(16).exact(np.arange(length))
-    size = int(said[1]) if (said := re.search(r"the mean of (\d+) x \1 numbers", printed)) else 1
+    size = int(said[1]) if (said := re.search(r"the mean of (\d+) rows x \1 columns", printed)) else 1
     starts = range(0, length, size)
     dots = rows @ rows.T
     expected = np.array([[dots[a : a + size, b : b + size].mean() for b in starts] for a in starts])

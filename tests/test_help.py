@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +14,17 @@ import safetensors.numpy
 import typer
 
 from embcli import formats
-from embcli.cli.app import _PANEL, command_line
+from embcli.cli.app import command_line
+from embcli.cli.help import GROUPS
 from embcli.cli.options import PANELS
 from tests.conftest import Embcli
 from tests.inside import Inside
-from tests.screen import Terminal, as_process_on_terminal, drawn
+from tests.screen import OWN_ESCAPES, as_process_on_terminal, contrast, rgb, styled
 
 GROUP = typer.main.get_command(command_line())
 COMMANDS = GROUP.commands
-EPILOGS = {name: command.epilog.split("\n\n") for name, command in COMMANDS.items()}
-EXAMPLES = [example for epilog in EPILOGS.values() for example in epilog[1:]]
+EPILOGS = {name: command.epilog.split("\n") for name, command in COMMANDS.items()}
+EXAMPLES = [example for epilog in EPILOGS.values() for example in epilog[1::2]]
 ABLE = {
     "tokenize": formats.able("tokens"),
     "weights": formats.able("embeddings"),
@@ -40,23 +42,29 @@ ABLE = {
 
 def listed(text: str) -> list[str]:
     """Return the options in a help text, each by its long name, in their order."""
-    return [found for found in re.findall(r"^(?:  |│ )(?:-\w, )?(--[a-z-]+)", text, re.MULTILINE) if found != "--help"]
-
-
-def panels(page: Terminal) -> dict[str, str]:
-    """Return the panels of a help text by their titles."""
-    parts = re.split(r"^╭─ (.*?) ─+╮$", page.text, flags=re.MULTILINE)
-    return {title: body.partition("╰")[0] for title, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_verb_has_a_few_examples_at_the_end_of_its_help(name: str) -> None:
-    title, *examples = EPILOGS[name]
-    assert title == "Examples:"
-    assert 2 <= len(examples) <= 4
-    assert all(f"embcli {name}" in example for example in examples)
-    shown = " ".join(Inside().ok(name, "--help").text.split())
-    assert shown.endswith(" ".join(["Examples:", *examples]))
+def test_the_first_screen_of_a_verb_is_one_sentence_three_examples_and_five_options(name: str) -> None:
+    """At 80 x 24, with the prompt below it; all of it has the same lines before the others."""
+    page = as_process_on_terminal(80, name, "--help", height=24)
+    assert page.history == 0
+    usage, blank, sentence, empty, *lines = page.text.splitlines()
+    assert usage.startswith(f"Usage: embcli {name} ")
+    assert (blank, empty, sentence[-1]) == ("", "", ".")
+    assert len(lines) <= 24 - 1 - 4
+    assert [line[2:] for line in lines[:6]] == EPILOGS[name]
+    assert [line[:4] for line in lines[:6:2]] == ["  # "] * 3
+    assert all(f"embcli {name}" in example for example in EPILOGS[name][1::2])
+    options = [option for option in COMMANDS[name].params if _is_option(option)]
+    assert listed(page.text) == [_long(option) for option in options[:5]]
+    whole = Inside().ok("help", name).text
+    others = len(options) - 5
+    if others > 0:
+        assert lines[-2:] == ["", f"{others} more options: embcli help {name}"]
+        assert whole.startswith("\n".join(page.text.splitlines()[:-2]))
+    assert whole == Inside().ok(name, "--help").text
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -67,8 +75,10 @@ def test_each_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("book.txt", "the-verdict.txt"):
         (tmp_path / name).write_text("Every effort moves you, and so on.\n" * 400)
-    tensors = {"wte.weight": 1 + np.eye(8, 4, dtype=np.float32), "wpe.weight": np.eye(4, dtype=np.float32)}
-    for name in ("model.safetensors", "tuned.safetensors"):
+    token = np.random.default_rng(1).standard_normal((50257, 8), np.float32)  # as many rows as GPT-2 has tokens
+    (tmp_path / "gpt2").mkdir()
+    for name in ("model.safetensors", "tuned.safetensors", "gpt2/model.safetensors"):
+        tensors = {"wte.weight": token[:200] if name[0] != "g" else token, "wpe.weight": np.eye(8, dtype=np.float32)}
         safetensors.numpy.save_file(tensors, tmp_path / name)
     step = {"heading": "Tokens", "words": "A text becomes tokens.", "command": "embcli tokenize Hi"}
     (tmp_path / "my-tour.json").write_text(json.dumps([step]))
@@ -105,10 +115,9 @@ def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_p
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "cache clear", "cache verify"])
-def test_help_in_a_pipe_is_one_plain_list_in_the_order_of_the_groups(name: str) -> None:
-    text = Inside().ok(*name.split(), "--help").text
-    assert "[[" not in text
-    assert "..." not in text.splitlines()[0].replace("COMMAND [ARGS]...", "").replace("[IDS]...", "")
+def test_help_in_a_pipe_is_whole_in_the_order_of_the_groups(name: str) -> None:
+    text = Inside().ok(*name.split(), "--help", COLUMNS="140").text
+    assert not re.search(r"\[\[|<|>(?!=)|\x1b|None", text.partition("\n\n")[2].partition("\nOptions\n")[2])
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 100
     if name in COMMANDS:
@@ -116,6 +125,8 @@ def test_help_in_a_pipe_is_one_plain_list_in_the_order_of_the_groups(name: str) 
         groups = [PANELS.index(option.rich_help_panel) for option in declared]
         assert groups == sorted(groups)
         assert listed(text) == [_long(option) for option in declared]
+        titles = re.findall(r"^[A-Z][a-z]+$", text, re.MULTILINE)
+        assert titles == [PANELS[0], *(PANELS[group] for group in sorted({*groups} - {0}))]
 
 
 def _is_option(parameter: object) -> bool:
@@ -126,43 +137,66 @@ def _long(option: object) -> str:
     return next(name for name in option.opts if name.startswith("--"))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("width", [80, 100, 140])
-def test_help_on_a_terminal_has_panels_and_is_as_wide_as_it_up_to_100(width: int) -> None:
-    page = as_process_on_terminal(width, "lookup", "--help")
-    found = panels(page)
-    assert [*found] == ["Arguments", "Options", *PANELS]
-    assert {len(line) for line in page.text.splitlines() if line[:1] in "╭│╰" and line} == {min(width, 100)}
-    assert "[[" not in page.text
-    for option in COMMANDS["lookup"].params:
-        if _is_option(option):
-            assert _long(option) in listed(found[option.rich_help_panel])
+@pytest.mark.parametrize("name", ["lookup", "weights", "cache", "cache verify"])
+def test_no_name_and_no_metavar_is_broken_however_narrow(name: str) -> None:
+    """Each is on a line of its own at 40 columns, as a word of a description is."""
+    page = as_process_on_terminal(40, "help", *name.split())
+    assert max(map(len, page.text.splitlines())) <= 40
+    lines = [line.strip() for line in page.text.splitlines()]
+    for option in (each for each in _command(name).params if _is_option(each)):
+        short = [each for each in option.opts if len(each) == 2][:1]
+        value = [] if option.is_flag else [option.metavar]
+        assert " ".join([", ".join([*short, _long(option)]), *value]) in lines
+    told = {*" ".join(" ".join(lines).split()).split()}
+    wide = {*" ".join(Inside().ok("help", *name.split(), COLUMNS="100").text.split()).split()}
+    assert told == wide
 
 
-def test_embcli_alone_is_the_help_with_status_0(embcli: Embcli) -> None:
-    assert embcli.ok().text == embcli.ok("--help").text
+def _command(name: str) -> Any:
+    found = GROUP
+    for word in name.split():
+        found = found.commands[word]
+    return found
 
 
-def test_the_first_screen_has_room_for_all_verbs_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 80 x 24, with 14 verbs, the prompt below them and the line that was typed."""
+def test_on_a_tall_terminal_the_help_is_whole() -> None:
+    page = as_process_on_terminal(80, "lookup", "-h", height=100)
+    assert page.text == Inside().ok("help", "lookup").text
+
+
+def test_the_colours_of_help_are_those_of_a_page_and_can_be_read_on_white_and_on_black() -> None:
+    for raw in (as_process_on_terminal(80).raw, as_process_on_terminal(80, "lookup", "-h", height=24).raw):
+        pieces = [piece for line in raw.split("\n") for piece in styled(line)]
+        colors = {piece.color for piece in pieces} - {()}
+        assert colors == {(38, 2, 0, 135, 215)}  # of a page's numbers below zero
+        assert all(contrast(rgb(color), ground) >= 3 for color in colors for ground in ((0, 0, 0), (255, 255, 255)))
+        assert any(piece.bold for piece in pieces)
+    assert OWN_ESCAPES.search(Inside(terminal=True).ok("lookup", "-h", NO_COLOR="1").text) is None
+
+
+def test_embcli_alone_is_the_list_of_verbs_with_status_0(embcli: Embcli) -> None:
+    assert embcli.ok().text == embcli.ok("--help").text == embcli.ok("help").text
+
+
+def test_the_first_screen_says_what_to_type_and_has_room_for_the_verbs_to_come() -> None:
+    """At 80 x 24, with the prompt below it, in groups by what verbs are for."""
     alone = as_process_on_terminal(80, height=24)
-    later = ("batch", "positions", "neighbors", "audit", "diff", "tour", "explore")
-    more = [name for name in later if name not in COMMANDS]
-    assert len(COMMANDS) + len(more) == 14
-    height = len(alone.text.rstrip("\n").split("\n"))
+    lines = alone.text.splitlines()
     assert alone.history == 0
-    assert height + len(more) <= 24 - 1
-    larger = command_line()
-    for name in more:
-        larger.command(name, rich_help_panel=_PANEL)(_dummy)
-    group = typer.main.get_command(larger)
-    lines = group.get_help(typer.Context(group)).splitlines()
-    assert len(lines) <= 24
-    assert {*COMMANDS, *more} <= {line.split()[0] for line in lines if line}
-    assert drawn("\r\n".join(lines), 80, 24).history == 0
-
-
-def _dummy() -> None:
-    """Show something in a line that is about as long as those of the others."""
+    more = [name for name in ("explore", "explain") if name not in COMMANDS]
+    assert len(lines) + len(more) <= 24 - 1
+    assert lines[2].split("#")[0].split() == ["Start", "embcli", "tour"]
+    assert 'embcli lookup "Every effort moves you"' in lines[3]
+    groups: dict[str, list[str]] = {}
+    for line in lines[5:-2]:
+        label, verb = line[:10].strip(), line[10:].split()[0]
+        groups.setdefault(label or [*groups][-1], []).append(verb)
+    assert tuple(groups) == GROUPS
+    assert sorted(verb for verbs in groups.values() for verb in verbs) == sorted(COMMANDS)
+    assert groups["Matrix"][:4] == ["weights", "neighbors", "audit", "diff"]
+    narrow = as_process_on_terminal(40).text.splitlines()
+    assert max(map(len, narrow)) <= 40
+    assert {"Start", *GROUPS} <= {*narrow}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -170,7 +204,11 @@ def test_defaults_are_told_in_words(name: str) -> None:
     text = " ".join(Inside().ok(name, "--help").text.split())
     for option in COMMANDS[name].params:
         if "--vocab" in option.opts:
-            assert "[default: (the encoding's" in text
+            assert "Default: the encoding's" in text
         if "--format" in option.opts:
-            assert "[default: (by the suffix of --output, else EMBCLI_FORMAT, else table)]" in text
+            assert "Default: by -o's suffix, EMBCLI_FORMAT or table." in text
     assert "None" not in text
+
+
+def test_help_of_what_is_no_verb_is_refused() -> None:
+    assert Inside().refused("help", "nonsense") == "embcli: No such command 'nonsense'.\n"

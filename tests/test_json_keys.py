@@ -182,6 +182,7 @@ ROW: dict[str, Schema] = {
     "fault": optional({"enum": ["non-finite", "zero"]}),
     "equal_to": optional(COUNT),
     "candidate": TRUTH,
+    "outlier": TRUTH,
 }
 APART: dict[str, Schema] = dict.fromkeys(("cosine", "centred", "without_first"), optional(NUMBER))
 FOUND = strict(
@@ -198,6 +199,8 @@ FOUND = strict(
     iso_score=optional(NUMBER),
     norm_by_merge=optional(NUMBER),
     quantiles_at=array(NUMBER, 7),
+    fences=optional(array(NUMBER, 2)),
+    outliers=array(COUNT),
     indicator={"enum": ["norm", "cosine"]},
     threshold=optional(NUMBER),
     reason=optional(STRING),
@@ -257,6 +260,7 @@ SMALL = "--vocab 6 --dim 4 --context-length 3"
 BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
 CUT = ("batches", "batch_size", "max_length", "stride")
 CHOSEN = ("shuffle", "keep_last", "layers_first")
+ENTRY = dict.fromkeys(("word", "part", "also", "text", "examples", "source"), STRING)
 DOCUMENTS: dict[str, Schema] = {
     "tokenize Hi": strict(run=strict(**READ), tokens=array(strict(**TOKEN, **SPAN))),
     "tokenize --lines --ids 1,2": strict(
@@ -326,6 +330,7 @@ DOCUMENTS: dict[str, Schema] = {
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
     ),
+    "explain token": strict(run=strict(embcli=STRING), words=array(strict(**ENTRY))),
     "cache": strict(run=FOLDER, layers=array(strict(**KEPT), length=2)),
     "cache verify": strict(run=FOLDER, layers=array(strict(**KEPT, fault=NULL), length=2)),
 }
@@ -354,6 +359,7 @@ LINES: dict[str, Schema] = {
     f"audit {TOY}": strict(id=COUNT, **ROW),
     "diff model.safetensors tuned.safetensors": strict(**PAIR),
     "info": strict(**ENCODED),
+    "explain token": strict(**ENTRY),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),
 }
@@ -396,7 +402,7 @@ def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: 
 
 def test_every_verb_that_has_a_document_is_here() -> None:
     commands = typer.main.get_command(command_line()).commands
-    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode", "tour"}
+    assert {document.split()[0] for document in DOCUMENTS} == {*commands} - {"decode", "tour", "help"}
 
 
 @pytest.mark.parametrize(("value", "causes"), [(1, 0), (np.inf, 0), (np.nan, 1), (-0.0, 0)])

@@ -73,6 +73,7 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
         lambda *_: embcli.seeded(vocab=60, dim=3).neighbors([2], top=4),
     ),
     "audit": ("audit,--from,{0}", lambda path, _: embcli.open(path).audit()),
+    "explain": ("explain,one-hot", lambda *_: embcli.explain("one-hot")),
     "diff": ("diff,{0},{1}", lambda path, other: embcli.open(path).diff(embcli.open(other))),
     "model": ("info,--from,{0}", lambda path, _: embcli.open(path).info()),
     "lookup file": ("lookup,--ids,2 3,--from,{0}", lambda path, _: embcli.open(path).lookup([2, 3])),

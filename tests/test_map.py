@@ -247,8 +247,7 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("more", [(), ("--map",)], ids=["summary", "map"])
-@pytest.mark.parametrize("size", ["10", "3000"], ids=["small", "in parts"])
+@pytest.mark.parametrize(("more", "size"), [((), "10"), (("--map",), "3000")], ids=["summary", "map in parts"])
 def test_a_long_pass_has_a_bar_on_a_terminal(tmp_path: Path, more: tuple[str, ...], size: str) -> None:
     out = tmp_path / "out"
     child = pexpect.spawn(

@@ -193,3 +193,42 @@ def test_a_page_fits_a_screen_and_holds_the_numbers_of_its_corners(kind: str, si
     written = str if name == "distance" else "{:.4f}".format
     at = [next(line.split() for line in lines if line.split()[:1] == [label]) for label in ("0", "1023")]
     assert (at[0][2], at[1][-1]) == (written(first[0]), written(last[-1]))
+
+
+@pytest.mark.parametrize("similarity", [False, True])
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "relative", "rotary"])
+def test_a_page_without_a_length_shows_positions_0_to_15_of_the_whole_layer(kind: Any, similarity: bool) -> None:
+    options, source = PositionOptions(kind, similarity=similarity), Drawn(1024, 64)
+    result = positions(source, options)
+    length = 16 if kind == "relative" else 1024
+    first = f"{kind} positions{'' if kind == 'relative' else ' 0 to 15 of 1,024'}, "
+    for paper in (Paper(80, 24), Paper(120)):
+        page = Terminal(paper)
+        view(result, page)
+        lines = page.content().decode().splitlines()
+        assert first in lines[0].lower()
+        assert len(lines) <= 23 or paper.screen is None
+        rows = [int(line.split()[0]) for line in lines if line.split()[:1] and line.split()[0].isdigit()]
+        assert {0, 1, 14, 15} <= {*rows} <= {*range(17)}
+        if kind in ("learned", "sinusoidal") or paper.screen is None:
+            assert [*range(16)] == rows[:16]
+    name = "similarity" if similarity else "position"
+    found = everything(result)[name]
+    assert len(found) == length
+    asked = everything(positions(Drawn(1024, 64), options, length))[name]
+    assert found.tobytes() == asked.tobytes()
+    if kind == "learned" and not similarity:
+        torch.manual_seed(SEED)
+        torch.nn.Embedding(V, 64)
+        assert found.tobytes() == torch.nn.Embedding(1024, 64).weight.detach().numpy().tobytes()
+
+
+def test_chosen_rows_and_a_given_length_are_shown_whatever_they_are() -> None:
+    whole = ("positions", "--kind", "sinusoidal", "--dim", "4", "--rows", "1000,1023")
+    assert [line.split()[0] for line in Inside().ok(*whole).text.splitlines()[4:6]] == ["1000", "1023"]
+    given = Inside().ok("positions", "--kind", "sinusoidal", "--dim", "4", "--context-length", "1024").text
+    assert "(T, D) = (1,024, 4)" in given
+    assert "\n1023  │" in given
+    learned = Inside().ok("positions", "--vocab", "50", "--dim", "4").text.splitlines()
+    looked_up = Inside().ok("lookup", "--ids", "1,2,3", "--vocab", "50", "--dim", "4", "--show", "position").text
+    assert learned[6].split()[2:] == next(line.split()[2:] for line in looked_up.splitlines() if line.startswith("  2"))

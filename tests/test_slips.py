@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
+import numpy as np
 import pexpect
 import pytest
+import safetensors.numpy
 
+from embcli.positions import KINDS
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 
@@ -88,7 +92,7 @@ def test_near_names_are_listed_once(typed: str, near: str) -> None:
     [
         ("lookup --dim", "lookup"),
         ("lookup --dim x", "lookup"),
-        ("weights hello", "weights"),
+        ("weights hello there", "weights"),
         ("tokenize -x", "tokenize"),
         ("cache nothing", "cache"),
         ("nonsense", ""),
@@ -118,3 +122,41 @@ def test_a_verb_alone_on_a_terminal_tells_its_own_example(arguments: list[str], 
     assert terminal.exitstatus == 2
     assert (terminal.before or "").splitlines()[0].endswith(f", as in: {example}")
     Inside().ok(*shlex.split(example)[1:])
+
+
+# --- a model or a kind of positions as an argument --------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a model in the working folder, which has a file named as a kind of positions, too."""
+    monkeypatch.chdir(tmp_path)
+    tensors = {"wte.weight": 1 + np.eye(4, dtype=np.float32), "wpe.weight": np.eye(3, 4, dtype=np.float32)}
+    for name in ("model.safetensors", "rotary"):
+        safetensors.numpy.save_file(tensors, tmp_path / name)
+    return "model.safetensors"
+
+
+@pytest.mark.parametrize("verb", ["info", "audit", "weights", "positions"])
+def test_a_model_is_an_argument_of_a_verb_without_a_text(verb: str, model: str) -> None:
+    named = Inside().ok(verb, "--from", model)
+    assert Inside().ok(verb, model) == named
+    told = Inside().refused(verb, model, "--from", model)
+    assert told == f"embcli: '{model}' and --from name the same thing, the model; give one of them\n"
+
+
+def test_the_first_argument_of_positions_is_a_kind_or_else_a_model(model: str) -> None:
+    toy = ("--dim", "4", "--context-length", "3")
+    inside = Inside()
+    rotary = inside.ok("positions", "--kind", "rotary", *toy).text
+    assert inside.ok("positions", "rotary", *toy).text == rotary
+    assert inside.ok("positions", "rope", *toy).text == inside.ok("positions", "--kind", "rope", *toy).text == rotary
+    assert inside.ok("positions", "rotary", "--pairing", "halves", *toy).text != rotary
+    assert inside.ok("positions", "./rotary").text == inside.ok("positions", "--from", "./rotary").text
+    assert inside.ok("positions", "learned", model).text == inside.ok("positions", "--from", model).text
+    look = ("lookup", "--ids", "1", "--vocab", "6", *toy)
+    assert inside.ok(*look, "--position", "rope").text == inside.ok(*look, "--position", "rotary").text
+    kinds = f"choose from {', '.join(KINDS)}"
+    for words in (["sinusodial"], ["nothing", model]):
+        assert inside.refused("positions", *words) == f"embcli: '{words[0]}' is not a kind of positions; {kinds}\n"
+    assert inside.refused("positions", "rotary", "--kind", "relative").startswith("embcli: rotary and --kind name the")

@@ -208,6 +208,17 @@ def test_damage_is_mended_where_it_is_read(cache: Store, ids: list[int] | None) 
     assert_right(layer, WIDE)
 
 
+@pytest.mark.parametrize("ids", [[0, 300], [500]], ids=["verified before", "not verified"])
+def test_a_layer_that_is_cut_while_it_is_read_is_drawn_again(cache: Store, ids: list[int]) -> None:
+    opened(WIDE, cache)
+    source = SeededSource(WIDE, cache)
+    layer = source.open({"token": None})["token"]
+    layer.rows(np.array([0, 300]))
+    os.truncate(path(cache, WIDE), 5000)  # of a mapped file this is a SIGBUS
+    assert_same_bits(layer.rows(np.array(ids)), live(WIDE)["token"][ids])
+    assert list(source.notes) == [f"{path(cache, WIDE).name} was damaged (it was cut off); the layer is drawn again"]
+
+
 def test_several_threads_draw_a_damaged_layer_again_once(cache: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(WIDE, cache)
     whole = path(cache, WIDE).read_bytes()

@@ -163,7 +163,7 @@ def test_what_is_shown_tells_the_bytes_and_its_width(token: bytes) -> None:
     assert cell_len(view) == wcswidth(view)
 
 
-@pytest.mark.parametrize("before", ["", "a", " ", "日"])
+@pytest.mark.parametrize("before", ["", "日"])
 def test_every_character_is_shown_in_a_known_width(before: str) -> None:
     assigned = [code for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cs", "Cn", "Co")]
     views = [shown((before + chr(code)).encode()) for code in assigned]

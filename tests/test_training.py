@@ -113,4 +113,3 @@ def test_on_a_screen_the_step_stays_and_all_else_gives_way() -> None:
     assert "multiply-adds" not in low
     assert "multiply-adds" in high
     assert "Not shown" not in high
-    assert "multiply-adds" in Inside(terminal=True).ok(*wanted, "--bench", COLUMNS="80", LINES="24").text

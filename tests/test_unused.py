@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +15,23 @@ from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint
 
 
+@cache
+def possible_bytes() -> set[int]:
+    """Return the bytes of all characters in UTF-8."""
+    characters = map(chr, [*range(0xD800), *range(0xE000, 0x110000)])
+    return set(np.frombuffer("".join(characters).encode(), np.uint8).tolist())
+
+
 @pytest.mark.parametrize("name", ["gpt2", "p50k_base", "cl100k_base", "o200k_base", "o200k_harmony"])
 def test_unused_tokens_are_gaps_impossible_bytes_and_reserved_names(name: str) -> None:
     """A byte belongs to UTF-8 where some character has it; all characters are looked at."""
     known = encodings.get(name)
-    possible = set(np.frombuffer("".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)])).encode(), np.uint8))
     wanted: dict[int, str] = {}
     for token_id in range(known.vocabulary_size):
         token = known.token_bytes(token_id)
         if token is None:
             wanted[token_id] = "gap"
-        elif not {*token} <= possible:
+        elif not {*token} <= possible_bytes():
             wanted[token_id] = "byte"
         elif b"reserved_" in token and token.startswith(b"<|"):
             wanted[token_id] = "reserved"

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from embcli import names
 from embcli.cli.given import GivenFile, GivenLines, GivenOrExample, GivenQueries, GivenWindows
 from embcli.cli.groups import grouped
-from embcli.cli.models import AnyModel, ModelOfBatches, ModelOfComparison, OneModel, TwoModels
+from embcli.cli.help import ALL, LEARN, MATRIX, MORE, TEXT, VECTORS, GroupHelp, Overview, VerbHelp
+from embcli.cli.models import (
+    AnyModel,
+    ModelOfBatches,
+    ModelOfComparison,
+    ModelOfPositions,
+    NamedFile,
+    NamedModel,
+    TwoModels,
+)
 from embcli.cli.places import Place, PlaceOfNumbers
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
@@ -27,25 +33,28 @@ if TYPE_CHECKING:
     from embcli.formats import Kind
     from embcli.store import Store
 
-_WIDEST = 100  # columns of a help text
-_PANEL = "What an embedding layer does, from text to the numbers that a model reads"
 # Functions, the kinds of their results, and settings for Typer.
 _VERBS: dict[str, tuple[Callable[..., Any], Kind | None, dict[str, Any]]] = {}
 
 
-def verb(kind: Kind | None, *examples: str, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that makes a function a verb: the kind of its result, if it has formats, and examples."""
+def verb(
+    kind: Kind | None, group: str, examples: dict[str, str], **settings: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that makes a function a verb of a group, with examples by what they show.
+
+    `kind` is the kind of its result, if it can be written in several formats.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        shown = {"epilog": _epilog(*examples), "rich_help_panel": _PANEL, **settings}
-        _VERBS[function.__name__] = function, kind, shown
+        told = {"epilog": _epilog(examples), "rich_help_panel": group}
+        _VERBS[function.__name__] = function, kind, {"cls": VerbHelp, **told, **settings}
         return function
 
     return register
 
 
-def _epilog(*examples: str) -> str:
-    return "\n\n".join(["Examples:", *examples])
+def _epilog(examples: dict[str, str]) -> str:
+    return "\n".join(f"# {comment}\n{command}" for comment, command in examples.items())
 
 
 def command_line(words: Sequence[str] | None = None) -> typer.Typer:
@@ -54,24 +63,21 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
     The options of all verbs take 50 ms, a fifth of a lookup; those of the called verb take 5, and the list of verbs
     needs none.
     """
-    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
-    if on_a_terminal:  # Typer reads the width of its panels from this variable
-        os.environ.setdefault("TERMINAL_WIDTH", str(min(shutil.get_terminal_size().columns, _WIDEST)))
-    markup: Literal["rich"] | None = "rich" if on_a_terminal else None  # in a pipe, help is one plain list
     app = typer.Typer(
+        cls=Overview,
         add_completion=False,  # options.py has options of the same names that take the shell's
-        rich_markup_mode=markup,
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["--help", "-h"], "max_content_width": _WIDEST},
+        context_settings={"help_option_names": ["--help", "-h"]},
     )
-    app.callback(invoke_without_command=True, help="" if on_a_terminal else None)(grouped(embcli, "embcli"))
+    app.callback(invoke_without_command=True)(grouped(embcli, "embcli"))
     is_list = words is not None and [*words] in ([], ["--help"], ["-h"])
     called = words[0] if words and words[0] in (*_VERBS, "cache") else None
     for name, (function, kind, settings) in _VERBS.items():
         if called in (None, name):
             app.command(**settings)(_without_options(function) if is_list else grouped(function, name, kind))
     if called in (None, "cache"):
-        app.add_typer(_cache(markup), name="cache", rich_help_panel=_PANEL)
+        app.add_typer(_cache(), name="cache", rich_help_panel=MORE)
     return app
 
 
@@ -82,13 +88,17 @@ def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
     return listed
 
 
-def _cache(markup: Literal["rich"] | None) -> typer.Typer:
+def _cache() -> typer.Typer:
     """Return the commands of `embcli cache`."""
-    cache = typer.Typer(help="Show, clear or verify what is kept.", rich_markup_mode=markup)
-    examples = _epilog("embcli cache", "embcli cache verify", "embcli cache clear")
-    cache.callback(invoke_without_command=True, epilog=examples)(grouped(cache_show, "cache", "list"))
-    cache.command("clear")(cache_clear)
-    cache.command("verify")(grouped(cache_verify, "cache", "list"))
+    cache = typer.Typer(cls=GroupHelp, help="Show, clear or verify what is kept.", rich_markup_mode=None)
+    examples = {
+        "where layers are kept, and how much they take": "embcli cache",
+        "read all of them, and find damage": "embcli cache verify",
+        "remove all of them": "embcli cache clear",
+    }
+    cache.callback(invoke_without_command=True, epilog=_epilog(examples))(grouped(cache_show, "cache", "list"))
+    cache.command("clear", cls=VerbHelp)(cache_clear)
+    cache.command("verify", cls=VerbHelp)(grouped(cache_verify, "cache", "list"))
     return cache
 
 
@@ -100,15 +110,17 @@ def embcli(
 ) -> None:
     """Show what an embedding layer does, from text to the numbers that a model reads."""
     if context.invoked_subcommand is None:
-        text = context.get_help()  # rich prints it by itself and returns nothing
-        typer.echo(text, nl=bool(text))
+        typer.echo(context.get_help())
 
 
 @verb(
     "tokens",
-    'embcli tokenize "Every effort moves you"',
-    "embcli tokenize --file book.txt -f ids -o book.ids",
-    'embcli tokenize "Hello" --encoding gpt-4o',
+    TEXT,
+    {
+        "the tokens of a sentence, their IDs and bytes": 'embcli tokenize "Every effort moves you"',
+        "the IDs of a whole file, for the next program": "embcli tokenize --file book.txt -f ids -o book.ids",
+        "with the tokenizer of another model": 'embcli tokenize "Hello" --encoding gpt-4o',
+    },
 )
 def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place: Place) -> None:
     """Show the tokens of a text.
@@ -122,8 +134,12 @@ def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place
 
 @verb(
     None,
-    "embcli decode 6109 3626 6100 345",
-    "embcli tokenize -f ids < book.txt | embcli decode",
+    TEXT,
+    {
+        "back to text": "embcli decode 6109 3626 6100 345",
+        "with the encoding of another model": "embcli decode --encoding gpt-4o 13225",
+        "of all IDs in a pipe": "embcli tokenize -f ids < book.txt | embcli decode",
+    },
     context_settings={"ignore_unknown_options": True},
 )
 def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING, output: Path | None = None) -> None:
@@ -140,13 +156,15 @@ def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING,
 
 @verb(
     "embeddings",
-    "embcli weights --vocab 6 --dim 3",
-    "embcli weights --rows 0:5,100 --columns 0:8",
-    "embcli weights --from model.safetensors --map",
-    "embcli weights --scatter -o scatter.svg",
+    MATRIX,
+    {
+        "all of a small layer, with random numbers": "embcli weights --vocab 6 --dim 3",
+        "chosen rows and columns of a model": "embcli weights model.safetensors --rows 0:5,100 --columns 0:8",
+        "the whole matrix as a picture of how large its numbers are": "embcli weights model.safetensors --map",
+    },
 )
 def weights(
-    model: AnyModel,
+    model: NamedModel,
     layer: names.Layer = "token",
     rows: str | None = None,
     columns: str | None = None,
@@ -176,10 +194,12 @@ def _count(spec: str | None, size: int, what: str) -> int:
 
 @verb(
     "embeddings",
-    'embcli lookup "Every effort moves you"',
-    "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
-    "embcli lookup --file book.txt --window -o input.npy",
-    'embcli lookup "the cat saw the dog" --only " the" --position rotary',
+    VECTORS,
+    {
+        "token rows + position rows = input embeddings": 'embcli lookup "Every effort moves you"',
+        "a small layer, and the sum of the first token": "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
+        "what a real model reads, as a file": 'embcli lookup "Every effort moves you" --from gpt2 -o input.npy',
+    },
 )
 def lookup(
     given: GivenWindows, model: AnyModel, options: LookupOptions, encoding: str | None = None, *, place: PlaceOfNumbers
@@ -199,10 +219,12 @@ def lookup(
 
 @verb(
     "matrices",
-    "embcli compare",
-    'embcli compare "Every effort moves you" --trace',
-    "embcli compare --ids 2,3,1 --gradient --bench",
-    "embcli compare --from model.safetensors",
+    VECTORS,
+    {
+        "the chapter's three IDs, step by step": "embcli compare",
+        "the product of each token, written out": 'embcli compare "Every effort moves you" --trace',
+        "on the matrix of a model": "embcli compare --from model.safetensors",
+    },
 )
 def compare(
     given: GivenOrExample,
@@ -222,16 +244,17 @@ def compare(
     tokens = opened.tokens(sequences, given.special)
     weights = len({"first", "shared"} & {*(options.show or ())}) * math.prod(opened.shape)
     output.refuse_many_numbers(len(tokens) * opened.shape[1], len(options.outputs or names.OUTPUTS), weights)
-    result = opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options))
-    output.write(result)
-    return int(not result.verdict.identical)
+    return output.write(opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options)))
 
 
 @verb(
     "batches",
-    "embcli batch the-verdict.txt",
-    'echo "Every effort moves you forward" | embcli batch - --batch-size 1 --dim 3',
-    "embcli batch the-verdict.txt --shuffle --all -o input.npy",
+    TEXT,
+    {
+        "the first batch, as in the chapter": "embcli batch the-verdict.txt",
+        "every number of a short text": 'echo "Every effort moves you forward" | embcli batch --batch-size 1 --dim 3',
+        "all batches, shuffled, for the next program": "embcli batch the-verdict.txt --shuffle --all -o input.npy",
+    },
 )
 def batch(
     given: GivenFile,
@@ -254,26 +277,32 @@ def batch(
 
 @verb(
     "embeddings",
-    "embcli positions --kind sinusoidal",
-    "embcli positions --kind rotary --pairing halves --similarity",
-    "embcli positions --kind relative --clip 4 --context-length 16 -o relative.npy",
-    "embcli positions --from model.safetensors --similarity",
+    VECTORS,
+    {
+        "waves of growing length, as colours": "embcli positions sinusoidal --heat",
+        "angles by which rotary positions rotate a row": "embcli positions rotary",
+        "which positions of a model are alike": "embcli positions model.safetensors --similarity",
+    },
 )
-def positions(model: AnyModel, options: PositionOptions, encoding: str | None = None, *, place: PlaceOfNumbers) -> None:
+def positions(
+    model: ModelOfPositions, options: PositionOptions, encoding: str | None = None, *, place: PlaceOfNumbers
+) -> None:
     """Show how a position becomes a vector.
 
-    In four ways, for as many positions as --context-length says; or the learned ones of a real model.
+    In four ways, or as a real model learned it. A page shows positions 0 to 15, unless you choose T or rows.
     """
     output = place.output_of("embeddings", vars(options))
-    output.write(model.opened(encoding).positions(**vars(options)))
+    output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
 
 
 @verb(
     "ranking",
-    'embcli neighbors " Paris"',
-    "embcli neighbors --ids 3 --from model.safetensors --metric l2 --why",
-    'embcli neighbors " king" --minus " man" --plus " woman"',
-    'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -',
+    MATRIX,
+    {
+        "the tokens nearest to a token of a model": 'embcli neighbors " Paris" --from gpt2',
+        "king - man + woman": 'embcli neighbors " king" --minus " man" --plus " woman" --from gpt2',
+        "nearest to each input embedding of a text": 'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -',
+    },
 )
 def neighbors(
     given: GivenQueries, model: AnyModel, nearness: Nearness, encoding: str | None = None, *, place: PlaceOfNumbers
@@ -289,41 +318,57 @@ def neighbors(
 
 @verb(
     "ranking",
-    "embcli audit --from model.safetensors",
-    "embcli audit --from model.safetensors --fail-on missing,padding",
-    "embcli audit --dim 4 -f csv -o audit.csv",
+    MATRIX,
+    {
+        "broken, unused, equal and hardly trained rows": "embcli audit model.safetensors",
+        "status 1 for these faults, for a script": "embcli audit model.safetensors --fail-on missing,padding",
+        "every finding, as a table for a spreadsheet": "embcli audit model.safetensors -f csv -o audit.csv",
+    },
 )
 def audit(
-    model: AnyModel, fail_on: tuple[names.Fault, ...] | None = None, encoding: str | None = None, *, place: Place
+    model: NamedModel,
+    fail_on: tuple[names.Fault, ...] | None = None,
+    top: int = names.SHOWN_ROWS,
+    encoding: str | None = None,
+    *,
+    place: Place,
 ) -> int:
     """Show what looks unusual in a token matrix.
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
     output = place.output_of("ranking")
-    result = model.opened(encoding).audit(fail_on=fail_on)
-    output.write(result)
-    return int(bool(result.broken))
+    return output.write(model.opened(encoding).audit(fail_on=fail_on, top=top))
 
 
 @verb(
     "ranking",
-    "embcli diff model.safetensors tuned.safetensors",
-    "embcli diff model.safetensors tuned.safetensors -f ndjson",
+    MATRIX,
+    {
+        "which rows fine-tuning moved, the farthest first": "embcli diff model.safetensors tuned.safetensors",
+        "all rows, for the next program": "embcli diff model.safetensors tuned.safetensors -f ndjson",
+        "status 1 if any row differs, for a script": "embcli diff model.safetensors tuned.safetensors -o moved.csv",
+    },
 )
-def diff(models: TwoModels, encoding: str | None = None, *, place: Place) -> int:
+def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = None, *, place: Place) -> int:
     """Show which rows of two checkpoints differ.
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
     output = place.output_of("ranking")
     base, tuned = models.opened(encoding)
-    result = base.diff(tuned)
-    output.write(result)
-    return int(result.different)
+    return output.write(base.diff(tuned, top=top))
 
 
-@verb(None, "embcli tour", 'embcli tour --text "Hello, world" --step 3', "embcli tour my-tour.json")
+@verb(
+    None,
+    LEARN,
+    {
+        "all steps, with questions": "embcli tour",
+        "one step, with your own text": 'embcli tour --text "Hello, world" --step 3',
+        "a tour of your own": "embcli tour my-tour.json",
+    },
+)
 def tour(file: Path | None = None, step: int | None = None, text: str = names.TOUR_TEXT) -> int:
     """Go through the chapter, step by step.
 
@@ -335,17 +380,58 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     return guide(file, verbs, text, step, _run)
 
 
-def _run(words: list[str]) -> object:
+def _run(words: list[str], **settings: object) -> object:
     """Run a command of embcli within this one; raises InputError for a usage error."""
     try:
-        return command_line(words)(words, prog_name="embcli", standalone_mode=False)
+        return command_line(words)(words, prog_name="embcli", standalone_mode=False, **settings)
     except typer.TyperException as error:
         raise InputError(" ".join(error.format_message().split())) from None
 
 
-@verb("list", "embcli info", "embcli info -f json", "embcli info --from model.safetensors")
-def info(model: OneModel, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
-    """Show versions, encodings and the cache, or a file's tensors.
+@verb(
+    "list",
+    LEARN,
+    {
+        "a word that a page prints": "embcli explain one-hot",
+        "all formats, and what each holds": "embcli explain formats",
+        "the list of words": "embcli explain",
+    },
+)
+def explain(word: list[str] | None = None, *, place: Place) -> None:
+    """Explain a word of a page, with an example and its source.
+
+    Without WORD, list all words that are explained.
+    """
+    from embcli.verbs.explain import explain
+
+    place.output_of("list").write(explain(" ".join(word) if word else None))
+
+
+@verb(
+    None,
+    LEARN,
+    {
+        "all options of a verb, in groups": "embcli help lookup",
+        "of a command below a verb": "embcli help cache verify",
+        "the list of verbs": "embcli help",
+    },
+)
+def help(words: list[str] | None = None) -> None:
+    """Show all options of a verb, and its examples."""
+    _run([*(words or ()), "--help"], obj=ALL)
+
+
+@verb(
+    "list",
+    MORE,
+    {
+        "versions, encodings and the cache": "embcli info",
+        "the tensors of a model, and what they are for": "embcli info gpt2",
+        "the same as data": "embcli info -f json",
+    },
+)
+def info(model: NamedFile, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
+    """Show versions and the cache, or the tensors of a model.
 
     With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """
@@ -379,9 +465,7 @@ def cache_verify(place: Place) -> int:
     from embcli.verbs.cache import contents
 
     output = place.output_of("list")
-    result = contents(_store(), verify=True)
-    output.write(result)
-    return int(result.damaged > 0)
+    return output.write(contents(_store(), verify=True))
 
 
 def _store() -> Store | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import MISSING, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from embcli.cli.options import PANELS, declared
 
@@ -34,6 +34,10 @@ class Group:
         def __init__(self, **values: Any) -> None:
             vars(self).update(values)
 
+    @staticmethod
+    def merge(given: dict[str, Any]) -> None:
+        """Move values that are given in another option's place there, before groups are made of all of them."""
+
 
 def grouped(command: Callable[..., Any], verb: str, kind: Kind | None = None) -> Callable[..., Any]:
     """Return a command for Typer, with the fields of its groups in place of the groups, panel by panel.
@@ -54,6 +58,9 @@ def grouped(command: Callable[..., Any], verb: str, kind: Kind | None = None) ->
             parameters.append(_parameter(verb, kind, each.name, hint, each.default))
 
     def spread(**given: Any) -> Any:
+        for group in groups.values():
+            if issubclass(group, Group):
+                group.merge(given)
         for name, group in groups.items():
             given[name] = group(**{field: given.pop(field) for field, *_ in _fields(group)})
         return command(**given)
@@ -78,7 +85,7 @@ def _fields(group: Any) -> list[tuple[str, Any, Any]]:
 
 def _parameter(verb: str, result: Kind | None, name: str, hint: Any, default: Any) -> inspect.Parameter:
     """Return a field or a parameter of a command, with its declaration for Typer."""
-    option = declared(verb, result, name, whole_number=int in (hint, *get_args(hint)))
+    option = declared(verb, result, name, hint)
     if option.parser is not None and option.parser.__name__ != "whole":
         hint = str | None  # the text that is typed; the parser converts it
     kind = inspect.Parameter.KEYWORD_ONLY

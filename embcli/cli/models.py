@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from embcli import names
 from embcli.cli.groups import Group
-from embcli.cli.options import flag_of
+from embcli.cli.options import flag_of, kind_named
 from embcli.errors import InputError
+from embcli.positions import DEFAULT_KIND, KINDS
 
 if TYPE_CHECKING:
     from embcli.model import Model
@@ -84,6 +86,54 @@ class AnyModel(ModelInFile):
         """Return the model; nothing is drawn or read whole yet."""
         sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
         return self.from_file(encoding) or _seeded(encoding, **sizes, seed=self.seed, no_cache=self.no_cache)
+
+
+class Named(Group):
+    """A model that an argument can name in place of --from."""
+
+    named: str | None = None
+
+    @staticmethod
+    def merge(given: dict[str, Any]) -> None:
+        """Let the argument be the path; raises InputError if --from names one, too."""
+        if given["named"] is not None and given["path"] is not None:
+            raise InputError(f"{given['named'][:60]!r} and --from name the same thing, the model; give one of them")
+        given["path"] = given["path"] or given["named"]
+
+
+class NamedFile(Named, OneModel):
+    """A checkpoint's file, which an argument can name."""
+
+
+class NamedModel(Named, AnyModel):
+    """A checkpoint's file, which an argument can name, or else a seeded pair of layers."""
+
+
+class NamedKind(Group):
+    """A kind of positions that an argument can name in place of --kind."""
+
+    named_kind: str | None = None
+
+
+class ModelOfPositions(Named, NamedKind, AnyModel):
+    """A model that an argument can name, after the kind of positions."""
+
+    @staticmethod
+    def merge(given: dict[str, Any]) -> None:
+        """Let the first argument be the kind, or the model if it is no kind; raises InputError for two of either."""
+        from difflib import get_close_matches
+
+        first = given["named_kind"] and kind_named(given["named_kind"])
+        if first in KINDS:
+            if given["kind"] not in (first, DEFAULT_KIND):
+                raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
+            given["kind"] = first
+        elif first is not None:
+            misspelled = first.isalpha() and not os.access(first, os.F_OK) and get_close_matches(first, KINDS)
+            if misspelled or given["named"] is not None:
+                raise InputError(f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}")
+            given["named"] = first
+        Named.merge(given)
 
 
 class ModelOfBatches(Group):

@@ -6,7 +6,7 @@ import copy
 import os
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import typer
 from typer.completion import show_callback
@@ -14,11 +14,32 @@ from typer.completion import show_callback
 from embcli import formats, names
 from embcli.cli import completion
 from embcli.errors import InputError
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Input", "Model", "View", "Output")  # the order of options in the help
+# The order of options in the help.
+COMMON, INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Options", "Input", "Model", "View", "Output")
+# The options that most people need: the help of a verb shows them first.
+_COMMON = {
+    "tokenize": ("file", "encoding", "special", "format", "output"),
+    "decode": ("encoding", "output"),
+    "weights": ("rows", "columns", "map", "dim", "output"),
+    "lookup": ("ids", "path", "dim", "heat", "output"),
+    "compare": ("ids", "path", "trace", "show", "output"),
+    "batch": ("batch_size", "max_length", "stride", "shuffle", "output"),
+    "positions": ("context_length", "rows", "similarity", "heat", "output"),
+    "neighbors": ("path", "ids", "top", "metric", "output"),
+    "audit": ("fail_on", "tensor", "top", "format", "output"),
+    "diff": ("tensor", "transposed", "top", "format", "output"),
+    "tour": ("text", "step"),
+    "explain": ("width", "color", "theme", "format", "output"),
+    "info": ("tensors", "encoding", "color", "format", "output"),
+    "cache": ("width", "color", "theme", "format", "output"),
+}
+
+_OTHER_KINDS = {"rope": "rotary"}  # names that papers have for kinds of positions
 
 
 def whole(value: str | int) -> int:
@@ -30,6 +51,11 @@ def whole(value: str | int) -> int:
         if str(value).strip().lstrip("+-").isdecimal():  # Python converts no more than some thousand digits
             raise typer.BadParameter(f"{shown}... is out of range.") from None
         raise typer.BadParameter(f"{shown!r} is not a whole number.") from None
+
+
+def kind_named(value: str) -> str:
+    """Return a kind of positions by its name or another name for it; a name that is not known stays as it is."""
+    return _OTHER_KINDS.get(value, value)
 
 
 def _format(value: str) -> str:
@@ -69,6 +95,14 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
     return complete
 
 
+def _words(incomplete: str) -> list[str]:
+    """Complete a word that is explained; words that a shell would have to quote are omitted."""
+    from embcli.glossary import entries
+
+    known = [name for entry in entries() for name in (entry.word, *entry.also)]
+    return sorted({name for name in known if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
+
+
 def _encodings(incomplete: str) -> list[str]:
     """Complete the name of an encoding, and also folders and JSON files; shells offer files if nothing is returned.
 
@@ -98,19 +132,23 @@ def _argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
 
 
+def _kinds(flag: str, help: str, known: tuple[str, ...]) -> Any:
+    return _option(MODEL, flag, help, DEFAULT_KIND, parser=kind_named, autocompletion=_one_of(known))
+
+
 # By the name of the parameter; `verb.parameter` if a verb declares it differently.
 DECLARED: dict[str, Any] = {
     # What is given.
     "text": _argument("TEXT", "Text to use; omit it or pass - to read standard input."),
-    "compare.text": _argument(
-        "TEXT", "Text to use; - reads standard input; without TEXT, --file and --ids the IDs are 2,3,1."
-    ),
+    "compare.text": _argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1."),
+    "word": _argument("WORD", "A term, note, field or format that a page prints.", autocompletion=_words),
     "tour.text": _option(INPUT, "--text", "The text of the steps that take one.", metavar="TEXT"),
     "file": _option(INPUT, "--file", "Read the text from a file.", metavar="PATH"),
     "batch.file": _argument("FILE", "A file with the text; omit it or pass - to read standard input."),
     "tour.file": _argument("FILE", "A tour of your own, in JSON.", show_default="embcli's"),
+    "words": _argument("VERB", "The verb, such as lookup, or cache verify."),
     "decode.ids": _argument("IDS", "Token IDs: 6109 3626, or 6109,3626."),
-    "ids": _option(INPUT, "--ids", "Token IDs in place of the text: 2,3,5,1; - reads standard input.", metavar="IDS"),
+    "ids": _option(INPUT, "--ids", "Token IDs in place of the text: 2,3,5,1, or - to read them.", metavar="IDS"),
     "positions.ids": _option(INPUT, "--ids", "Token row that the positions are applied to.", "0", metavar="ID"),
     "errors": _option(INPUT, "--errors", "Refuse or replace invalid UTF-8."),
     "special": _option(INPUT, "--special", "Recognise special tokens in the text."),
@@ -136,8 +174,8 @@ DECLARED: dict[str, Any] = {
     "encoding": _option(
         INPUT,
         "--encoding",
-        "tiktoken's name of an encoding or of a model (gpt-4o), or a tokenizer.json.",
-        f"{names.DEFAULT_ENCODING}; with --from, its tokenizer.json, or that with as many tokens as rows",
+        "An encoding or a model by tiktoken's name, or a tokenizer.json.",
+        f"{names.DEFAULT_ENCODING}; of a real model, its own",
         metavar="NAME",
         autocompletion=_encodings,
     ),
@@ -154,15 +192,17 @@ DECLARED: dict[str, Any] = {
     "path": _option(
         MODEL,
         "--from",
-        "A real model in place of seeded layers: its file or folder, or its name in the local Hugging Face cache.",
+        "A model: file, folder, or name in the Hugging Face cache.",
         metavar="PATH",
     ),
+    "named": _argument("PATH", "A model: file, folder, or name in the Hugging Face cache."),
+    "named_kind": _argument("KIND", f"{', '.join(KINDS[:-1])} or {KINDS[-1]}; or PATH."),
     "tensor": _option(MODEL, "--tensor", "The token matrix in that file.", metavar="NAME"),
     "diff.tensor": _option(MODEL, "--tensor", "The token matrix in both files.", metavar="NAME"),
     "position_tensor": _option(MODEL, "--position-tensor", "The position matrix in that file.", metavar="NAME"),
     "transposed": _option(MODEL, "--transposed", "Its matrices are stored as (D, V)."),
     "diff.transposed": _option(MODEL, "--transposed", "It is stored as (D, V) in both."),
-    "base": _argument("BASE", "A model's file or folder, or its name in the local cache."),
+    "base": _argument("BASE", "A model: file, folder, or name in the Hugging Face cache."),
     "tuned": _argument("TUNED", "The other model, usually fine-tuned from BASE."),
     "vocab": _option(MODEL, "--vocab", "Rows of the token layer.", "the encoding's", metavar="V"),
     "compare.vocab": _option(
@@ -177,20 +217,29 @@ DECLARED: dict[str, Any] = {
     "context_length": _option(
         MODEL, "--context-length", "Rows of the position layer.", str(names.DEFAULT_CONTEXT_LENGTH), metavar="C"
     ),
+    "positions.context_length": _option(
+        MODEL,
+        "--context-length",
+        "T, the number of positions: rows of the position layer.",
+        f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}",
+        metavar="T",
+    ),
     "batch.context_length": _option(
         MODEL, "--context-length", "Rows of the position layer.", "--max-length", metavar="C"
     ),
     "seed": _option(MODEL, "--seed", "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
     "no_cache": _option(MODEL, "--no-cache", "Do not use the cache."),
     "layer": _option(MODEL, "--layer", "Which layer."),
-    "kind": _option(MODEL, "--kind", "Which kind of positions."),
+    "kind": _kinds("--kind", "Which kind of positions.", KINDS),
     "clip": _option(
         MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
     ),
     "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
     "theta": _option(MODEL, "--theta", "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
-    "position": _option(
-        MODEL, "--position", "Which kind of positions; --columns does not choose among the angles of rotary ones."
+    "position": _kinds(
+        "--position",
+        "Which kind of positions; --columns does not choose among the angles of rotary ones.",
+        JOINED_KINDS,
     ),
     "token_type": _option(
         MODEL, "--token-type", "With --from: add row N of the model's token types (BERT).", metavar="N"
@@ -202,9 +251,8 @@ DECLARED: dict[str, Any] = {
     "compare.show": _option(
         VIEW,
         "--show",
-        "Which steps: ids, one-hot, first (the linear layer's own first weights), shared, outputs; or one output "
-        "for csv, tsv and npy: embedding, linear.",
-        "outputs, and what fits on the screen",
+        "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs; or embedding or linear.",
+        "outputs, and what fits",
         **_list_of("--show", (*names.STEPS, *names.OUTPUTS)),
     ),
     "only": _option(VIEW, "--only", "Only the tokens of this text.", metavar="TEXT"),
@@ -222,8 +270,9 @@ DECLARED: dict[str, Any] = {
     ),
     "bench": _option(VIEW, "--bench", "Measure both for growing V, up to --vocab or the encoding's."),
     "similarity": _option(VIEW, "--similarity", "Show the dot products of positions."),
-    "metric": _option(VIEW, "--metric", "How nearness is measured."),
+    "metric": _option(VIEW, "--metric", "Nearness."),
     "top": _option(VIEW, "--top -k", "How many neighbours.", "10; with --within, all", metavar="K"),
+    **dict.fromkeys(("audit.top", "diff.top"), _option(VIEW, "--top -k", "Rows of each kind to show.", metavar="K")),
     "include_query": _option(VIEW, "--include-query", "Include the query's tokens in the results."),
     "center": _option(VIEW, "--center", "Subtract the mean row."),
     "within": _option(
@@ -234,11 +283,11 @@ DECLARED: dict[str, Any] = {
     "fail_on": _option(
         VIEW,
         "--fail-on",
-        f"For which faults the exit status is 1: {', '.join(names.FAULTS)}.",
+        f"Exit with 1 for these: {', '.join(names.FAULTS)}.",
         ",".join(names.BROKEN),
         **_list_of("--fail-on", names.FAULTS),
     ),
-    "tensors": _option(VIEW, "--tensors", "With --from: list all tensors."),
+    "tensors": _option(VIEW, "--tensors", "List all tensors of the model."),
     "precision": _option(VIEW, "--precision", "Decimals in a table.", metavar="N"),
     "heat": _option(VIEW, "--heat", "Show all columns as a heat map."),
     "scale": _option(VIEW, "--scale", "With --heat: the numbers from -R to R.", "the largest |number|", metavar="R"),
@@ -246,8 +295,8 @@ DECLARED: dict[str, Any] = {
     "width": _option(
         VIEW,
         "--width",
-        "Columns of a table or a picture.",
-        "the terminal's, in a pipe 120, in a picture 100",
+        "Columns of a page.",
+        "the terminal's; in a pipe 120, a picture 100",
         metavar="N",
     ),
     "theme": _option(VIEW, "--theme", "Background of a picture.", "light"),
@@ -256,7 +305,7 @@ DECLARED: dict[str, Any] = {
         OUTPUT,
         "--format -f",
         "",
-        "by the suffix of --output, else EMBCLI_FORMAT, else table",
+        "by -o's suffix, EMBCLI_FORMAT or table",
         parser=_format,
         metavar="FORMAT",
     ),
@@ -277,14 +326,20 @@ _ENCODING.show_default = True
 DECLARED |= {f"{verb}.encoding": _ENCODING for verb in ("tokenize", "decode", "batch")}
 
 
-def declared(verb: str, kind: formats.Kind | None, name: str, whole_number: bool = False) -> Any:
-    """Return the declaration of a parameter of a verb, whose result is of a kind, for Typer."""
+def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -> Any:
+    """Return the declaration of a parameter of a verb, whose result is of a kind, for Typer; `hint` is its type."""
     option = copy.copy(DECLARED.get(f"{verb}.{name}") or DECLARED[name])
-    if whole_number:
+    types = (hint, *get_args(hint))
+    if int in types:
         option.parser = whole
     if name == "format" and kind:
         able = formats.able(kind)
         option.help, option.autocompletion = f"{formats.either(able)}.", _one_of(able)
+    choices = next((get_args(each) for each in types if get_origin(each) is Literal), ())
+    if choices and option.metavar is None:
+        option.metavar, option.help = name.upper(), f"{option.help[:-1]}: {formats.either(choices)}."
+    if name in _COMMON.get(verb, ()):
+        option.rich_help_panel = COMMON
     return option
 
 

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination
-from embcli.cli.console import watched
+from embcli.cli.console import say, watched
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, VIEWS, either
 from embcli.passes import unwatched
@@ -42,8 +42,11 @@ class Output:
     color: Color = "auto"
     style: Style = field(default_factory=Style)
 
-    def write(self, result: Result) -> None:
-        """Write a result: as a page, or as data."""
+    def write(self, result: Result) -> int:
+        """Write a result, as a page or as data; return the exit status, 1 if its answer is no.
+
+        If the page is not on the screen, standard error says what the status means.
+        """
         result = replace(result, style=self.style)
         if self.format in VIEWS:
             self._write_page(result)
@@ -52,6 +55,9 @@ class Output:
         else:
             self._write_data(result)
         result.notes.finish()
+        if result.why_no and self.path is not None:
+            say(f"status 1: {result.why_no}")
+        return int(bool(result.why_no))
 
     def _write_page(self, result: Result) -> None:
         content = result.page(self.format, self._paper(paper_of(result.style, self.format)))
@@ -108,10 +114,15 @@ class Output:
 
     def put(self, put: Callable[[Page], None]) -> None:
         """Write a page without a result."""
+        content = self.drawn(put)
+        with self._open() as file:
+            file.write(content)
+
+    def drawn(self, put: Callable[[Page], None]) -> bytes:
+        """Return a page without a result."""
         page = new_page(self.format, self._paper(paper_of(self.style, self.format)))
         put(page)
-        with self._open() as file:
-            file.write(page.content())
+        return page.content()
 
     def write_text(self, text: bytes) -> None:
         """Write a text as it is; on a terminal, end its last line."""

@@ -55,7 +55,8 @@ def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 610
     return parse_ids(_standard_input("IDS", example) if ids is None or ids == "-" else ids)
 
 
-def _argument(text: str, errors: str) -> str:
+def argument(text: str, name: str = "TEXT", errors: str | None = None) -> str:
+    """Return a text of the command line; raises InputError for invalid UTF-8."""
     if text.isascii():
         return text
     try:
@@ -63,7 +64,7 @@ def _argument(text: str, errors: str) -> str:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         data = text.encode("utf-8", "surrogatepass")
-    return decoded(data, "TEXT", errors)
+    return decoded(data, name, errors or "strict", replaceable=errors is not None)
 
 
 def _file(path: Path) -> bytes:
@@ -78,7 +79,7 @@ def _text(text: str | None, file: Path | None, errors: str, example: str) -> str
         return decoded(_file(file), str(file), errors)
     if text is None or text == "-":
         return _standard_input("TEXT", example, errors)
-    return _argument(text, errors)
+    return argument(text, errors=errors)
 
 
 def _standard_input(name: str, example: str, errors: str | None = None) -> str:

@@ -13,6 +13,7 @@ from embcli.cli import keys
 from embcli.cli.console import say
 from embcli.cli.options import flag_of
 from embcli.cli.output import Output
+from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
 from embcli.hints import told
 from embcli.verbs.tour import PLACE, read
@@ -43,7 +44,7 @@ def guide(
     """
     if text == "-":
         raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
-    tour = read(file, verbs, text, refused_word)
+    tour = read(file, verbs, argument(text, "--text"), refused_word)
     tour.check(first)
     guided = _Guided(tour, run)
     if sys.stdout is not None and sys.stdout.isatty() and keys.available():

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from embcli.encodings.encoding import Encoding
-from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
+from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
 from embcli.hub import located, tokenizer_file
 
@@ -77,8 +77,7 @@ def get(name: str) -> Encoding:
         return TiktokenEncoding(name)
     if "/" in name or name.endswith(".json"):
         return _of_tokenizer(located(name, tokenizer_file), name)
-    from tiktoken import model
-
+    model = loaded("tiktoken.model")
     try:
         return TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:

@@ -15,6 +15,7 @@ from embcli.binary import Binary, refused, shortened
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.spelling import from_characters, from_piece
 from embcli.errors import lacks
+from embcli.memory import refuse_shortage
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 _LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
+_ROOM, _TIMES = 12 * 10**6, 42  # bytes of memory that the package takes for itself, and for each byte of a file
 _LAST_ID = (1 << 32) - 1
 _LOCK = RLock()  # special tokens and standard error are set for one call at a time
 
@@ -46,9 +48,10 @@ class HuggingFaceEncoding(Encoding):
         """The `tokenizers.Tokenizer` itself, without truncation, padding and dropout."""
         try:
             from tokenizers import Tokenizer
-        except ImportError:
-            raise refused(self.path, lacks("a tokenizer.json", "models")) from None
+        except Exception as error:
+            raise refused(self.path, lacks("a tokenizer.json", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
+        refuse_shortage(str(self.path), *[_ROOM + _TIMES * len(data)] * 2)
         tokenizer: tokenizers.Tokenizer = self._call(lambda: Tokenizer.from_buffer(data), "it is not a tokenizer.json")
         tokenizer.no_truncation()
         tokenizer.no_padding()

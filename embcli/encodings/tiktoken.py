@@ -12,13 +12,17 @@ import zlib
 from binascii import a2b_base64
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embcli.encodings.encoding import Encoding
-from embcli.errors import InputError
+from embcli.errors import InputError, does_not_load
+from embcli.memory import refuse_shortage
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import numpy as np
     import tiktoken
 
@@ -42,6 +46,7 @@ _O200K_PATTERN = "|".join(
 )
 
 _END = "<|endoftext|>"
+_BYTES_OF_A_TOKEN = 640  # of memory, in tiktoken: 515 to 560, by encoding
 _HARMONY_NAMED = {
     "startoftext": 199998,
     "endoftext": 199999,
@@ -94,6 +99,14 @@ def rank_file(ranks: str) -> Path:
     return Path(__file__).parents[1] / "data" / f"{ranks}.tiktoken.gz"
 
 
+def loaded(module: str = "tiktoken") -> ModuleType:
+    """Return a module of tiktoken; raises InputError if it is missing or does not load."""
+    try:
+        return import_module(module)
+    except Exception as error:
+        raise InputError(does_not_load("tiktoken", error)) from None
+
+
 class TiktokenEncoding(Encoding):
     """An encoding of tiktoken's, by its name.
 
@@ -135,15 +148,15 @@ class TiktokenEncoding(Encoding):
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
         """The `tiktoken.Encoding` itself."""
-        import tiktoken
-
+        refuse_shortage(self.name, *[_BYTES_OF_A_TOKEN * self.vocabulary_size] * 2)
         words = self._ranks.split()
-        return tiktoken.Encoding(
+        encoding: tiktoken.Encoding = loaded().Encoding(
             self.name,
             pat_str=self.definition.pattern,
             mergeable_ranks=dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True)),
             special_tokens=self.definition.special_tokens,
         )
+        return encoding
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`.

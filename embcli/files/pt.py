@@ -140,7 +140,7 @@ def _start(binary: Binary, info: zipfile.ZipInfo | None, storage: Storage) -> in
         raise binary.refused(f"it is a damaged archive: {what} has no header")
     _, name, extra = _LOCAL_HEADER.unpack(local)
     start: int = info.header_offset + _LOCAL_HEADER.size + name + extra
-    if storage.size > info.file_size or start + storage.size > binary.size:
+    if storage.size != info.file_size or start + storage.size > binary.size:
         raise binary.refused(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
     return start
 

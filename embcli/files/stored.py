@@ -44,11 +44,11 @@ class WidenedLayer(Layer):
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        return _in_order(ids, self._widened)
+        return in_order(ids, self._widened)
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows as they are stored, (n,) int64 -> (n, width), in the machine's byte order."""
-        stored = _in_order(ids, self._read)
+        stored = in_order(ids, self._read)
         return np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
@@ -123,7 +123,7 @@ class StoredLayer(WidenedLayer):
         return stored
 
 
-def _in_order(ids: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def in_order(ids: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Return rows in the order of any IDs, (n,); `read` takes these IDs ascending, each once."""
     wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
     rows = read(wanted)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import heat
-from embcli.page.heat import Fit, Scale, Squares, Strip
+from embcli.page.heat import Fit, Lines, Scale, Squares, Strip
 from embcli.page.layout import (
     BYTE_IN_HEX,
     LEAST_TOKEN,
@@ -28,6 +28,7 @@ from embcli.page.layout import (
     Excerpt,
     Grid,
     NumberFormat,
+    Raster,
     Tone,
     Word,
     as_word,
@@ -37,9 +38,10 @@ from embcli.page.layout import (
     width,
 )
 from embcli.safe import in_line
+from embcli.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from embcli.names import Theme
     from embcli.page.canvas import Canvas
@@ -56,13 +58,14 @@ __all__ = [
     "NumberFormat",
     "Page",
     "Paper",
+    "Raster",
     "Tone",
     "Word",
 ]
 
 NARROWEST = 40
 _LINES_WITHOUT_SCREEN = 40  # of a picture in a pipe or a file
-_FRAME = 9  # lines of a screen around a picture
+_AROUND = 4  # lines around a picture: its axis, a rule, and a colour bar below a blank line
 _LIMIT_DIGITS = 4  # of the ends of a scale, at least
 
 
@@ -172,8 +175,8 @@ class Page(ABC):
         that are not `signed` are sizes, from 0 up. `below` are marks under the columns, one character or none each.
         """
         kept, cells = beside(self.width, labels, after, len(blocks))
-        fit = Fit.of(len(numbers), cells, self.colors > 0)
-        shown = [heat.means(block.values, fit.per) for block in blocks]
+        fit = Fit.of(len(numbers), cells, self.colors > 0, max((block.apart for block in blocks), default=1))
+        shown = [heat.means(block.values, fit.per, fit.apart) for block in blocks]
         scale = Scale.of(shown, self.paper.scale, signed)
         marks = [fit.marks(below)] if below else []
         blank = [""] * len(marks)
@@ -183,27 +186,35 @@ class Page(ABC):
             columns += [Bar(block.title), Column(_axis(numbers, fit.width), strips, "left")]
         columns += [replace(column, cells=[*column.cells, *blank]) for column in after]
         self.table(columns, gaps)
-        last = f" (last: {len(numbers) % fit.per})" if len(numbers) % fit.per else ""
-        self._put_scale(scale, shown, f"the mean of {fit.per} columns{last}" if fit.per > 1 else "")
+        self._put_scale(scale, shown, _mean(1, fit.per, (1, len(numbers)), fit.apart))
         return Excerpt(len(numbers), 0, len(numbers))
 
-    def picture(self, label: str, rows: np.ndarray, columns: np.ndarray, means: Callable[[int], np.ndarray]) -> None:
-        """Put a matrix on the page as a picture of square numbers, with a colour bar.
+    def picture(self, raster: Raster, lines: int, square: bool = False) -> None:
+        """Put a matrix on the page as a picture of all its rows, with a colour bar, in at most so many lines.
 
-        `rows` and `columns` are their numbers, int64; `means(n)` returns the means of squares of n rows and n columns.
+        What does not fit is averaged. With `square` each number is as high as it is wide.
         """
-        lines = max(self.paper.lines - _FRAME, 1)
-        _, cells = beside(self.width, [Column(label, [str(rows.max(initial=0))])], ())
-        squares = Squares.of((len(rows), len(columns)), lines, cells, self.colors > 0)
-        values = means(squares.per)
+        for most in (lines, lines - 1):  # the remark about means may need a line of its own
+            part = self.part()
+            part._put_picture(raster, max(most - _AROUND, 1), square)
+            if part.lines <= lines:
+                break
+        self.add(part)
+
+    def _put_picture(self, raster: Raster, lines: int, square: bool) -> None:
+        rows, columns, colored = raster.rows, raster.columns, self.colors > 0
+        shape = len(rows), len(columns)
+        _, cells = beside(self.width, [Column(raster.label, [str(rows.max(initial=0))])], ())
+        fit: Squares | Lines = Squares.of(shape, lines, cells, colored)
+        if not square:
+            fit = Lines.of(shape, lines, cells, colored, raster.apart)
+        values = heat.means(heat.row_means(raster.values, rows, fit.per), fit.per_columns, raster.apart)
         scale = Scale.of([values], self.paper.scale)
-        strips = squares.strips(values, scale)
-        begin = ["" if row is None else str(rows[row]) for row in squares.rows(len(strips))]
+        strips = fit.strips(values, scale)
+        begin = ["" if row is None else str(rows[row]) for row in fit.rows(len(strips))]
         axis = _axis(columns, max((strip.width for strip in strips), default=0))
-        self.table([Column(label, begin), Bar(), Column(axis, strips, "left")])
-        per = squares.per
-        fewer = " (fewer at the ends)" if len(rows) % per or len(columns) % per else ""
-        self._put_scale(scale, [values], f"the mean of {per} x {per} numbers{fewer}" if per > 1 else "")
+        self.table([Column(raster.label, begin), Bar(), Column(axis, strips, "left")])
+        self._put_scale(scale, [values], _mean(fit.per, fit.per_columns, shape, raster.apart))
 
     def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
         """Put a colour bar on the page, with remarks about the colours above it, which are each a mean of numbers."""
@@ -297,3 +308,16 @@ def _axis(numbers: np.ndarray, width: int) -> str:
         return ""
     first, last = (str(number) for number in numbers[[0, -1]])
     return f"{first}{last:>{max(width - len(first), len(last) + 1)}}" if len(numbers) > 1 else first
+
+
+def _mean(per_rows: int, per_columns: int, shape: tuple[int, int], apart: int) -> str:
+    """Return in words which numbers each colour is the mean of; an empty text if it is one number."""
+    of_rows = counted(per_rows, "row") if per_rows > 1 else ""
+    of_columns = f"{per_columns} {'even or odd ' if apart > 1 else ''}columns" if per_columns > 1 else ""
+    if not of_rows and not of_columns:
+        return ""
+    if not of_rows and apart == 1:
+        rest = shape[1] % per_columns
+        return f"the mean of {of_columns}{f' (last: {rest})' if rest else ''}"
+    fewer = shape[0] % per_rows or any(len(range(kind, shape[1], apart)) % per_columns for kind in range(apart))
+    return f"the mean of {' x '.join(filter(None, (of_rows, of_columns)))}{' (fewer at the ends)' if fewer else ''}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 NAN, INFINITE = -1, -2  # in place of a step
 NAN_MARK, INFINITE_MARK = "?", "!"
@@ -127,20 +127,25 @@ class Strip:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How the numbers of a row fit into cells: numbers are averaged in bins, bins take cells or share one."""
+    """How the numbers of a row fit into cells: numbers are averaged in bins, bins take cells or share one.
+
+    With `apart` kinds of columns in turn, such as sines and cosines, a bin has numbers of one kind only.
+    """
 
     bins: int
     per: int = 1  # numbers in a bin, fewer in the last
     cells: int = 1  # of each bin
     halves: bool = False  # whether two bins share a cell
+    apart: int = 1
 
     @classmethod
-    def of(cls, columns: int, available: int, halves: bool) -> Fit:
+    def of(cls, columns: int, available: int, halves: bool, apart: int = 1) -> Fit:
         """Return how columns fit into the available cells, which may be halved; bins hold one number if possible."""
         if columns <= available:
             return cls(columns, 1, min(available // max(columns, 1), WIDEST))
-        per = -(-columns // (2 * available if halves else available))
-        return cls(-(-columns // per), per, 1, halves)
+        room = 2 * available if halves else available
+        per = 1 if columns <= room else -(-columns // apart // max(room // apart, 1))
+        return cls(sum(-(-len(range(kind, columns, apart)) // per) for kind in range(apart)), per, 1, halves, apart)
 
     @property
     def width(self) -> int:
@@ -177,6 +182,11 @@ class Squares:
         sizes = [size for size in (WIDEST, 2) if size * shape[0] <= rows and size * shape[1] <= columns]
         return cls(per, sizes[0] if sizes else 1, halves)
 
+    @property
+    def per_columns(self) -> int:
+        """Columns in a bin: as many as rows."""
+        return self.per
+
     def strips(self, values: np.ndarray, scale: Scale) -> list[Strip]:
         """Return a matrix in bins, (rows, columns), as strips, line by line."""
         high = values.repeat(self.size, axis=0)
@@ -184,19 +194,57 @@ class Squares:
             return [Strip(row[None], scale, 2 * self.size) for row in high]
         return [Strip(high[top : top + 2], scale, self.size, "column") for top in range(0, len(high), 2)]
 
-    def rows(self, lines: int) -> list[int | None]:
+    def rows(self, lines: int) -> Sequence[int | None]:
         """Return the row that begins in each line, or None."""
         tops = [2 * line if self.halves else line for line in range(lines)]
         return [top // self.size * self.per if top % self.size == 0 else None for top in tops]
 
 
-def means(values: np.ndarray, per: int) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """How a matrix fits on a page with a row in each line, or two, one above the other; more rows are averaged."""
+
+    per: int  # rows in a bin
+    stacked: bool  # whether two bins share a line
+    columns: Fit
+
+    @classmethod
+    def of(cls, shape: tuple[int, int], lines: int, available: int, colored: bool, apart: int = 1) -> Lines:
+        """Return how a matrix fits into a number of lines, each with so many cells available."""
+        stacked = colored and shape[0] > lines
+        per = max(-(-shape[0] // (2 * lines if stacked else lines)), 1)
+        return cls(per, stacked, Fit.of(shape[1], available, colored and not stacked, apart))
+
+    @property
+    def per_columns(self) -> int:
+        """Columns in a bin."""
+        return self.columns.per
+
+    def strips(self, values: np.ndarray, scale: Scale) -> list[Strip]:
+        """Return a matrix in bins, (rows, columns), as strips, line by line."""
+        if not self.stacked:
+            return self.columns.strips(values, scale)
+        return [Strip(values[top : top + 2], scale, self.columns.cells, "column") for top in range(0, len(values), 2)]
+
+    def rows(self, lines: int) -> Sequence[int]:
+        """Return the row that begins in each line."""
+        return [line * self.per * (2 if self.stacked else 1) for line in range(lines)]
+
+
+def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:
     """Return the means of every `per` columns, the last of fewer: (n, columns) -> (n, bins) float64.
 
+    With `apart` kinds of columns in turn, they are means of every `per` columns of a kind, and the kinds stay in turn.
     The mean of a bin with a NaN is NaN; of one with infinity and no NaN, infinity.
     """
     if per == 1 or not values.size:
         return values.astype(np.float64)
+    if apart > 1:
+        kinds = [means(values[:, kind::apart], per) for kind in range(apart)]
+        in_turn = np.empty((len(values), sum(kind.shape[1] for kind in kinds)))
+        for place, kind in enumerate(kinds):
+            in_turn[:, place::apart] = kind
+        return in_turn
     starts = np.arange(0, values.shape[1], per)
     counts = np.diff(np.append(starts, values.shape[1]))
     with np.errstate(invalid="ignore"):
@@ -204,3 +252,14 @@ def means(values: np.ndarray, per: int) -> np.ndarray:
     for are, number in ((np.isinf, np.inf), (np.isnan, np.nan)):
         averages[np.logical_or.reduceat(are(values), starts, axis=1)] = number
     return averages
+
+
+def row_means(rows: Callable[[np.ndarray], np.ndarray], numbers: np.ndarray, per: int) -> np.ndarray:
+    """Return the means of every `per` rows, the last of fewer, (bins, columns) float64.
+
+    `rows` returns rows by their numbers, (n,) int64 -> (n, columns); it is asked for those of a bin at a time.
+    """
+    if per == 1:
+        return rows(numbers).astype(np.float64)
+    starts = range(0, len(numbers), per)
+    return np.concatenate([means(rows(numbers[start : start + per]).T, per).T for start in starts])

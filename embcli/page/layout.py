@@ -15,7 +15,7 @@ import numpy as np
 from embcli.page.heat import LEAST, Strip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 GAP = 2  # cells between columns
 LEAST_TOKEN = 6  # cells of the shortest shortened token
@@ -105,6 +105,18 @@ class Block:
 
     title: str
     values: np.ndarray  # (n, columns) float32, or whole numbers
+    apart: int = 1  # kinds of columns in turn, such as sines and cosines, of which colours show no common mean
+
+
+@dataclass(frozen=True, eq=False)
+class Raster:
+    """A matrix whose rows are computed as a picture needs them."""
+
+    label: str  # of the numbers of its rows
+    rows: np.ndarray  # their numbers, (n,) int64
+    columns: np.ndarray  # their numbers, (columns,) int64
+    values: Callable[[np.ndarray], np.ndarray]  # numbers of rows -> (n, columns)
+    apart: int = 1  # as of a block
 
 
 @dataclass(frozen=True, eq=False)

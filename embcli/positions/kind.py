@@ -42,6 +42,10 @@ class Positions(ABC):
         """How many columns its matrix has."""
         return self.dim
 
+    def apart(self, columns: np.ndarray) -> int:
+        """Return how many kinds of columns are in turn in its rows, of which a picture shows no common mean."""
+        return 1
+
     @classmethod
     def of(cls: type[Own], dim: int, given: Mapping[str, Any]) -> Own:
         """Return positions of this kind with its options among the given values; None stands for a default."""
@@ -67,6 +71,7 @@ class Matrix:
     dtype: str = "float32"
     heading: str | None = ""  # the line above it on a page; None for a matrix that only data have
     label: str = "pos"  # of the numbers of its rows
+    apart: int = 1  # kinds of columns in turn, of which a picture shows no common mean
     numbers: np.ndarray | None = None  # of its rows, (n,) int64; None for those of the chosen positions
 
     @property
@@ -77,9 +82,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class ShownWords:
-    """What the page of `positions` says of a kind."""
+    """What the page of `positions` says of a kind; its title is the name and the shape."""
 
-    title: str  # with the shape of its matrix
+    name: str
+    shape: str  # of its matrix
     formula: str
     products: str  # what its dot products show
     note: str = ""  # below its matrices
@@ -89,6 +95,7 @@ class ShownPositions(Positions):
     """A kind that the verb `positions` shows."""
 
     is_stored: ClassVar[bool] = False  # whether a checkpoint's position layer contains it
+    default_length: ClassVar[int | None] = None  # T, unless it is given; None for the context length
 
     def layer_rows(self, length: int) -> int:
         """Return how many rows its layer has for T positions."""
@@ -167,7 +174,7 @@ class AddedPositions(ShownPositions, JoinedPositions):
 
     def matrices(self, length: int, columns: np.ndarray, token_id: int, row: np.ndarray) -> list[Matrix]:
         """Return the position rows."""
-        return [Matrix("position", lambda at: self.rows(at)[:, columns], columns)]
+        return [Matrix("position", lambda at: self.rows(at)[:, columns], columns, apart=self.apart(columns))]
 
     def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return a function for the dot products of position rows."""
@@ -183,6 +190,11 @@ class AddedPositions(ShownPositions, JoinedPositions):
             input="input: the token row plus the position row",
             bag="equal token rows, different input embeddings.",
         )
+
+
+def in_turn(columns: np.ndarray) -> int:
+    """Return 2 if even and odd columns are in turn among these numbers, else 1."""
+    return 2 if (np.diff(columns) % 2).all() else 1
 
 
 def dot_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:

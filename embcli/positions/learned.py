@@ -31,15 +31,15 @@ class Learned(AddedPositions):
 
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
-        title = f"Learned positions, (T, D) = ({length:,}, {self.dim:,})"
+        title = "Learned positions", f"(T, D) = ({length:,}, {self.dim:,})"
         if stored:
             return ShownWords(
-                title,
+                *title,
                 "The model's own position layer, as trained: row p is added to the token row.",
                 "As trained: positions with similar rows have large dot products.",
             )
         return ShownWords(
-            title,
+            *title,
             "A separate layer: row p is added to the token row; training adjusts it.",
             "Random rows: their dot products mean nothing before training.",
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from embcli.errors import LayerError
-from embcli.names import DEFAULT_CLIP
+from embcli.names import DEFAULT_CLIP, SHORT_LENGTH
 from embcli.positions.kind import Matrix, ShownPositions, ShownWords, dot_products
 from embcli.words import naming
 
@@ -27,6 +27,7 @@ class Relative(ShownPositions):
 
     options = ("clip", "ids")
     has_layer = True
+    default_length = SHORT_LENGTH  # distances belong to a T, not to a layer
 
     clip: int = DEFAULT_CLIP  # k, the largest distance with a row of its own
 
@@ -86,7 +87,8 @@ class Relative(ShownPositions):
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
         return ShownWords(
-            f"Relative positions, (T, T, D) = ({length:,}, {length:,}, {self.dim:,}), k = {self.clip:,}",
+            "Relative positions",
+            f"(T, T, D) = ({length:,}, {length:,}, {self.dim:,}), k = {self.clip:,}",
             "From token i to token j: the row of the distance j - i, clipped to ±k.",
             "With this row: equal at equal distances, the same for all distances >= k.",
         )

@@ -10,7 +10,16 @@ import numpy as np
 
 from embcli.errors import LayerError
 from embcli.names import DEFAULT_THETA, Pairing
-from embcli.positions.kind import JoinedPositions, JoinedWords, Matrix, ShownPositions, ShownWords, angles, dot_products
+from embcli.positions.kind import (
+    JoinedPositions,
+    JoinedWords,
+    Matrix,
+    ShownPositions,
+    ShownWords,
+    angles,
+    dot_products,
+    in_turn,
+)
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -43,6 +52,10 @@ class Rotary(ShownPositions, JoinedPositions):
     def columns(self) -> int:
         """D/2 angles, one for each pair of columns."""
         return self.dim // 2
+
+    def apart(self, columns: np.ndarray) -> int:
+        """Return 2 for a rotated row whose pairs are interleaved."""
+        return in_turn(columns) if self.pairing == "interleaved" else 1
 
     @property
     def pairs(self) -> np.ndarray:
@@ -86,7 +99,13 @@ class Rotary(ShownPositions, JoinedPositions):
         angle_heading = "The angles in radians; one column per pair"
         return [
             Matrix("position", lambda at: self.rows(at)[:, columns], columns, heading=angle_heading),
-            Matrix("input", lambda at: self.joined(row, at)[:, rotated], rotated, heading=what),
+            Matrix(
+                "input",
+                lambda at: self.joined(row, at)[:, rotated],
+                rotated,
+                heading=what,
+                apart=self.apart(rotated),
+            ),
         ]
 
     def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -96,10 +115,10 @@ class Rotary(ShownPositions, JoinedPositions):
 
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
-        options = f"{self.pairing}, theta = {self.theta:,g}"
         return ShownWords(
-            f"Rotary positions, (T, D/2) = ({length:,}, {self.columns:,}) angles; {options}",
-            "Pair i of the columns is rotated by the angle p · theta^(-2i/D).",
+            "Rotary positions",
+            f"(T, D/2) = ({length:,}, {self.columns:,}) angles",
+            f"Pair i of the columns is rotated by p · {self.theta:,g}^(-2i/D); pairs are {self.pairing}.",
             "They depend only on the distance: equal along each diagonal.",
             "Models rotate queries and keys like this in every layer, not the embedding.",
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from embcli.names import DEFAULT_THETA
-from embcli.positions.kind import AddedPositions, ShownWords, angles
+from embcli.positions.kind import AddedPositions, ShownWords, angles, in_turn
 
 if TYPE_CHECKING:
     from embcli.positions.kind import JoinedWords
@@ -21,6 +21,10 @@ class Sinusoidal(AddedPositions):
 
     Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends with a sine.
     """
+
+    def apart(self, columns: np.ndarray) -> int:
+        """Return 2: sines and cosines are in turn."""
+        return in_turn(columns)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float32."""
@@ -41,9 +45,12 @@ class Sinusoidal(AddedPositions):
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
         return ShownWords(
-            f"Sinusoidal positions, (T, D) = ({length:,}, {self.dim:,})",
+            "Sinusoidal positions",
+            f"(T, D) = ({length:,}, {self.dim:,})",
             "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
-            "For an even D they depend only on the distance: equal along each diagonal.",
+            "They depend only on the distance: equal along each diagonal."
+            if self.dim % 2 == 0
+            else "D is odd, the last sine has no cosine: equal along each diagonal only nearly.",
         )
 
     def joined_words(self, first_position: int) -> JoinedWords:

@@ -69,10 +69,10 @@ def _bits(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def simsimd() -> ModuleType | None:
-    """Return the package simsimd; None if it is not installed."""
+    """Return the package simsimd; None if it is not installed or does not load."""
     try:
         import simsimd
-    except ImportError:
+    except (ImportError, OSError):
         return None
     for capability in ("sapphire", "sve_f16"):  # which accumulate in 16 bits
         simsimd.disable_capability(capability)

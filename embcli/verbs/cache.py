@@ -10,7 +10,6 @@ from embcli.errors import OutputError
 from embcli.files import index
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.safe import in_data
 from embcli.version import __version__
 from embcli.weights import kept
 from embcli.words import counted, in_bytes
@@ -41,6 +40,11 @@ class Files(Result, verb="cache", content="list"):
         return sum(fault is not None for fault in self.faults or ())
 
     @property
+    def why_no(self) -> str:
+        """How many files are damaged; empty if none."""
+        return f"{self.damaged} of {counted(len(self.entries), 'file')} damaged" if self.damaged else ""
+
+    @property
     def removed(self) -> str:
         """A line about files that were removed."""
         return f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}"
@@ -55,7 +59,7 @@ class Files(Result, verb="cache", content="list"):
         if self.faults is not None:
             fields["fault"] = list(self.faults)
         types = {"file": str, "bytes": int, "used": str, "fault": str}
-        run = {"embcli": __version__, "folder": in_data(self.folder), "bytes": self.size, "limit": self.limit}
+        run = {"embcli": __version__, "folder": self.folder, "bytes": self.size, "limit": self.limit}
         return listed(run, "layers", {name: types[name] for name in fields}, fields)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32, rounded_to, steps
 from embcli.layer import shape_of
+from embcli.names import SHOWN_ROWS
 from embcli.notes import Notes
 from embcli.passes import ahead, readers, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
@@ -19,6 +20,7 @@ from embcli.result import Result
 from embcli.statistics import AT, quantiles, squares
 from embcli.tokens import token_text, tokens_of
 from embcli.version import __version__
+from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +93,7 @@ class Diff(Result, verb="diff", content="ranking"):
     states: np.ndarray  # (pairs,) int8, indices into STATES
     cosine_distances: np.ndarray  # (pairs,) float64, 1 - cos: 0 for equal rows, NaN if a row has no direction
     distances: np.ndarray  # (pairs,) float64, L2: 0 for equal rows, NaN if a value is not finite
+    top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @cached_property
     def counts(self) -> dict[State, int]:
@@ -102,7 +105,14 @@ class Diff(Result, verb="diff", content="ranking"):
     @property
     def different(self) -> bool:
         """Whether a row moved, or has no partner."""
-        return any(self.counts[state] for state in STATES[_MOVED:])
+        return bool(self.why_no)
+
+    @property
+    def why_no(self) -> str:
+        """How many rows moved or have no partner; empty if none."""
+        moved, in_base, in_tuned = (self.counts[state] for state in STATES[_MOVED:])
+        words = {f"{counted(moved, 'row')} moved": moved, f"{in_base:,} only in BASE": in_base}
+        return ", ".join(each for each, count in {**words, f"{in_tuned:,} only in TUNED": in_tuned}.items() if count)
 
     @cached_property
     def moved(self) -> np.ndarray:
@@ -165,10 +175,10 @@ class Diff(Result, verb="diff", content="ranking"):
         }
 
 
-def diff(base: Source, tuned: Source, watch: Watch = unwatched) -> Diff:
+def diff(base: Source, tuned: Source, watch: Watch = unwatched, top: int = SHOWN_ROWS) -> Diff:
     """Return how the token matrices of two checkpoints differ.
 
-    `watch` counts pairs. Raises InputError if the rows have different lengths.
+    `watch` counts pairs; a page shows `top` rows of each kind. Raises InputError if the rows have different lengths.
     """
     shapes = shape_of(base, "token"), shape_of(tuned, "token")
     if shapes[0][1] != shapes[1][1]:
@@ -194,6 +204,7 @@ def diff(base: Source, tuned: Source, watch: Watch = unwatched) -> Diff:
         states=pairs.states,
         cosine_distances=pairs.cosine_distances,
         distances=pairs.distances,
+        top=top,
         notes=_both(base.notes, tuned.notes),
     )
 
@@ -367,8 +378,10 @@ def _distances(left: _Rows, right: _Rows) -> tuple[np.ndarray, np.ndarray]:
         moves = tuned - base
         base *= (products / lengths)[:, None]
         across = squares(np.subtract(tuned, base, out=base))
-        if left.rests is not None and right.rests is not None:
-            moves += right.rests - left.rests
+        if right.rests is not None:
+            moves += right.rests
+        if left.rests is not None:
+            moves -= left.rests
         distances = np.sqrt(squares(moves))
         near = across < _NEAR * lengths_of_tuned
         if near.any():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
@@ -12,7 +12,6 @@ from embcli.errors import LayerError
 from embcli.notes import Notes
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.safe import in_data
 from embcli.store import Store
 from embcli.version import __version__
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
@@ -45,15 +44,22 @@ def info() -> Info:
     """Return what embcli runs on."""
     torch, capability = _torch()
     versions = {"embcli": __version__, "python": platform.python_version(), "torch": torch}
-    versions |= {name: version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
+    versions |= {name: _version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
     encodings = tuple(
         (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())
         for name, definition in DEFINITIONS.items()
     )
     notes = Notes()
     store = Store.from_environment(notes)
-    folder = in_data(str(store.folder)) if store else None
+    folder = str(store.folder) if store else None
     return Info(versions, capability, folder, encodings, notes=notes)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _torch() -> tuple[str, str | None]:
@@ -88,7 +94,7 @@ class ModelInfo(Result, verb="info", content="list"):
             "embcli": __version__,
             "from": checkpoint.given,
             "format": checkpoint.tensors.format,
-            "files": [in_data(str(path)) for path in checkpoint.tensors.files],
+            "files": [str(path) for path in checkpoint.tensors.files],
             "encoding": checkpoint.encoding.name if checkpoint.encoding else None,
             "head": {
                 "tensor": head.tensor.name if head.tensor else None,

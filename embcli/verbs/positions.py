@@ -10,6 +10,7 @@ import numpy as np
 from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import shape_of
+from embcli.names import SHORT_LENGTH
 from embcli.positions import Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
 from embcli.records import Array, Names, Piece, Records
@@ -40,24 +41,23 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     columns: np.ndarray  # of D, of pairs of D, or positions (similarity), (columns,) int64
     matrices: list[Matrix]
     origin: Origin | None  # of the layers; None for positions that are only computed
+    is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
 
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
     distance = MatrixOf()  # (n, T) int64
     similarity = MatrixOf()  # (n, T) float32, dot products
 
-    def means(self, per: int) -> np.ndarray:
-        """Return the means of the dot products of `per` positions with as many others, (bins, bins) float64.
-
-        The last bins of rows and of columns contain fewer products.
-        """
-        rows, columns = np.arange(0, len(self.chosen), per), np.arange(0, len(self.columns), per)
-        counts = np.diff(np.append(columns, len(self.columns)))
-        means = np.empty((len(rows), len(columns)))
-        for place, start in enumerate(rows.tolist()):
-            values = self.matrices[0].rows(self.chosen[start : start + per]).astype(np.float64)
-            means[place] = np.add.reduceat(values.mean(axis=0), columns) / counts
-        return means
+    @property
+    def for_page(self) -> PositionTable:
+        """The positions that a page shows: the first of them if nobody chose T or rows."""
+        if not self.is_long:
+            return self
+        count, matrices = SHORT_LENGTH, self.matrices
+        if self.options.similarity and self.options.columns is None:
+            (every,) = matrices
+            matrices = [replace(every, rows=lambda at: every.rows(at)[:, :count], columns=every.columns[:count])]
+        return replace(self, length=count, chosen=self.chosen[:count], matrices=matrices)
 
     def records(self) -> Records:
         """Return the matrices as data, with one row per position."""
@@ -94,14 +94,16 @@ def stored_shape(source: Source, kind: Kind) -> tuple[int, int]:
 
 
 def positions(source: Source, options: PositionOptions, context_length: int | None = None) -> PositionTable:
-    """Return the matrices of T positions; T is the length of the source's position layer unless it is given.
+    """Return the matrices of T positions; unless T is given, it is the kind's own, or the length of the source's layer.
+
+    Without a T a page shows the first positions only.
 
     Raises InputError for rows and columns that are out of range, for an ID without a row, and for a kind that a
     checkpoint does not contain; LayerError for sizes that are out of range.
     """
     if source.origin.is_seeded:
         stored, dim = shape_of(source, "position")
-        length = stored if context_length is None else context_length
+        length = shown_kind(options.kind).default_length or stored if context_length is None else context_length
     else:
         length, dim = stored_shape(source, options.kind)
     check_size("context_length", length)
@@ -124,4 +126,6 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     else:
         matrices = kind.matrices(length, columns, token_id, row)
     origin = layers.origin if layers else None
-    return PositionTable(options, length, kind, chosen, columns, matrices, origin, notes=source.notes)
+    is_chosen = context_length is not None or options.rows is not None or not source.origin.is_seeded
+    is_long = not is_chosen and length > SHORT_LENGTH
+    return PositionTable(options, length, kind, chosen, columns, matrices, origin, is_long, notes=source.notes)

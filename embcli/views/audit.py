@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import BROKEN
-from embcli.page import Block, Column, Word
-from embcli.views.parts import head_in_words, origin_in_words, put_origin, token_column
+from embcli.page import Block, Column, Excerpt, Word
+from embcli.views.parts import head_in_words, origin_in_words, put_left_out, put_origin, token_column
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
     from embcli.page import Page
     from embcli.verbs.audit import Audit, HeadCheck
 
-_MOST_NAMED = 6  # rows, or groups of them, in a line
-_EXTREMES = 5  # rows in a table
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {
     "padding": "after the last token",
@@ -46,12 +45,13 @@ def view(result: Audit, page: Page) -> None:
 
 def _rows_in_words(result: Audit) -> dict[str, str | Word]:
     """Return the numbers of rows, and broken, unused and equal rows, in words."""
-    bad = {"non-finite": result.non_finite, "all zero": result.zero}
+    bad, top = {"non-finite": result.non_finite, "all zero": result.zero}, result.top
     return {
         "rows": _rows(result),
         "unused": _unused(result),
-        **{name: Word(_named(rows), "bad" if len(rows) else "plain") for name, rows in bad.items()},
-        "equal": _equal(result),
+        **{name: Word(_named(rows, top), "bad" if len(rows) else "plain") for name, rows in bad.items()},
+        "equal": _equal(result.equal, top),
+        "outliers": _named(result.outliers, top),
     }
 
 
@@ -74,21 +74,22 @@ def _span(rows: np.ndarray) -> str:
     return f" ({rows[0]} to {rows[-1]})" if len(rows) > 1 and (np.diff(rows) == 1).all() else ""
 
 
-def _named(rows: np.ndarray) -> str:
+def _named(rows: np.ndarray, top: int) -> str:
     if not len(rows):
         return "none"
-    more = ", ..." if len(rows) > _MOST_NAMED else ""
-    return f"{counted(len(rows), 'row')}: {', '.join(map(str, rows[:_MOST_NAMED].tolist()))}{more}"
+    return f"{counted(len(rows), 'row')}: {_listed(list(map(str, rows[: top + 1].tolist())), ', ', top)}"
 
 
-def _equal(result: Audit) -> str:
-    groups = [
-        " = ".join(map(str, group[:_MOST_NAMED])) + " = ..." * (len(group) > _MOST_NAMED) for group in result.equal
-    ]
+def _equal(groups: tuple[tuple[int, ...], ...], top: int) -> str:
     if not groups:
         return "none"
-    more = "; ..." if len(groups) > _MOST_NAMED else ""
-    return f"{counted(len(groups), 'group')}: {'; '.join(groups[:_MOST_NAMED])}{more}"
+    words = [_listed(list(map(str, group)), " = ", top) for group in groups[: top + 1]]
+    return f"{counted(len(groups), 'group')}: {_listed(words, '; ', top)}"
+
+
+def _listed(words: list[str], between: str, top: int) -> str:
+    """Return the first words, and dots if there are more."""
+    return between.join([*words[:top], *["..."] * (len(words) > top)])
 
 
 def _put_statistics(result: Audit, page: Page) -> None:
@@ -104,10 +105,12 @@ def _put_statistics(result: Audit, page: Page) -> None:
     page.line(
         f"from {write(statistics.quantiles[0])} {_bars(statistics.histogram)} to {write(statistics.quantiles[-1])}"
     )
+    if result.fences is not None:
+        low, high = map(write, result.fences)
+        page.line(f"outliers: below {low} or above {high} (Tukey's outer fences of log norms)")
     page.line()
-    page.line(
-        f"mean cosine of all pairs {_number(statistics.mean_cosine)}, centred {_number(statistics.centred_mean_cosine)}"
-    )
+    mean, centred = _number(statistics.mean_cosine), _number(statistics.centred_mean_cosine)
+    page.line(f"mean cosine of all pairs {mean}, less the mean row {centred}; 1 for one direction")
     page.line(f"IsoScore {_number(statistics.iso_score)} (Rudman et al. 2022): 1 for equal spread, 0 for one direction")
     if statistics.norm_by_merge is not None:
         page.line(f"norm against merge order {statistics.norm_by_merge:.4f} (Spearman's rank correlation)")
@@ -131,7 +134,7 @@ def _put_extremes(result: Audit, page: Page) -> None:
     """Put the shortest and the longest rows of tokens side by side."""
     rows = np.flatnonzero(result.measured)
     rows = rows[np.argsort(result.norms[rows], kind="stable")]
-    count = min(_EXTREMES, len(rows))
+    count = min(result.top, len(rows))
     write = page.numbers([Block("", result.norms[rows[None, :]])]).write
     columns = []
     for name, ids in (("shortest", rows[:count]), ("longest", rows[::-1][:count])):
@@ -146,16 +149,17 @@ def _put_extremes(result: Audit, page: Page) -> None:
 def _put_undertrained(result: Audit, page: Page) -> None:
     """Put the tokens that resemble unused ones most on a page, with the indicator."""
     tokens = result.undertrained
-    by = {"cosine": "1 - cos to the mean of the unused rows", "norm": "norm"}[tokens.indicator]
+    by = {"cosine": "1 - cos to their mean", "norm": "norm"}[tokens.indicator]
     page.line()
-    page.line(f"Under-trained, by {by} (Land and Bartolo 2024)")
+    page.line(f"Under-trained (Land and Bartolo 2024): like unused rows by {by}")
     if (head := tokens.output) is not None:
         page.line(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
     if tokens.threshold is None:
         page.line(f"No candidates: {tokens.reason}")
         return
     count = counted(len(tokens.candidates), "candidate")
-    ids = tokens.candidates[:_EXTREMES]
+    shown = Excerpt(min(result.top, len(tokens.candidates)), 0, len(tokens.candidates))
+    ids = tokens.candidates[shown.places]
     write = page.numbers([Block("", np.array([[tokens.threshold, *result.indicator[ids]]]))]).write
     page.line(f"{count}, up to {write(tokens.threshold)} like unused rows; only prompting can confirm")
     if len(ids):
@@ -163,6 +167,8 @@ def _put_undertrained(result: Audit, page: Page) -> None:
         columns += [token_column(result.tokens(ids))] if result.encoding else []
         columns.append(Column(tokens.indicator, [write(value) for value in result.indicator[ids]]))
         page.table([*columns, *_others(result, ids, page)])
+        missing = shown.missing(np.arange(1, shown.total + 1), "candidate")
+        put_left_out(page, missing, how=hint("top", count=shown.total))
 
 
 def _others(result: Audit, ids: np.ndarray, page: Page) -> list[Column]:
@@ -182,6 +188,7 @@ def _put_head(head: HeadCheck, page: Page) -> None:
 
 def _verdict(result: Audit) -> Word:
     if result.broken:
-        return Word(f"Broken: {', '.join(f'{name} ({result.faults[name]:,})' for name in result.broken)}", "bad")
+        return Word(f"Broken: {result.why_no}", "bad")
     sound = "Sound" if {*BROKEN} <= {*result.fail_on} else "Passed"  # other faults were not checked
-    return Word(f"{sound}: {', '.join(result.fail_on)}: none", "good")
+    outliers = f"; {counted(len(result.outliers), 'outlier')} of the norm" if len(result.outliers) else ""
+    return Word(f"{sound}: {', '.join(result.fail_on)}: none{outliers}", "good")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.hints import hint
-from embcli.names import STEPS
+from embcli.names import OUTPUTS, STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from embcli.verbs.compare.result import Cost, Gradient, Training
     from embcli.verdict import Verdict
 
-_WIDE_COST, _WIDE_SWEEP = 90, 80  # cells from which a table has all of its columns
-_PIPE_LINES = 60  # lines of a page without a screen
-_FRAME = 4  # lines of the heading, of the names of missing steps, and of the prompt
+_WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
+_FRAME = 4  # lines of the heading, of what is not shown, and of the prompt
 _MOST_WANTED = ("outputs", "ids", "one-hot", "shared", "first")  # the steps in the order in which a page takes them up
 _MOST_TOKENS = 40
 _MOST_IDS = 12  # in one line
@@ -36,40 +35,44 @@ _MOST_TRACED = 8  # tokens
 _MOST_TRAINED = 4  # IDs with their rows before and after a step of training
 _MOST_TERMS = 8  # of a product that is written out in full
 _MOST_DRAWN = 8  # tokens of a picture
-_WIDEST_BAR = 60
-_FASTEST = "the fastest run"
+_LEAST_BAR, _WIDEST_BAR = 8, 30
 
 
 def view(result: Comparison, page: Page) -> None:
-    """Put the steps on a page, the named ones or as many as fit on the screen, then the verdict and the cost."""
-    on_screen = page.paper.screen is not None
-    available = (page.paper.screen or _PIPE_LINES) - _FRAME  # lines
-    gradient_first = on_screen and result.gradient is not None  # the gradients stay on the screen, other parts give way
-    steps = {step: _part(page, _PUT[step], result) for step in result.options.steps or STEPS}
-    end, cost = _part(page, _put_end, result), _part(page, _put_costs, result)
-    origin = _part(page, _put_origin, result)
+    """Put the steps on a page, the verdict and the cost; on a screen what fits, first of all what was asked for."""
+    options, screen = result.options, page.paper.screen
+    available = math.inf if screen is None else screen - _FRAME  # lines
+    asked = options.draw or options.trace or result.gradient is not None or bool(result.sweep)
+    end, cost, sweep, origin = (page.part() for _ in range(4))
+    put_origin(origin, result.origin)
     available -= origin.lines
-    with_cost = bool(result.sweep) or not gradient_first or available >= end.lines + cost.lines
+    _put_end(result, end, available)
+    _put_costs(result, cost)
+    if result.sweep:
+        sweep.line()
+        _put_sweep(result.sweep, sweep)
+    with_cost = not asked or end.lines + cost.lines + sweep.lines <= available
     if with_cost:
         end.add(cost)
+    end.add(sweep)
     available -= end.lines
-    lines = {step: part.lines + 1 for step, part in steps.items()}  # with a blank line below
-    chosen = result.options.steps or _fitting(lines, available + on_screen, () if gradient_first else _MOST_WANTED[:1])
-    one_too_many = on_screen and sum(lines[step] for step in chosen) == available + 1
+    end.add(origin)
+    lines = {step: _part(page, result, step).lines + 1 for step in options.steps or STEPS}  # with a blank line below
+    chosen = options.steps or _fitting(lines, available + 1, () if asked else _MOST_WANTED[:1])
+    one_too_many = sum(lines[step] for step in chosen) == available + 1
     _put_head(result, page)
-    for step in chosen:
-        page.add(steps[step])
+    for place, step in enumerate(chosen, 1):
+        page.add(_part(page, result, step, place if len(chosen) > 1 else None))
         if step != chosen[-1] or not one_too_many:
             page.line()
     page.add(end)
-    missing = ",".join(step for step in steps if step not in chosen)
+    missing = ",".join(step for step in lines if step not in chosen)
     not_shown = ["the cost"] * (not with_cost) + [hint("steps", names=missing)] * bool(missing)
     if not_shown:
         page.line(f"Not shown (no room): {' and '.join(not_shown)}")
-    page.add(origin)
 
 
-def _fitting(lines: dict[str, int], available: int, always: tuple[str, ...]) -> tuple[str, ...]:
+def _fitting(lines: dict[str, int], available: float, always: tuple[str, ...]) -> tuple[str, ...]:
     """Return the steps that fit into the available lines, the most wanted first, with those that are always shown."""
     chosen = {*always}
     for step in _MOST_WANTED:
@@ -80,20 +83,21 @@ def _fitting(lines: dict[str, int], available: int, always: tuple[str, ...]) -> 
     return tuple(step for step in STEPS if step in chosen)
 
 
-def _part(page: Page, put: Callable[[Comparison, Page], None], result: Comparison) -> Page:
+def _part(page: Page, result: Comparison, step: str, number: int | None = None) -> Page:
+    """Return a step as a part of a page; its title begins with its number there."""
     part = page.part()
-    put(result, part)
+    _PUT[step](result, part, f"{number}. " if number else "")
     return part
 
 
-def _put_end(result: Comparison, page: Page) -> None:
-    """Put the parts below the steps on the page: the verdict, and the parts that options ask for."""
+def _put_end(result: Comparison, page: Page, available: float) -> None:
+    """Put the parts below the steps on the page: the verdict, and the parts that options ask for, in so many lines."""
     page.line(_judgement(result.verdict))
     for line in _why(result) if len(result.tokens) else []:
         page.line(line)
     if result.options.draw and len(result.tokens):
         page.line()
-        _put_picture(result, page)
+        _put_picture(result, page, available - page.lines)
     if result.options.trace:
         page.line()
         _put_trace(result, page)
@@ -102,33 +106,27 @@ def _put_end(result: Comparison, page: Page) -> None:
         _put_gradient(result.gradient, page)
 
 
-def _put_origin(result: Comparison, page: Page) -> None:
-    put_origin(page, result.origin)
-
-
 def _put_costs(result: Comparison, page: Page) -> None:
     if result.options.trace or result.gradient is not None:
         page.line()
     _put_cost(result.cost, page)
-    if result.sweep:
-        _put_sweep(result.sweep, page)
 
 
 def _put_head(result: Comparison, page: Page) -> None:
     (size, dim), origin = result.weight.shape, result.origin
-    page.title("Two ways from token IDs to vectors: a lookup, and a one-hot product")
+    page.title("Two ways from token IDs to vectors: embedding layer and linear layer")
     whence = f"seed {origin.seed}" if origin.is_seeded else f"{origin.tensors['token']} ({origin.dtypes['token']})"
     page.line(f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), {whence}")
 
 
-def _put_title(page: Page, step: str, title: str, name: str, shape: tuple[int, ...], more: str = "") -> None:
+def _put_title(page: Page, title: str, name: str, shape: tuple[int, ...], more: str = "") -> None:
     sizes = ", ".join(f"{size:,}" for size in shape) + "," * (len(shape) == 1)
-    page.title(f"{STEPS.index(step) + 1}. {title}, {name} = ({sizes}){more}")
+    page.title(f"{title}, {name} = ({sizes}){more}")
 
 
-def _put_ids(result: Comparison, page: Page) -> None:
+def _put_ids(result: Comparison, page: Page, number: str) -> None:
     tokens = result.tokens
-    _put_title(page, "ids", "The token IDs", "(T,)", (len(tokens),))
+    _put_title(page, f"{number}The token IDs", "(T,)", (len(tokens),))
     which = Excerpt.most(_MOST_IDS, len(tokens))
     ids = tokens.ids[which.places]
     words = [
@@ -140,9 +138,9 @@ def _put_ids(result: Comparison, page: Page) -> None:
     page.line("  ".join(words) or "none")
 
 
-def _put_one_hot(result: Comparison, page: Page) -> None:
+def _put_one_hot(result: Comparison, page: Page, number: str) -> None:
     size, length = len(result.weight), len(result.tokens)
-    _put_title(page, "one-hot", "The one-hot matrix", "(T, V)", (length, size))
+    _put_title(page, f"{number}The one-hot matrix", "(T, V)", (length, size))
     page.line(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
     rows = Excerpt.most(_MOST_TOKENS, length)
     labels: Columns = [*token_labels(result.tokens, rows.places), Bar()]
@@ -161,9 +159,9 @@ def _put_one_hot(result: Comparison, page: Page) -> None:
     _put_left_out(page, rows)
 
 
-def _put_first(result: Comparison, page: Page) -> None:
+def _put_first(result: Comparison, page: Page, number: str) -> None:
     dim, size = result.first.shape
-    _put_title(page, "first", "The linear layer's own first weights", "(D, V)", (dim, size))
+    _put_title(page, f"{number}The linear layer's own first weights", "(D, V)", (dim, size))
     drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{1 / math.sqrt(size):.4g}"
     if result.origin.is_seeded:
         page.line(f"{drawn}, torch.nn.Embedding normal ones: from one seed, other numbers.")
@@ -172,9 +170,9 @@ def _put_first(result: Comparison, page: Page) -> None:
     _put_matrix(page, result.first, "D")
 
 
-def _put_shared(result: Comparison, page: Page) -> None:
+def _put_shared(result: Comparison, page: Page, number: str) -> None:
     size, dim = result.weight.shape
-    _put_title(page, "shared", "The shared weight, embedding.weight", "(V, D)", (size, dim))
+    _put_title(page, f"{number}The shared weight, embedding.weight", "(V, D)", (size, dim))
     page.line(
         f"Now linear.weight = Parameter(embedding.weight.T), (D, V) = ({dim:,}, {size:,}): "
         "each row here is a column of it."
@@ -189,14 +187,14 @@ def _put_matrix(page: Page, values: np.ndarray, label: str) -> None:
     _put_left_out(page, rows, columns)
 
 
-def _put_outputs(result: Comparison, page: Page) -> None:
+def _put_outputs(result: Comparison, page: Page, number: str) -> None:
     length, dim = result.embedding.shape
-    _put_title(page, "outputs", "The outputs", "(T, D)", (length, dim), ": row ID looked up, one-hot row times weight")
+    _put_title(page, f"{number}The outputs", "(T, D)", (length, dim), ": row ID of the weight; one-hot row · weight")
     rows = Excerpt.most(_MOST_TOKENS, length)
     _put_both(page, token_labels(result.tokens, rows.places), result.embedding, result.linear, rows)
 
 
-_PUT: dict[str, Callable[[Comparison, Page], None]] = {
+_PUT: dict[str, Callable[[Comparison, Page, str], None]] = {
     "ids": _put_ids,
     "one-hot": _put_one_hot,
     "first": _put_first,
@@ -213,10 +211,11 @@ def _put_both(page: Page, labels: list[Column], left: np.ndarray, right: np.ndar
     if not page.holds_grid([*labels, diff], blocks, numbers):
         blocks = [Block("", np.stack([left, right], axis=1).reshape(-1, left.shape[1]))]
         labels = [replace(label, cells=[cell for each in label.cells for cell in (each, "")]) for label in labels]
-        labels.append(Column("", ["lookup", "one-hot"] * len(left), "left"))
+        labels.append(Column("", [*OUTPUTS] * len(left), "left"))
         diff = Column("diff", [cell for each in cells for cell in ("", each)])
         gaps = [2 * gap for gap in gaps]
-    columns = page.grid(labels, blocks, numbers, gaps, [diff])
+    is_known = {*cells} == {"0"} and not page.holds_grid([*labels, diff], blocks, numbers)  # by the verdict
+    columns = page.grid(labels, blocks, numbers, gaps, [] if is_known else [diff])
     _put_left_out(page, rows, columns)
 
 
@@ -246,41 +245,52 @@ def _why(result: Comparison) -> list[str]:
         return ["A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."]
     row, column = verdict.place
     own = int(result.tokens.ids[row])
-    where = f"At token {row} (ID {own}), column {column}: the lookup gives {_number(verdict.left)}, "
-    where += f"the product {_number(verdict.right)}."
+    where = f"At token {row} (ID {own}), column {column}: embedding gives {_number(verdict.left)}, "
+    where += f"linear {_number(verdict.right)}."
     if verdict.kind == "nan":
         cause = next(each for each in verdict.causes if each.row != own)
         value = _number(cause.value)
         reason = (
-            f"Row {cause.row} of the weight has {value} in column {column}: the lookup reads only the row of the ID, "
-            f"the product multiplies all others by 0, and 0 · {value} = NaN."
+            f"Row {cause.row} of the weight has {value} in column {column}: embedding reads only the row of the ID, "
+            f"linear multiplies all others by 0, and 0 · {value} = NaN."
         )
         return [where, reason]
     reasons = {
-        "value": "The sum of the product was rounded.",
+        "value": "The sum of linear was rounded.",
         "nan bits": "Both are NaN there; only the bits of the NaN differ.",
         "zero sign": "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0.",
     }
     return [where, reasons[verdict.kind]]
 
 
-def _put_picture(result: Comparison, page: Page) -> None:
-    """Put the product on the page: one-hot rows, the rows of the weight that they multiply, and the sums."""
+def _put_picture(result: Comparison, page: Page, available: float) -> None:
+    """Put the product on the page, of as many tokens as fit: one-hot rows, the rows they multiply, and the sums."""
+    for most, dots in ((most, dots) for most in range(_MOST_DRAWN, 0, -1) for dots in (True, False)):
+        part = page.part()
+        if _drawn(result, part, most, dots) and part.lines <= available:
+            break
+    page.add(part)
+
+
+def _drawn(result: Comparison, page: Page, most: int, dots: bool) -> bool:
+    """Put the product of at most so many tokens on a page; return whether each of its rows has room for two numbers.
+
+    Dots stand for the rows of the weight that are not shown.
+    """
     (length, dim), size = result.linear.shape, len(result.weight)
     page.title(f"One-hot rows times the weight = its rows: ({length:,}, {size:,}) × ({size:,}, {dim:,})")  # noqa: RUF001
     page.line("One column per token: its one-hot row, upright; the 1 selects its row.")
-    for most in range(_MOST_DRAWN, 0, -1):
-        tokens = Excerpt.most(most, length)
-        rows = PickedRows.of(result.tokens.ids[tokens.places], rows_beside(size))
-        labels = _one_hot_columns(result, rows, tokens)
-        values = np.concatenate([result.weight[rows.rows], result.linear[tokens.places]])
-        ends = np.arange(dim)[[0, -1][:dim]]  # a row must have room for its first and last number
-        if page.holds_grid([*labels, Column("…", [])], [Block("", values[:, ends])], ends):
-            break
+    tokens = Excerpt.most(most, length)
+    rows = PickedRows.of(result.tokens.ids[tokens.places], rows_beside(size))
+    labels = _one_hot_columns(result, rows, tokens)
+    values = np.concatenate([result.weight[rows.rows], result.linear[tokens.places]])
     tones: list[Tone] = [*rows.tones]
-    tones += ["plain"] * len(tokens.places)
-    columns = page.grid(labels, [Block("", values)], np.arange(dim), rows.gaps, tones=tones)
+    tones += ["linear"] * len(tokens.places)
+    gaps = rows.gaps if dots else []
+    columns = page.grid(labels, [Block("", values)], np.arange(dim), gaps, tones=tones)
     _put_left_out(page, tokens, columns, "token")
+    ends = np.arange(dim)[[0, -1][:dim]]
+    return page.holds_grid([*labels, Column("…", [])], [Block("", values[:, ends])], ends)
 
 
 def _one_hot_columns(result: Comparison, rows: PickedRows, tokens: Excerpt) -> list[Column]:
@@ -384,23 +394,25 @@ def _put_cost(cost: Cost, page: Page) -> None:
         ("weight read", in_bytes(cost.lookup_bytes), in_bytes(cost.product_bytes), "T·D and V·D float32"),
         ("one-hot matrix", "0", " + ".join(one_hot.values()), "T·V int64, as torch makes it, and float32"),
         ("time on 1 thread", in_seconds(cost.lookup.seconds), in_seconds(cost.product.seconds), _runs(cost)),
-        ("  at least", in_seconds(cost.lookup.least), in_seconds(cost.product.least), _FASTEST),
     ]
     is_wide = page.width >= _WIDE_COST
+    if is_wide:  # a narrow screen is low too
+        least = in_seconds(cost.lookup.least), in_seconds(cost.product.least)
+        rows.append(("  at least", *least, "the fastest run"))
     if not page.holds(_cost_columns(rows, is_wide)):
         rows[2:3] = [(f"one-hot {name}", "0", size, "") for name, size in one_hot.items()]
-    if not is_wide:  # a narrow screen is low too
-        rows = [row for row in rows if row[-1] != _FASTEST]
     page.table(_cost_columns(rows, is_wide), ruled=is_wide)
     ratio = f"{cost.ratio:.1f}" if cost.ratio < 10 else f"{cost.ratio:,.0f}"
     zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
     slices = f"; computed in {cost.slices:,} slices of tokens to save memory" if cost.slices > 1 else ""
-    page.line(f"One-hot: {ratio}x the time; {zeros} are multiplications by zero{slices}.")
+    page.line(f"linear: {ratio}x the time; {zeros} are multiplications by zero{slices}.")
 
 
 def _cost_columns(rows: Sequence[tuple[str, str, str, str]], is_wide: bool) -> Columns:
     names, lookups, products, formulas = zip(*rows, strict=True)
-    columns: Columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products)]
+    apart = 0 if is_wide else max(map(len, products)) + 1  # without a rule, columns are one cell apart
+    columns: Columns = [Column("Cost", names, "left"), Column("embedding", lookups)]
+    columns.append(Column("linear", products, minimum=apart))
     return [*columns, Column("", formulas, "left")] if is_wide else columns
 
 
@@ -412,36 +424,32 @@ def _runs(cost: Cost) -> str:
 
 
 def _put_sweep(sweep: Sequence[Cost], page: Page) -> None:
-    """Put the cost for growing V on the page, as a table and as a chart."""
-    page.line()
+    """Put the cost for growing V on the page: a bar for each time, on a logarithmic scale between powers of ten."""
     page.title(f"The same {sweep[0].length:,} tokens, D = {sweep[0].dim:,}, for growing V")
-    columns: Columns = [
+    logs = np.log10([(cost.lookup.seconds, cost.product.seconds) for cost in sweep])
+    low = math.floor(logs.min())
+    high = max(math.ceil(logs.max()), low + 1)
+    columns: list[Column] = [
         Column("V", [f"{cost.vocabulary_size:,}" for cost in sweep]),
         Column("embedding", [in_seconds(cost.lookup.seconds) for cost in sweep]),
         Column("linear", [in_seconds(cost.product.seconds) for cost in sweep]),
         Column("ratio", [f"{cost.ratio:,.1f}" for cost in sweep]),
-        Column("multiply-adds", [f"{cost.multiply_adds:,}" for cost in sweep]),
-        Column("one-hot float32", [in_bytes(cost.one_hot_bytes["float32"]) for cost in sweep]),
     ]
-    page.table(columns if page.width >= _WIDE_SWEEP else columns[:4])
-    page.line()
-    _put_chart(sweep, page)
-
-
-def _put_chart(sweep: Sequence[Cost], page: Page) -> None:
-    """Put a bar for each time on the page, on a logarithmic scale whose ends are powers of ten."""
-    logs = [(math.log10(cost.lookup.seconds), math.log10(cost.product.seconds)) for cost in sweep]
-    low = math.floor(min(map(min, logs)))
-    high = max(math.ceil(max(map(max, logs))), low + 1)
-    sizes = [f"{cost.vocabulary_size:,}" for cost in sweep]
-    label = max(map(len, sizes))
-    longest = min(page.width - label - len("  embedding  "), _WIDEST_BAR)
-    page.line(f"How both grow: time on a logarithmic scale, {_power(low)} to {_power(high)}")
-    ways: tuple[tuple[Tone, int], ...] = ("embedding", 0), ("linear", 1)
-    for size, both in zip(sizes, logs, strict=True):
-        for name, place in ways:
-            filled = bar((both[place] - low) / (high - low), longest)
-            page.line(f"{'' if place else size:>{label}}  {name:<9}  ", Word(filled, name))
+    if page.width >= _WIDE_SWEEP:
+        columns.append(Column("multiply-adds", [f"{cost.multiply_adds:,}" for cost in sweep]))
+        columns.append(Column("one-hot float32", [in_bytes(cost.one_hot_bytes["float32"]) for cost in sweep]))
+    shares = ((logs - low) / (high - low)).T.tolist()
+    for longest in range(_WIDEST_BAR, _LEAST_BAR - 1, -1):
+        first, second = (
+            Column("", [Word(bar(share, longest), name) for share in column], "left", minimum=longest)
+            for name, column in zip(OUTPUTS, shares, strict=True)
+        )
+        with_bars: Columns = [*columns[:2], first, columns[2], second, *columns[3:]]
+        if page.holds(with_bars):
+            page.table(with_bars)
+            page.line(f"Bars: time on a logarithmic scale, {_power(low)} to {_power(high)}")
+            return
+    page.table([*columns])
 
 
 def _power(exponent: int) -> str:

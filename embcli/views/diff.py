@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Block, Column, Word
-from embcli.views.parts import origin_in_words, token_column
+from embcli.hints import hint
+from embcli.page import Block, Column, Columns, Excerpt, Word
+from embcli.tokens import tokens_of
+from embcli.views.parts import origin_in_words, put_left_out, token_column
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from embcli.verbs.diff import Diff, State
 
 _NAMES = ("base", "tuned")
-_EXTREMES = 5  # tokens that changed most, and least
 _STATES: dict[State, str] = {
     "equal": "bit-identical",
     "rounded": "equal except for rounding to the coarser dtype",
@@ -38,12 +39,13 @@ def view(result: Diff, page: Page) -> None:
     page.table([Column("rows", [f"{count:,}" for count in counts.values()]), Column("", [*counts], "left")])
     if result.matching.by == "token":
         page.line("The vocabularies differ: rows match by the bytes of their tokens")
-    if len(result.moved) > 2 * _EXTREMES:  # not all of them are shown
+    if len(result.moved) > 2 * result.top:  # not all of them are shown
         page.line()
         _put_quantiles(result, page)
     if len(result.moved):
         page.line()
         _put_tokens(result, page)
+    _put_rows_without_partner(result, page)
     for name, origin in zip(_NAMES, result.origins, strict=True):
         for reason in origin.guesses.values():
             page.line(f"A guess for {name.upper()}: {reason}")
@@ -61,20 +63,40 @@ def _put_quantiles(result: Diff, page: Page) -> None:
 
 def _put_tokens(result: Diff, page: Page) -> None:
     """Put the tokens that changed most on a page, and after a gap those that changed least."""
-    moved = result.moved
-    shown = moved if len(moved) <= 2 * _EXTREMES else np.concatenate([moved[:_EXTREMES], moved[-_EXTREMES:]])
-    base, tuned = result.matching.base[shown], result.matching.tuned[shown]
-    labels = [Column("ID", [str(row) for row in base])]
+    moved, top = result.moved, result.top
+    shown = Excerpt(len(moved), 0, len(moved)) if len(moved) <= 2 * top else Excerpt(top, top, len(moved))
+    pairs = moved[shown.places]
+    labels = [Column("ID", [str(row) for row in result.matching.base[pairs]])]
     if result.matching.by == "token":
-        labels.append(Column("in TUNED", [str(row) for row in tuned]))
+        labels.append(Column("in TUNED", [str(row) for row in result.matching.tuned[pairs]]))
     if any(each is not None for each in result.encodings):
-        labels.append(token_column(result.tokens(shown)))
-    numbers = {"1 - cos": result.cosine_distances[shown], "L2 distance": result.distances[shown]}
-    page.line("Changed most, and least" if len(shown) < len(moved) else "Changed most")
-    page.table(
-        [*labels, *(Column(name, _written(values, page)) for name, values in numbers.items())],
-        (_EXTREMES,) if len(shown) < len(moved) else (),
-    )
+        labels.append(token_column(result.tokens(pairs)))
+    numbers = {"1 - cos": result.cosine_distances[pairs], "L2 distance": result.distances[pairs]}
+    page.line("Changed most, and least" if shown.left_out else "Changed most")
+    page.table([*labels, *(Column(name, _written(values, page)) for name, values in numbers.items())], shown.gaps)
+    page.line("1 - cos: how far a row turned, 0 to 2; L2 distance: how far it moved")
+    put_left_out(page, shown.missing(np.arange(1, len(moved) + 1), "row"), how=hint("top", count=-(-len(moved) // 2)))
+
+
+def _put_rows_without_partner(result: Diff, page: Page) -> None:
+    """Put the first rows of each matrix that the other lacks side by side on a page, with their tokens."""
+    rows = {"BASE": result.matching.base_only, "TUNED": result.matching.tuned_only}
+    most = max(map(len, rows.values()))
+    columns: Columns = []
+    missing = []
+    for (name, ids), encoding in zip(rows.items(), result.encodings, strict=True):
+        shown = Excerpt(min(result.top, len(ids)), 0, len(ids))
+        blank = [""] * (min(result.top, most) - shown.head)
+        if len(ids):
+            columns.append(Column(f"only in {name}", [*map(str, ids[shown.places]), *blank]))
+            columns += (
+                [token_column([*tokens_of(ids[shown.places], encoding), *[None] * len(blank)])] if encoding else []
+            )
+        missing += [f"{shown.missing(ids, 'row')} of {name}"] if shown.left_out else []
+    if columns:
+        page.line()
+        page.table(columns)
+        put_left_out(page, *missing, how=hint("top", count=most))
 
 
 def _written(values: np.ndarray, page: Page) -> list[str]:

@@ -109,7 +109,7 @@ def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band],
     if by_token:
         gaps = [len(bands) * gap for gap in rows.gaps]
     every = result.options.columns is not None
-    block = Block("", values.reshape(-1, values.shape[-1]))
+    block = Block("", values.reshape(-1, values.shape[-1]), result.positions.apart(result.columns))
     return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
 
 

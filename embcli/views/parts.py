@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,3 +118,12 @@ class PickedRows:
     def tones(self) -> list[Tone]:
         """The tone of each row."""
         return ["strong" if mark else "dim" for mark in self.marks]
+
+
+def put_prose(text: str, page: Page, indent: str = "", hanging: str = "", tone: Tone = "plain") -> None:
+    """Put sentences on the page, wrapped to its width."""
+    wrapped = textwrap.TextWrapper(
+        page.width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False
+    )
+    for line in wrapped.wrap(text):
+        page.line(Word(line, tone))

@@ -4,68 +4,92 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embcli.page import Block, Column, Excerpt
+from embcli.names import SHORT_LENGTH
+from embcli.page import Block, Column, Excerpt, Raster
 from embcli.views.parts import left_out, put_origin
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from embcli.layer import Origin
     from embcli.page import Page
     from embcli.positions.kind import Matrix
     from embcli.verbs.positions import PositionTable
 
 _MOST_ROWS = 200  # of the rows that the user chose
-_ONE_TABLE, _TWO_TABLES = 10, 4  # rows of all positions in a table, if a page has one table, or two
-_AROUND_ONE, _AROUND_TWO = 10, 17  # lines around the strips of one table, or of two
+_ONE_TABLE, _TWO_TABLES = 10, 4  # rows of a longer table, if a page has one table, or two
+_AROUND_TWO = 16  # lines around the rows of two tables
+_HEAD = 3  # lines above a picture
+_BELOW = 2  # lines of a screen below a page: the origin of seeded rows, and the prompt
 
 
 def view(result: PositionTable, page: Page) -> None:
     """Put the matrices of a kind of positions, or its dot products, on a page."""
-    options = result.options
+    options, total, result = result.options, result.length, result.for_page
     origin = None if result.origin is None or result.origin.is_seeded else result.origin  # a checkpoint
     words = result.kind.shown_words(result.length, stored=origin is not None)
+    first = f" 0 to {result.length - 1} of {total:,}" if result.length < total else ""
+    shown = [matrix for matrix in result.matrices if matrix.heading is not None]
+    end = page.part()
+    if words.note and not options.similarity:
+        end.line(words.note)
+    if origin is not None:
+        end.line(_origin_in_words(origin))
+    if result.origin is not None:
+        put_origin(end, result.origin)
     if options.similarity:
         t = f"{result.length:,}"
-        page.title(f"Dot products of {options.kind} positions, (T, T) = ({t}, {t}), D = {result.kind.dim:,}")
+        page.title(f"Dot products of {options.kind} positions{first}, (T, T) = ({t}, {t})")
         page.line(words.products)
         if result.kind.needs_row(similarity=True):
             page.line(f"The row is that of token ID {options.token_id()}.")
     else:
-        page.title(words.title)
+        page.title(f"{words.name}{first}, {words.shape}")
         page.line(words.formula)
-    shown = [matrix for matrix in result.matrices if matrix.heading is not None]
-    if options.similarity and page.paper.heat:
-        page.picture("pos", result.chosen, result.columns, result.means)
-        shown = []
     for place, matrix in enumerate(shown):
         if place:
             page.line()
         if matrix.heading:
             page.line(matrix.heading)
-        _put(result, matrix, page, alone=len(shown) == 1)
-    if words.note and not options.similarity:
-        page.line(words.note)
-    if origin is not None:
-        page.line(_origin_in_words(origin))
-    if result.origin is not None:
-        put_origin(page, result.origin)
+        if page.paper.heat and (options.similarity or options.rows is None):
+            raster = Raster(matrix.label, _numbers(result, matrix), matrix.columns, matrix.rows, matrix.apart)
+            page.picture(raster, _room(page, end, len(shown) - place), square=options.similarity)
+        else:
+            _put(result, matrix, page, alone=len(shown) == 1)
+    page.add(end)
 
 
 def _put(result: PositionTable, matrix: Matrix, page: Page, alone: bool) -> None:
-    """Put one matrix on the page, and the names of the rows and columns that are left out."""
-    most = _ONE_TABLE if alone else _TWO_TABLES
-    numbers = result.chosen if matrix.numbers is None else matrix.numbers
-    rows = Excerpt.most(most, len(numbers))
+    """Put the numbers of one matrix on the page, and the names of the rows and columns that are left out."""
+    numbers = _numbers(result, matrix)
+    rows = Excerpt.most(_most(page, alone, len(numbers)), len(numbers))
     if matrix.numbers is None and result.options.rows is not None:
         rows = Excerpt.most(_MOST_ROWS, len(numbers))
-    elif matrix.numbers is None and page.paper.heat:  # positions in a row: waves become visible
-        strips = page.paper.lines - _AROUND_ONE if alone else (page.paper.lines - _AROUND_TWO) // 2
-        rows = Excerpt(min(max(strips, 3), len(numbers)), 0, len(numbers))
     labels = [Column(matrix.label, [str(number) for number in numbers[rows.places]])]
-    block = Block("", matrix.rows(numbers[rows.places]))
+    block = Block("", matrix.rows(numbers[rows.places]), matrix.apart)
     columns = page.grid(labels, [block], matrix.columns, rows.gaps, every=result.options.columns is not None)
     missing = left_out(rows.missing(numbers, "row"), columns.missing(matrix.columns, "column"))
     if missing:
         page.line(missing)
+
+
+def _room(page: Page, end: Page, pictures: int) -> int:
+    """Return how many lines the next of so many pictures has; on a screen they share it, with headings and the end."""
+    if page.paper.screen is None:
+        return page.paper.lines - _HEAD - _BELOW
+    return (page.paper.screen - page.lines - end.lines - _BELOW - 2 * (pictures - 1)) // pictures
+
+
+def _numbers(result: PositionTable, matrix: Matrix) -> np.ndarray:
+    """Return the numbers of the rows of a matrix, (n,) int64."""
+    return result.chosen if matrix.numbers is None else matrix.numbers
+
+
+def _most(page: Page, alone: bool, total: int) -> int:
+    """Return how many rows a table shows, of so many: all if they are few, as on a page without a T."""
+    if alone or page.paper.screen is None:
+        return SHORT_LENGTH if total <= SHORT_LENGTH else _ONE_TABLE if alone else _TWO_TABLES
+    return max((page.paper.screen - _AROUND_TWO) // 2, _TWO_TABLES)
 
 
 def _origin_in_words(origin: Origin) -> str:

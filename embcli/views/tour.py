@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 from embcli.page import Word
 from embcli.verbs.tour import as_typed
+from embcli.views.parts import put_prose
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -26,7 +26,7 @@ def put_command(words: list[str], page: Page) -> None:
 
 def put_question(step: Step, page: Page) -> None:
     """Put the question of a step on the page, if it has one."""
-    _put_prose(step.question or "", page)
+    put_prose(step.question or "", page)
 
 
 def put_words(step: Step, page: Page, given: str = "") -> None:
@@ -36,9 +36,4 @@ def put_words(step: Step, page: Page, given: str = "") -> None:
         page.line(Word("Right.", "good") if step.is_right(given) else Word(f"Not quite: {step.answer}", "bad"))
     elif step.answer is not None:
         page.line(f"The answer: {step.answer}")
-    _put_prose(step.words, page)
-
-
-def _put_prose(text: str, page: Page) -> None:
-    for line in textwrap.wrap(text, page.width):
-        page.line(line)
+    put_prose(step.words, page)

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embcli.errors import LayerError
-from embcli.memory import left_of_addresses, ran_out
+from embcli.errors import LayerError, does_not_load
+from embcli.memory import ran_out, refuse_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ _CPU_FLAGS = "/proc/cpuinfo"
 _X86 = ("x86_64", "AMD64")
 _AVX2, _AVX512 = {"avx2", "fma"}, {"avx512vl", "avx512bw", "avx512dq", "fma"}
 _FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
-_ADDRESSES = 550 * 10**6  # bytes of address space that importing torch takes, and some to spare
+_ADDRESSES, _DATA = 550 * 10**6, 180 * 10**6  # bytes that importing torch takes, and some to spare
 _OUT_OF_MEMORY = "torch does not load, as memory ran out; it takes some 700 MB"
 
 
@@ -77,14 +77,12 @@ def loading_torch() -> Iterator[None]:
     if this_build().torch == NO_TORCH:
         raise LayerError("torch is not installed, and is needed here; pip install torch")
     if "torch" not in sys.modules:
-        if min(left_of_addresses(), default=_ADDRESSES) < _ADDRESSES:
-            raise LayerError(_OUT_OF_MEMORY)  # torch would end the process
+        refuse_shortage("torch", _ADDRESSES, _DATA)
         error = _imported()
         if error is not None and ran_out(error):
             raise LayerError(_OUT_OF_MEMORY)
         if error is not None:
-            reason = " ".join((str(error) or type(error).__name__).split())[:200]
-            raise LayerError(f"torch does not load ({reason}); reinstall it: pip install --force-reinstall torch")
+            raise LayerError(does_not_load("torch", error))
     yield
 
 

@@ -1,13 +1,13 @@
 """A kept layer: a safetensors file with one matrix and a checksum for each 64 KiB of it; reading needs no torch.
 
-The file is mapped, and a chunk is verified when a row of it is first read: damage is noticed where it matters, and
-costs nothing elsewhere. Mapping is safe as such files are only ever replaced as a whole.
+A chunk is verified when a row of it is first read: damage is noticed where it matters, and costs nothing elsewhere.
+Nothing is mapped: a file that is cut is damaged, and does not end the process.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
+import os
 import re
 import zlib
 from dataclasses import dataclass
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from embcli.binary import gather
 from embcli.files.safetensors import header, read_header
+from embcli.files.stored import in_order, runs
 from embcli.files.strict_json import Malformed
 from embcli.layer import Layer, Meter, Summary
 from embcli.passes import unwatched
@@ -109,18 +111,36 @@ class KeptLayer(Layer):
         self.key = metadata["key"]
         self.build = {"torch": metadata["torch"], "cpu_capability": metadata["cpu_capability"]}
         self._summary = _summary(metadata)
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._values = np.frombuffer(mapped, "<f4", prod(self.shape), _HEADER)
-        self._rows = self._values.reshape(self.shape)
-        self._sums = np.frombuffer(mapped, "<u4", offset=_HEADER + self._values.nbytes)
+        self._file = os.dup(file.fileno())
+        self._sums = np.empty(-(-prod(self.shape) // _CHUNK), "<u4")
+        self._read(self._sums, [_HEADER + 4 * prod(self.shape)], [self._sums.nbytes])
         self._is_sound = np.zeros(len(self._sums), bool)  # whether a chunk was verified
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            os.close(self._file)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows, (n, D) float32."""
         if not self._is_sound.all():
             self._verify(self._chunks_of(ids))
-        rows: np.ndarray = self._rows[ids]
+        return in_order(ids, self._rows)
+
+    def _rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return rows by ascending IDs, each once."""
+        rows = np.empty((len(ids), self.shape[1]), "<f4")
+        width = 4 * self.shape[1]
+        first, last = runs(ids)
+        self._read(rows, (_HEADER + ids[first] * width).tolist(), ((last - first) * width).tolist())
         return rows
+
+    def _read(self, buffer: np.ndarray, offsets: list[int], lengths: list[int]) -> None:
+        try:
+            gather(self._file, buffer, offsets, lengths)
+        except EOFError:
+            raise Damaged("it was cut off") from None
+        except OSError as error:
+            raise Damaged(str(error.strerror)) from None
 
     def summary(self, watch: Watch = unwatched) -> Summary:
         """Return the statistics of the whole matrix, which were computed when it was written."""
@@ -139,8 +159,11 @@ class KeptLayer(Layer):
         return np.flatnonzero(np.cumsum(changes[:-1]))
 
     def _verify(self, chunks: np.ndarray) -> None:
+        buffer, end = np.empty(_CHUNK, "<f4"), prod(self.shape)
         for chunk in chunks[~self._is_sound[chunks]].tolist():
-            if zlib.crc32(self._values[chunk * _CHUNK : (chunk + 1) * _CHUNK].data) != self._sums[chunk]:
+            values = buffer[: end - chunk * _CHUNK]
+            self._read(values, [_HEADER + 4 * chunk * _CHUNK], [values.nbytes])
+            if zlib.crc32(values.data) != self._sums[chunk]:
                 raise Damaged(f"its bytes from {4 * chunk * _CHUNK:,} on are not what was written")
             self._is_sound[chunk] = True
 

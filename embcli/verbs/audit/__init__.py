@@ -14,11 +14,11 @@ import numpy as np
 from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint
 from embcli.layer import run_of, shape_of
-from embcli.names import BROKEN, FAULTS
+from embcli.names import BROKEN, FAULTS, SHOWN_ROWS
 from embcli.passes import unwatched
 from embcli.records import FieldType, Names, Records, in_pieces
 from embcli.result import Result
-from embcli.statistics import AT, equal_rows, histogram, quantiles, rank_correlation, refuse_covariance
+from embcli.statistics import AT, equal_rows, fences, histogram, quantiles, rank_correlation, refuse_covariance
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
 from embcli.words import counted
@@ -94,10 +94,13 @@ class Audit(Result, verb="audit", content="ranking"):
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     measured: np.ndarray  # (V,) bool, whether the row stands for a token and is finite
     statistics: RowStatistics
+    fences: tuple[float, float] | None  # of the norms, see `statistics.fences`; None if there are no rows
+    outliers: np.ndarray  # (n,) int64: used rows whose norms are beyond the fences, farthest first
     indicators: Indicators | None  # None if no row is known to be unused
     undertrained: UndertrainedTokens
     head: HeadCheck | None
     fail_on: tuple[Fault, ...]
+    top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @cached_property
     def non_finite(self) -> np.ndarray:
@@ -135,6 +138,11 @@ class Audit(Result, verb="audit", content="ranking"):
         return tuple(name for name in self.fail_on if self.faults[name])
 
     @property
+    def why_no(self) -> str:
+        """The faults that make the matrix broken, with their counts; empty if there are none."""
+        return ", ".join(f"{name} ({self.faults[name]:,})" for name in self.broken)
+
+    @property
     def indicator(self) -> np.ndarray:
         """The indicator that decides about candidates, for each row, (V,) float64."""
         if self.indicators is None or self.undertrained.indicator == "norm":
@@ -149,7 +157,8 @@ class Audit(Result, verb="audit", content="ranking"):
         """Return the rows as data, and a summary of all."""
         token: dict[str, FieldType] = {"token": str} if self.encoding else {}
         indicators: dict[str, FieldType] = dict.fromkeys(vars(self.indicators) if self.indicators else (), float)
-        faults: dict[str, FieldType] = {"unused": str, "fault": str, "equal_to": int, "candidate": bool}
+        faults: dict[str, FieldType] = {"unused": str, "fault": str, "equal_to": int}
+        faults |= {"candidate": bool, "outlier": bool}
         fields: dict[str, FieldType] = {"id": int, **token, "norm": float, **indicators, **faults}
         pieces = in_pieces(self.shape[0], _PIECE, self._fields)
         return Records(self.run, "rows", self.shape[0], fields, pieces, more={"audit": self._document()})
@@ -172,6 +181,7 @@ class Audit(Result, verb="audit", content="ranking"):
             **{name: values[ids] for name, values in indicators.items()},
             **{name: list(map(values.get, rows)) for name, values in self._by_row.items()},
             "candidate": np.isin(ids, self.undertrained.candidates).tolist(),
+            "outlier": np.isin(ids, self.outliers).tolist(),
         }
 
     def _document(self) -> dict[str, Any]:
@@ -183,6 +193,8 @@ class Audit(Result, verb="audit", content="ranking"):
             "equal": [list(group) for group in self.equal],
             **vars(self.statistics),
             "quantiles_at": list(AT),
+            "fences": self.fences,
+            "outliers": self.outliers.tolist(),
             "indicator": self.undertrained.indicator,
             "threshold": self.undertrained.threshold,
             "reason": self.undertrained.reason or None,
@@ -191,11 +203,13 @@ class Audit(Result, verb="audit", content="ranking"):
         }
 
 
-def audit(source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch = unwatched) -> Audit:
+def audit(
+    source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch = unwatched, top: int = SHOWN_ROWS
+) -> Audit:
     """Return the problems of the token matrix of a source.
 
     `fail_on` are the faults that make it broken, by default those of a matrix that no model can use. `watch` counts the
-    rows of each pass.
+    rows of each pass; a page shows `top` rows of each kind.
     """
     size, dim = shape_of(source, "token")
     refuse_covariance(dim, "if the rows of the file are columns, use {transposed}")
@@ -210,6 +224,7 @@ def audit(source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch
     for block in watch(layer.blocks(), size, len):
         second.add(block)
     nonzero = np.flatnonzero(first.norms > 0)
+    limits, outliers = _outliers(first.norms, nonzero[~first.of_unused[nonzero]])
     return Audit(
         shape=(size, dim),
         dtype=layer.dtype,
@@ -221,10 +236,13 @@ def audit(source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch
         equal=equal_rows(first.digests, nonzero),
         measured=first.measured,
         statistics=_statistics(first, second, encoding),
+        fences=limits,
+        outliers=outliers,
         indicators=second.indicators,
         undertrained=_undertrained(source, first, second),
         head=_head_check(layers, _used(nonzero, unused_rows), watch),
         fail_on=BROKEN if fail_on is None else fail_on,
+        top=top,
         notes=source.notes,
     )
 
@@ -249,6 +267,15 @@ def _statistics(first: FirstPass, second: SecondPass, encoding: Encoding | None)
         iso_score=second.iso_score,
         norm_by_merge=rank_correlation(first.norms[in_order], np.arange(len(in_order))),
     )
+
+
+def _outliers(norms: np.ndarray, used: np.ndarray) -> tuple[tuple[float, float] | None, np.ndarray]:
+    """Return the fences of the norms of used rows, (n,) int64, and the rows beyond them, the farthest ones first."""
+    limits = fences(norms[used])
+    if limits is None:
+        return None, used
+    beyond = np.maximum(limits[0] / norms[used], norms[used] / limits[1])
+    return limits, used[np.argsort(-beyond, kind="stable")][: np.count_nonzero(beyond > 1)]
 
 
 def _undertrained(source: Source, first: FirstPass, second: SecondPass) -> UndertrainedTokens:

@@ -180,6 +180,12 @@ class Comparison(_Pair, Result, verb="compare", content="matrices"):
         """Whether both outputs are the same."""
         return judge(self.embedding, self.linear, self.weight)
 
+    @property
+    def why_no(self) -> str:
+        """How many values differ; empty if none."""
+        verdict = self.verdict
+        return "" if verdict.identical else f"{verdict.different:,} of {verdict.values:,} values differ"
+
     def records(self) -> Records:
         """Return the comparison as data: a row for each token with both outputs; the rest stands beside the rows."""
         (size, dim), length = self.weight.shape, len(self.tokens)

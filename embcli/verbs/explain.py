@@ -1,0 +1,45 @@
+"""Explanations: what a word on a page means, an example that runs, and where a book or a paper has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embcli import glossary
+from embcli.records import Records, listed
+from embcli.result import Result
+from embcli.version import __version__
+
+if TYPE_CHECKING:
+    from embcli.glossary import Entry
+
+
+@dataclass(frozen=True, eq=False)
+class Explanations(Result, verb="explain", content="list"):
+    """The entry of one word, or the entries of all words."""
+
+    entries: tuple[Entry, ...]
+    is_list: bool  # whether the page lists the words only
+
+    def records(self) -> Records:
+        """Return the entries as rows."""
+        values = {
+            "word": [each.word for each in self.entries],
+            "part": [each.part for each in self.entries],
+            "also": [", ".join(each.also) for each in self.entries],
+            "text": [each.text for each in self.entries],
+            "examples": ["\n".join(each.examples) for each in self.entries],
+            "source": [each.source for each in self.entries],
+        }
+        return listed({"embcli": __version__}, "words", dict.fromkeys(values, str), values)
+
+
+def explain(word: str | None = None) -> Explanations:
+    """Explain a word that a page prints, such as "one-hot" or "stride"; without one, list all words.
+
+    The entries are those of `embcli explain`. Raises InputError for a word that is not explained, with its nearest.
+
+    >>> explain("stride").entries[0].word
+    'stride'
+    """
+    return Explanations(glossary.entries() if word is None else (glossary.find(word),), is_list=word is None)

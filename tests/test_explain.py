@@ -1,0 +1,190 @@
+"""Explanations: every word of a page has one, every example in them runs, and what is unknown is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import embcli
+from embcli import formats, glossary
+from embcli.page import Bar, Page
+from tests.inside import Inside
+
+run = Inside()
+ENTRIES = glossary.entries()
+REFERENCE = [entry for entry in ENTRIES if entry.part == "Reference"]
+TERMS = [entry for entry in ENTRIES if entry not in REFERENCE]
+
+# Words of headings and titles that mean what they mean anywhere.
+PLAIN = """
+a all and are as at both by each first for from gpt in into is it its last left looked name of on
+one or out own per same shared size than that the times to two up used way ways weights what where which with written
+"""
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with the models that examples name."""
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
+    np.save("base.npy", rows)
+    np.save("tuned.npy", rows + (np.arange(50257) == 262)[:, None] * np.float32(0.1))
+    Path("gpt2").mkdir()
+    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "gpt2/model.safetensors")
+    return tmp_path
+
+
+def test_each_example_runs(models: Path) -> None:
+    lines = {line for entry in ENTRIES for line in entry.examples}
+    assert len(lines) > 40
+    for line in lines:
+        program, *words = shlex.split(line)
+        ran = run(*words)
+        assert program == "embcli"
+        assert ran.status == (1 if words[0] == "diff" else 0), (line, ran)
+
+
+def test_each_term_has_an_example_and_takes_few_lines() -> None:
+    for entry in TERMS:
+        assert entry.examples, entry.word
+        assert len(run.ok("explain", entry.word, "--width", "80").text.splitlines()) <= 12, entry.word
+
+
+def test_no_name_is_explained_twice() -> None:
+    names = [glossary._plain(name) for entry in ENTRIES for name in (entry.word, *entry.also)]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("name", sorted({name for entry in ENTRIES for name in (entry.word, *entry.also)}))
+def test_a_name_leads_to_its_entry(name: str) -> None:
+    entry = glossary.find(name)
+    assert name in (entry.word, *entry.also)
+    assert glossary.find(f" {name.upper().replace('-', ' ')}") == entry
+
+
+def test_a_page_has_the_entry_as_it_is_written() -> None:
+    assert run.ok("explain", "stride", "--width", "80").text == (
+        "stride\n"
+        "Tokens from the start of one sample to the start of the next. A stride of T uses\n"
+        "each token as an input once; a smaller one repeats tokens, a larger one skips\n"
+        "some.\n"
+        "  embcli batch --ids 1,2,3,4,5,6,7 --vocab 8 --dim 2 --batch-size 2 --max-length 2 --stride 1\n"
+        "Source: the book, section 2.6.\n"
+    )
+
+
+def test_without_a_word_all_are_listed_in_the_order_of_the_chapter() -> None:
+    text = run.ok("explain", "--width", "80").text
+    listed = [" ".join(part.split()) for part in re.findall(r"(?:^  .*\n)+", text, re.MULTILINE)]
+    assert ", ".join(listed).split(", ") == [entry.word for entry in ENTRIES]
+    assert len(text.splitlines()) <= 23
+
+
+def test_the_rows_of_all_entries_are_data() -> None:
+    rows = json.loads(run.ok("explain", "-f", "json").text)["words"]
+    assert [row["word"] for row in rows] == [entry.word for entry in ENTRIES]
+    one = json.loads(run.ok("explain", "one-hot", "-f", "ndjson").text)
+    assert one["examples"] == "embcli compare --ids 3 --vocab 6 --dim 3"
+    assert embcli.explain("one-hot").entries[0].text == one["text"]
+
+
+def test_words_after_each_other_are_one_word() -> None:
+    assert run.ok("explain", "input", "embedding").text == run.ok("explain", "input embedding").text
+
+
+@pytest.mark.parametrize(("word", "near"), [("one-hott", "one-hot"), ("posistion", "position"), ("strides!", "stride")])
+def test_an_unknown_word_is_refused_with_the_nearest(word: str, near: str) -> None:
+    message = run.refused("explain", word)
+    assert message.startswith(f"embcli: WORD {word!r} is not explained; the nearest: ")
+    assert near in message
+
+
+@pytest.mark.parametrize("word", ["xyzzy", "", "\x1b[31m", "x" * 100_000])
+def test_a_word_without_a_near_one_is_refused(word: str) -> None:
+    message = run.refused("explain", word)
+    assert "is not explained" in message
+    assert len(message) < 200
+    assert "\x1b" not in message
+
+
+def test_formats_explains_every_format() -> None:
+    text = glossary.find("formats").text
+    assert all(re.search(rf"\b{name}\b", text) for name in formats.FORMATS)
+
+
+# Command lines whose headings, titles and fields are explained.
+PAGES = (
+    "tokenize 'Every effort 👋'",
+    "weights --vocab 6 --dim 3",
+    "lookup 'Every effort' --dim 4 --trace 0",
+    "lookup 'Every effort' --position rotary",
+    "compare --trace --gradient",
+    "batch --ids 40,367,2885,1464,1807 --batch-size 1",
+    "positions --kind relative --clip 1 --context-length 4 --dim 3",
+    "positions --kind sinusoidal --similarity --context-length 4",
+    "positions --kind rotary --dim 4 --context-length 4",
+    "neighbors --ids 2 --vocab 6 --dim 3 --why",
+    "audit --dim 8",
+    "diff base.npy tuned.npy",
+    "info --from gpt2",
+)
+
+
+def headings(line: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the headings of the tables, and the titles, of a page."""
+    seen: set[str] = set()
+    table, title = Page.table, Page.title
+
+    def watched(page: Page, columns: list, *given: object, **more: object) -> None:
+        seen.update(column.header for column in columns if not isinstance(column, Bar))
+        table(page, columns, *given, **more)
+
+    def named(page: Page, text: str) -> None:
+        seen.add(text)
+        title(page, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Page, "table", watched)
+        patch.setattr(Page, "title", named)
+        run(*shlex.split(line))
+    return {each for each in seen if re.search(r"[A-Za-z]", each)}
+
+
+@pytest.mark.parametrize("line", PAGES)
+def test_each_word_of_a_heading_is_explained(line: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = {
+        word
+        for heading in headings(line, monkeypatch)
+        if not explained(heading)
+        for word in re.findall(r"[A-Za-z][\w-]*", re.sub(r"\S+\.\w+|\d\S*|'s\b", "", heading))
+        if word.casefold() not in PLAIN.split() and not explained(word)
+    }
+    assert not unknown
+
+
+def explained(name: str) -> bool:
+    try:
+        return bool(glossary.find(name))
+    except embcli.InputError:
+        return False
+
+
+@pytest.mark.parametrize("line", PAGES)
+def test_each_field_of_a_row_is_explained(line: str, models: Path) -> None:
+    data = [word for word in shlex.split(line) if word not in ("--trace", "0", "--gradient")]
+    row = json.loads(run(*data, "-f", "ndjson").text.splitlines()[0])
+    text = glossary.find("fields").text
+    assert {name for name in row if name != "vectors" and not re.search(rf"\b{name}\b", text)} == set()
+    matrices = glossary.find("matrices").text + glossary.find("neighbors").text + glossary.find("why").text
+    assert {name for name in row.get("vectors", ()) if not re.search(rf"\b{name}s?\b", matrices)} == set()
+
+
+def test_completion_offers_the_words() -> None:
+    ran = run.ok(_EMBCLI_COMPLETE="complete_bash", COMP_WORDS="embcli explain one", COMP_CWORD="2")
+    assert ran.text.split() == ["one-hot"]
