@@ -9,15 +9,12 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from embcli.cli.slips import hint
 from embcli.errors import EmbcliError, OutputError
 from embcli.memory import end_with_2_when_libraries_exit, ran_out, refuse_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
-
-    import typer
 
     Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
@@ -90,40 +87,24 @@ def main() -> int:
 
 def _lines_of(error: Exception) -> tuple[str, str] | None:
     """Return an error as a sentence and a hint; None for an unexpected one, or if a traceback is wanted."""
-    import typer
-
     from embcli.cli.options import flag_of
 
     if isinstance(error, EmbcliError):
         sentence, advice = (each.spelled(flag_of) for each in error.sentences)
         return None if os.environ.get("EMBCLI_DEBUG") == "1" else (sentence, advice)
-    if isinstance(error, typer.TyperException):
-        return _usage(error)
     return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
-
-
-def _usage(error: typer.TyperException) -> tuple[str, str]:
-    """Return a usage error as a sentence, and as a hint the command that the user probably wanted."""
-    context = getattr(error, "ctx", None)
-    verb = sys.argv[1:2] if sys.argv[1:2] and not sys.argv[1].startswith("-") else []
-    command = context.command_path if context else " ".join(["embcli", *verb])
-    message = " ".join(error.format_message().replace("Value error, ", "").split())
-    options = context.command.params if context else []
-    with_value = [name for option in options if not getattr(option, "is_flag", True) for name in option.opts]
-    return message, hint(message, command, sys.argv[len(command.split()) :], with_value)
 
 
 def _command() -> object:
     """Run the command line, or answer a completion script, and return what the command returns."""
-    from embcli.cli import completion
-    from embcli.cli.app import command_line
+    from embcli.cli import app, completion
 
     words = None if completion.prepare() else sys.argv[1:]
     refuse_shortage("embcli", *_LEAST_MEMORY)
     _handle(_end_at_once, _end)
     try:
         try:
-            status = command_line(words)(prog_name=completion.PROGRAM, standalone_mode=False)
+            status = app.run(words)
         except SystemExit as stop:  # Typer ends like this after a completion, and after printing a script
             if isinstance(stop.__context__, BrokenPipeError):  # Typer takes that for a failure, with status 1
                 raise stop.__context__ from None

@@ -53,7 +53,7 @@ class Binary(Bytes):
         if hasattr(self, "file"):
             self.file.close()
 
-    def refused(self, reason: str, hint: str = "") -> InputError:
+    def refused(self, reason: str | Message, hint: str = "") -> InputError:
         """Return the error that says why this file cannot be read."""
         return refused(self.path, reason, hint)
 

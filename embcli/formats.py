@@ -55,7 +55,9 @@ ROWS = (
     Format("safetensors", _ARRAYS, (".safetensors",), binary=True),
     Format("parquet", ("ranking", "embeddings"), (".parquet",), (), True, True, extra=("pyarrow", "arrow")),
     Format("ids", ("tokens",), (".ids",)),
-    Format("projector", ("embeddings",), one_matrix=True, folder=("vectors.tsv", "metadata.tsv")),
+    Format(
+        "projector", ("embeddings",), one_matrix=True, folder=("vectors.tsv", "metadata.tsv", "projector_config.pbtxt")
+    ),
 )
 FORMATS: dict[str, Format] = {each.name: each for each in ROWS}
 SUFFIXES: dict[str, FormatName] = {suffix: each.name for each in ROWS for suffix in each.suffixes}

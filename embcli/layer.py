@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.notes import Notes
     from embcli.passes import Watch
+    from embcli.recipe import Recipe
 
 _BLOCK = 1 << 18  # values in a block
 
@@ -138,6 +139,10 @@ class Source(Protocol):
     @property
     def encoding(self) -> Encoding | None:
         """The encoding whose tokens the rows of the token layer stand for; None where they stand for none."""
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """How token rows become what a model's first block reads; None where nothing says so."""
 
     def resized(self, context_length: int) -> Source:
         """Return the same source with a position layer of another length, if that is not from a file."""

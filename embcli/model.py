@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,8 +25,8 @@ from embcli.notes import Notes
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.passes import unwatched
 from embcli.text import Sequences, lines_of
-from embcli.tokens import Tokens, check_known, tokenize
-from embcli.words import naming
+from embcli.tokens import Tokens, check_known, shown, tokenize
+from embcli.words import counted, naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.layer import Source
-    from embcli.names import Fault, Layer, Matrix, Metric, Pairing
+    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, ShownPairing
     from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
+    from embcli.recipe import Part
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
+    from embcli.verbs.coverage import Coverage
     from embcli.verbs.diff import Diff
     from embcli.verbs.info import ModelInfo
     from embcli.verbs.lookup import Lookup
@@ -51,12 +54,15 @@ if TYPE_CHECKING:
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
+_NAMED = re.compile(r"[^\W\d_]")  # a letter, which no ID has
+
 
 def seeded(
     vocab: int | None = None,
     dim: int = DEFAULT_DIM,
     *,
     encoding: str = DEFAULT_ENCODING,
+    pre: str | None = None,
     seed: int = DEFAULT_SEED,
     context_length: int = DEFAULT_CONTEXT_LENGTH,
     no_cache: bool = False,
@@ -65,9 +71,10 @@ def seeded(
     """Return a model with random layers, bit for bit those of PyTorch after `torch.manual_seed(seed)`.
 
     The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the position layer, drawn right after it,
-    `torch.nn.Embedding(context_length, dim)`, (C, D). V is that of the encoding unless it is given. Nothing is drawn
-    yet; a layer that has been drawn is kept in the user's cache folder unless `no_cache`. Raises InputError for an
-    unknown encoding, and LayerError for shapes and seeds out of range.
+    `torch.nn.Embedding(context_length, dim)`, (C, D). V is that of the encoding unless it is given; `pre` names the
+    pre-tokenizer of a vocabulary that does not name it. Nothing is drawn yet; a layer that has been drawn is kept in
+    the user's cache folder unless `no_cache`. Raises InputError for an unknown encoding, and LayerError for shapes and
+    seeds out of range.
 
     >>> seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
     ['1.2753', '-0.201', '-0.1606']
@@ -77,7 +84,7 @@ def seeded(
     from embcli.weights.seeded import Seeded
     from embcli.weights.source import SeededSource
 
-    known = encodings.get(encoding)
+    known = encodings.get(encoding, pre)
     size = known.vocabulary_size if vocab is None else vocab
     spec = Seeded(size, dim, context_length, seed)
     remarks = Notes() if notes is None else notes
@@ -89,17 +96,20 @@ def open(
     path: str | Path,
     *,
     encoding: str | None = None,
+    pre: str | None = None,
     tensor: str | None = None,
     position_tensor: str | None = None,
     transposed: bool = False,
+    part: Part | None = None,
     notes: Notes | None = None,
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
 
     Only what describes the tensors is read. `tensor` and `position_tensor` name the token and the position matrix where
-    their names do not tell; `transposed` says that they are stored as (D, V). The encoding is the one of a
-    tokenizer.json beside the weights, the file's own words, or tiktoken's with as many tokens as there are rows, unless
-    it is named. Raises InputError for what is not found, damaged, or not clear.
+    their names do not tell; `transposed` says that they are stored as (D, V), and `part` chooses the encoder or the
+    decoder where both read tokens. The encoding is the file's own vocabulary (`pre` names its pre-tokenizer if it does
+    not), a tokenizer beside the weights, or tiktoken's with as many tokens as there are rows, unless it is named.
+    Raises InputError for what is not found, damaged, or not clear.
 
     >>> import numpy, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "own.npy")
@@ -111,12 +121,12 @@ def open(
     from embcli.files.checkpoint import Checkpoint
 
     remarks = Notes() if notes is None else notes
-    checkpoint = Checkpoint(str(path), tensor, position_tensor, transposed, remarks)
+    checkpoint = Checkpoint(str(path), tensor, position_tensor, transposed, remarks, part)
     tensors, reason = checkpoint.tensors, ""
     if encoding is not None:
-        known: Encoding | None = encodings.get(encoding)
+        known: Encoding | None = encodings.get(encoding, pre)
     else:
-        known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks)
+        known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks, pre)
         if known is None and (known := encodings.encoding_of_size(shape_of(checkpoint, "token")[0])):
             reason = f"{known.name}, which has as many tokens as there are rows"
         if known is not None and not checkpoint.has_tokens:
@@ -182,19 +192,36 @@ class Model:
         check_ids(tokens, len(self), grows=self.source.origin.is_seeded)
         return self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
 
-    def tokens(self, given: Text, special: bool = False, lines: bool = False, spans: bool = False) -> Tokens:
-        """Return the tokens of a text, of several texts, or of IDs; raises InputError for what is none of these."""
+    def tokens(
+        self, given: Text, special: bool = False, lines: bool = False, spans: bool = False, around: bool = True
+    ) -> Tokens:
+        """Return the tokens of a text, of several texts, or of IDs; raises InputError for what is none of these.
+
+        If `special` and `around`, these are also the tokens that the model reads before and after each text.
+        """
         if isinstance(given, Tokens):
             return given
         sequences = _sequences(given, lines)
         if sequences.texts is not None and self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {ids}, or {encoding}"))
-        found = tokenize(
-            sequences, self.encoding if sequences.texts is not None else self.source.encoding, special, spans
-        )
+        encoding = self.encoding if sequences.texts is not None else self.source.encoding
+        found = tokenize(sequences, encoding, special, spans, around)
+        if found.from_text and around and not special:
+            self._note_around()
         if not len(found):
             self.notes.add("the input is empty: there are no tokens")
         return found
+
+    def _note_around(self) -> None:
+        """Add a note on the tokens that the model reads around a text."""
+        around = self.encoding.around if self.encoding else ((), ())
+        words = [
+            f"{' '.join(shown(self.encoding.token_bytes(each)) for each in ids)} {where}"
+            for ids, where in zip(around, ("before", "after"), strict=True)
+            if self.encoding and ids
+        ]
+        if words:
+            self.notes.add(naming("the model reads {tokens} a text; {special} adds them", tokens=" and ".join(words)))
 
     def tokenize(self, text: Text, *, special: bool = False, lines: bool = False) -> Tokenization:
         """Return the tokens of a text: IDs, bytes, and the span of each in characters.
@@ -238,9 +265,9 @@ class Model:
     ) -> WeightMatrix | Scatter:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
-        `map` returns the size of its numbers in bins instead, and `scatter` its rows on the plane of their first two
-        principal components. Raises InputError for rows and columns out of range, LayerError where there is no such
-        layer.
+        A row can be named by its token, too: `"king,queen"`. `map` returns the size of its numbers in bins instead, and
+        `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns
+        out of range, LayerError where there is no such layer.
 
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
@@ -248,6 +275,7 @@ class Model:
         check_choice("layer", layer, LAYERS)
         if map and scatter:
             raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
+        rows = self.numbered(rows, layer)
         if map:
             from embcli.verbs.map import density_map
 
@@ -259,6 +287,19 @@ class Model:
         from embcli.verbs.weights import weights
 
         return weights(self.source, layer, rows, columns, self.watch)
+
+    def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
+        """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
+
+        Raises InputError for a text that is not one token.
+
+        >>> seeded().numbered("0:5,king,queen")
+        '0:5,3364,16599'
+        """
+        encoding = self.source.encoding if layer == "token" else None
+        if rows is None or encoding is None:
+            return rows
+        return ",".join(_row(part, encoding) if _NAMED.search(part) else part for part in rows.split(","))
 
     def lookup(
         self,
@@ -273,7 +314,7 @@ class Model:
         draw: bool = False,
         only: str | None = None,
         only_ids: str | None = None,
-        position: JoinedKind = "learned",
+        position: JoinedKind | None = None,
         pairing: Pairing | None = None,
         theta: float | None = None,
         token_type: int | None = None,
@@ -353,14 +394,16 @@ class Model:
         index: int | None = None,
         all: bool = False,
         layers_first: bool = False,
+        loader_first: bool = False,
         context_length: int | None = None,
         draw: bool = False,
+        coverage: bool = False,
         columns: str | None = None,
-    ) -> Batches:
+    ) -> Batches | Coverage:
         """Return sliding-window batches as the chapter's loader gives them: inputs, targets (B, T), input (B, T, D).
 
-        The position layer has `context_length` rows, by default `max_length`. Raises InputError for a text without such
-        a batch, and for a model that is not seeded.
+        The position layer has `context_length` rows, by default `max_length`. With `coverage`, return how often each
+        token is read. Raises InputError for a text without such a batch, and for a model that is not seeded.
 
         >>> batch = seeded(dim=3).batch("Every effort moves you forward", batch_size=1)
         >>> batch.inputs.tolist(), batch.targets.tolist()
@@ -377,9 +420,15 @@ class Model:
             index=index,
             all=all,
             layers_first=layers_first,
+            loader_first=loader_first,
             draw=draw,
+            coverage=coverage,
         )
         source = self._seeded(max_length if context_length is None else context_length)
+        if coverage:
+            from embcli.verbs.coverage import coverage as read
+
+            return read(self.tokens(text, special), batching, source.seeded)
         return batch(self.tokens(text, special), source, batching, columns)
 
     def _seeded(self, context_length: int) -> SeededSource:
@@ -396,7 +445,7 @@ class Model:
         *,
         context_length: int | None = None,
         clip: int | None = None,
-        pairing: Pairing | None = None,
+        pairing: ShownPairing | None = None,
         theta: float | None = None,
         ids: str | int | None = None,
         similarity: bool = False,
@@ -469,7 +518,7 @@ class Model:
         if vector is not None:
             queries = queries_of_vectors(vector, self.shape[1])
         else:
-            tokens = self.tokens(cast("Text", text), special, lines)
+            tokens = self.tokens(cast("Text", text), special, lines, around=False)
             encoding = self.encoding if tokens.from_text else None
             queries = queries_of_tokens(tokens, encoding, plus, minus, len(self))
         return neighbors(self.source, queries, nearness, self.watch)
@@ -516,6 +565,18 @@ class Model:
         if not isinstance(self.source, Checkpoint):
             raise InputError("a seeded model has no file")
         return model_info(self.source, tensors)
+
+
+def _row(token: str, encoding: Encoding) -> str:
+    """Return the ID of a token; raises InputError for a text that is several tokens."""
+    ids = encoding.encode(token)
+    if len(ids) != 1:
+        spaced = encoding.encode(f" {token}")
+        if len(spaced) != 1:
+            message = "{rows} takes IDs and tokens, and {given!r} is {count}"
+            raise InputError(naming(message, given=token[:40], count=counted(len(ids), "token")))
+        ids = spaced
+    return str(ids[0])
 
 
 def _sequences(given: Any, lines: bool) -> Sequences:

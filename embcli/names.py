@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Layer = Literal["token", "position"]
-Matrix = Literal["token", "position", "input"]
+Matrix = Literal["token", "position", "input", "hidden"]  # hidden: what the first block of a real model reads
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]  # of a comparison
 Output = Literal["embedding", "linear"]  # of its last step
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions rotate
+ShownPairing = Literal["interleaved", "halves", "both"]
 Metric = Literal["cosine", "dot", "l2"]
 Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the background of a picture
@@ -27,6 +28,7 @@ MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
+SHOWN_PAIRINGS: tuple[ShownPairing, ...] = get_args(ShownPairing)
 METRICS: tuple[Metric, ...] = get_args(Metric)
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 THEMES: tuple[Theme, ...] = get_args(Theme)

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
-from embcli.names import MATRICES, METRICS, OUTPUTS, PAIRINGS, STEPS, Metric, Pairing, check_choice, check_top
+from embcli.names import (
+    MATRICES,
+    METRICS,
+    OUTPUTS,
+    PAIRINGS,
+    SHOWN_PAIRINGS,
+    STEPS,
+    Metric,
+    Pairing,
+    ShownPairing,
+    check_choice,
+    check_top,
+)
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, JoinedKind, Kind, check_options, joined_kind, shown_kind
 from embcli.words import counted, naming
 
@@ -70,7 +82,9 @@ class Batching:
     index: int | None = None  # of the batch; None for the first
     all: bool = False  # all batches
     layers_first: bool = False  # draw both layers before the loader consumes a random number
+    loader_first: bool = False  # draw the loader's order first, from the seed itself
     draw: bool = False  # show the batch as a picture
+    coverage: bool = False  # show which tokens are read how often
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_length", "stride"):
@@ -80,6 +94,10 @@ class Batching:
                 raise InputError(naming(f"{{{name}}} must be at least 1 and below 2**31, not {{given}}", given=given))
         if self.all and self.index is not None:
             raise InputError(naming("{all} and {index} both choose batches; give one of them"))
+        if self.layers_first and self.loader_first:
+            raise InputError(naming("{layers_first} and {loader_first} exclude each other"))
+        if self.coverage and (self.all or self.index is not None or self.draw):
+            raise InputError(naming("{coverage} is about all batches; omit {all}, {index} and {draw}"))
 
     def samples(self, tokens: int) -> int:
         """Return the number of samples in this many tokens; a sample takes T tokens and the next one."""
@@ -120,7 +138,7 @@ class LookupOptions:
     columns: str | None = None  # as in `0:8,255`
     trace: int | None = None  # the token whose sum a page writes out
     draw: bool = False
-    position: JoinedKind = DEFAULT_KIND
+    position: JoinedKind | None = None  # None for the model's own; of seeded layers, the learned ones
     pairing: Pairing | None = None
     theta: float | None = None
     token_type: int | None = None  # whose row is added to each token row
@@ -132,12 +150,10 @@ class LookupOptions:
         check_choice("pairing", self.pairing, PAIRINGS)
         for name in self.show or ():
             check_choice("show", name, MATRICES)
-        check_options(self.position, vars(self))
-        kind = joined_kind(self.position)
+        check_options(self.position or DEFAULT_KIND, vars(self))
+        kind = joined_kind(self.position or DEFAULT_KIND)
         if self.show is not None and not {*self.show} <= {*self.matrices}:
             raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
-        if self.trace is not None and not kind.adds:
-            raise InputError(naming("{trace} writes out a sum; {position} {kind} adds nothing", kind=self.position))
         if self.columns is not None and kind.width != "D" and self.show == ("position",):
             raise InputError(naming("{columns} chooses columns of token and input; those of position are shown whole"))
         if self.only is not None and self.only_ids is not None:
@@ -145,9 +161,10 @@ class LookupOptions:
 
     @property
     def matrices(self) -> tuple[str, ...]:
-        """The matrices of the result."""
-        has_matrix = joined_kind(self.position).has_matrix
-        return tuple(name for name in MATRICES if name != "position" or has_matrix)
+        """The matrices of the result; of a real model, what its first block reads may follow."""
+        missing = {"hidden"} - {*(self.show or ())}
+        missing |= set() if joined_kind(self.position or DEFAULT_KIND).has_matrix else {"position"}
+        return tuple(name for name in MATRICES if name not in missing)
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -158,7 +175,7 @@ class LookupOptions:
 
     def positions(self, dim: int) -> JoinedPositions:
         """Return the positions of token rows (n, D); their layer is not open. Raises LayerError for a wrong D."""
-        return joined_kind(self.position).of(dim, vars(self))
+        return joined_kind(self.position or DEFAULT_KIND).of(dim, vars(self))
 
 
 @dataclass(frozen=True)
@@ -167,7 +184,7 @@ class PositionOptions:
 
     kind: Kind = DEFAULT_KIND
     clip: int | None = None
-    pairing: Pairing | None = None
+    pairing: ShownPairing | None = None
     theta: float | None = None
     ids: str | None = None  # the token whose row the positions are applied to
     similarity: bool = False
@@ -176,12 +193,18 @@ class PositionOptions:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("pairing", self.pairing, PAIRINGS)
+        check_choice("pairing", self.pairing, SHOWN_PAIRINGS)
+        if self.pairing == "both" and self.kind == DEFAULT_KIND:  # only rotary positions have pairs
+            object.__setattr__(self, "kind", "rotary")
         check_options(self.kind, vars(self))
         self.token_id()
 
     def positions(self, dim: int) -> ShownPositions:
         """Return the positions for rows of D numbers; their layer is not open. Raises LayerError for a wrong D."""
+        if self.pairing == "both":
+            from embcli.positions.pairings import BothPairings
+
+            return BothPairings.of(dim, vars(self))
         return shown_kind(self.kind).of(dim, vars(self))
 
     def token_id(self) -> int:

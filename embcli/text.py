@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LARGEST_ID = 2**63 - 1
+_MOST_IN_RANGES = 100_000_000
 _UNUSUAL = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # in a list of IDs that numpy cannot read
 
 
@@ -31,10 +32,11 @@ class Sequences:
 def parse_ids(text: str) -> np.ndarray:
     """Return the IDs in a text, (T,) int64: separated by spaces, commas or newlines, or a JSON array.
 
-    Raises InputError, with the position, for anything but whole numbers from 0.
+    `2:5` is a range without its end: 2, 3, 4. Raises InputError, with the position, for anything but whole numbers from
+    0 and ranges of them.
 
-    >>> parse_ids("2, 3,5 1").tolist()
-    [2, 3, 5, 1]
+    >>> parse_ids("2, 3,5:7 1").tolist()
+    [2, 3, 5, 6, 1]
     """
     import numpy as np
 
@@ -44,7 +46,13 @@ def parse_ids(text: str) -> np.ndarray:
     spaced = stripped.replace(",", " ").strip()  # numpy reads spaces as a 0
     if not _UNUSUAL.search(spaced):
         return np.fromstring(spaced, np.int64, sep=" ")
-    return np.array([_one_id(word, place) for place, word in enumerate(spaced.split())], np.int64)
+    if ":" not in spaced:
+        return np.array([_one_id(word, place) for place, word in enumerate(spaced.split())], np.int64)
+    ranges = [_range(word, place) for place, word in enumerate(spaced.split())]
+    count = sum(map(len, ranges))
+    if count > _MOST_IN_RANGES:
+        raise InputError(f"the ranges have {count:,} IDs; at most {_MOST_IN_RANGES:,} are possible")
+    return np.concatenate([np.arange(each.start, each.stop, dtype=np.int64) for each in ranges])
 
 
 def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
@@ -56,6 +64,17 @@ def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
         except InputError as error:
             raise InputError(f"line {number:,}: {error}") from None
     return tuple(arrays)
+
+
+def _range(word: str, place: int) -> range:
+    """Return the IDs of a range or of a single ID; raises InputError for a range without any."""
+    first, colon, end = word.partition(":")
+    if not colon:
+        return range(_one_id(word, place), _one_id(word, place) + 1)
+    ids = range(_one_id(first, place), _one_id(end, place))
+    if not ids:
+        raise InputError(f"{word[:60]!r} at position {place:,} has no IDs: a range ends after its start, as in 0:5")
+    return ids
 
 
 def _one_id(word: str, place: int) -> int:

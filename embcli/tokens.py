@@ -93,23 +93,29 @@ class Tokens:
         return {name: fields[name] for name in names if name in fields}
 
 
-def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False, spans: bool = False) -> Tokens:
+def tokenize(
+    given: Sequences, encoding: Encoding | None, special: bool = False, spans: bool = False, around: bool = True
+) -> Tokens:
     """Return the tokens of texts, which need an encoding, or of IDs.
 
-    `spans` asks for the spans of tokens whose bytes are not those of the text.
+    `spans` asks for the spans of tokens whose bytes are not those of the text. `special` tokens are recognised, and if
+    `around`, those that a model reads before and after a text are added.
     """
     if given.texts is None or encoding is None:
         arrays = given.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
         return Tokens(np.concatenate([np.empty(0, np.int64), *arrays]), starts, encoding, given.many)
     ids, characters, lengths = bytearray(), bytearray(), [0]  # as bytes: a million small arrays are many times slower
+    before, after = encoding.around if special and around else ((), ())
     for text in given.texts:
         encoded = encoding.encode(text, special)
-        ids += encoded.data
-        lengths.append(len(encoded))
+        for part in (np.array(before, np.uint32), encoded, np.array(after, np.uint32)):
+            ids += part.data
+        lengths.append(len(before) + len(encoded) + len(after))
         known = encoding.spans(text, special) if spans else None
         if known is not None:
-            characters += known.tobytes()
+            characters += np.array([[0, 0]] * len(before), np.int64).tobytes() + known.tobytes()
+            characters += np.array([[len(text), len(text)]] * len(after), np.int64).tobytes()
     tokens = Tokens(np.frombuffer(ids, np.uint32), np.cumsum(lengths), encoding, given.many, from_text=True)
     return replace(
         tokens,

@@ -221,12 +221,21 @@ def _separated(dialect: _Dialect, job: _Job, file: BinaryIO) -> None:
         file.write(_woven(piece.rows, *dialect.line(cells)))
 
 
+# TensorBoard reads this file of its log folder (ProjectorConfig in tensorboard/plugins/projector).
+_PROJECTOR = """embeddings {
+  tensor_path: "vectors.tsv"
+  metadata_path: "metadata.tsv"
+}
+"""
+
+
 def _projector(job: _Job, folder: Path) -> None:
     """Write the files that TensorFlow's embedding projector loads: rows of numbers, and a line of fields for each row.
 
-    The projector reads the first line as a header only if there are several fields.
+    A third file says which is which. The projector reads the first line as a header only if there are several fields.
     """
     fields, names = job.records.fields, job.flat
+    (folder / "projector_config.pbtxt").write_text(_PROJECTOR)
     with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
         if len(fields) > 1:
             metadata.write(_TSV.header(fields))

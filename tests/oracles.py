@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from embcli.encodings import Encoding
+    from embcli.recipe import Recipe
 
 
 @lru_cache(maxsize=8)
@@ -107,6 +108,7 @@ class StubSource:
     origin: Origin = field(default_factory=Origin)
     notes: Notes = field(default_factory=Notes)
     asked: dict[str, Any] = field(default_factory=dict)
+    recipe: Recipe | None = None
 
     def resized(self, context_length: int) -> StubSource:
         return self

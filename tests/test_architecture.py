@@ -56,6 +56,7 @@ HEAVY = {
     "gguf": "40 ms behind numpy",
     "tiktoken": "40 ms",
     "PIL": "20 ms",
+    "regex": "15 ms",
     "tokenizers": "15 ms, and an extra",
     "simsimd": "an extra",
     "orjson": "5 ms, for JSON alone",

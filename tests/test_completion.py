@@ -66,7 +66,7 @@ CASES = {
     "embcli lookup 'it''s = a \"test\"' -f n": {name for name in formats.FORMATS if name.startswith("n")},
     "embcli weights --layer ": set(get_args(names.Layer)),
     "embcli lookup --show ": set(names.MATRICES),
-    "embcli lookup --show input,token,": {"input,token,position"},
+    "embcli lookup --show input,token,": {"input,token,position", "input,token,hidden"},
     "embcli compare --show em": {"embedding"},
     "embcli compare --show shared,": {f"shared,{name}" for name in (*names.STEPS, *names.OUTPUTS) if name != "shared"},
     "embcli --show-completion ": set(SCRIPTS),

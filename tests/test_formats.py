@@ -22,7 +22,6 @@ from pyarrow import parquet
 import embcli as package
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
-from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.store import Store
 from embcli.text import Sequences
@@ -39,6 +38,7 @@ from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
 from tests.readers import SEPARATED, float32, from_csv, from_json, from_ndjson, from_tsv, written
 
+MATRICES = ("token", "position", "input")
 TEXT = 'Tabs\tand\r\nlines, "quotes", \\n, 🦜 and שלום.'
 ROWS = [*range(5), 50256, 220, 220]
 

@@ -270,6 +270,8 @@ def roberta(folder: Path) -> tuple[str, np.ndarray]:
         "roberta.embeddings.word_embeddings.weight": torch.randn(9, 6),
         "roberta.embeddings.position_embeddings.weight": torch.randn(12, 6),
         "roberta.embeddings.token_type_embeddings.weight": torch.randn(2, 6),
+        "roberta.embeddings.LayerNorm.weight": torch.randn(6),
+        "roberta.embeddings.LayerNorm.bias": torch.randn(6),
     }
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text('{"model_type": "roberta"}')
@@ -384,7 +386,9 @@ def test_the_page_tells_of_a_token_type_and_of_its_part_in_a_sum(
     path, tensors = bert
     words = ("lookup", "--ids", "7,9", "--from", path, "--columns", "63", "--precision", "6")
     page = inside.ok(*words, "--token-type", "1", "--trace", "1").text
-    assert page.startswith("Input embeddings = token + token type 1 + position embeddings: T = 2 tokens, D = 64")
+    assert page.startswith(
+        "Input embeddings = token embeddings + token type 1 + position embeddings: T = 2 tokens, D = 64"
+    )
     line = "token type: row 1 of bert.embeddings.token_type_embeddings.weight, (2, 64); "
     assert f"{line}input = (token + token_type) + position\n" in page
     assert "Trace of token 1: token row 9 + type row 1 + position row 1 = input row 1\n" in page
@@ -420,7 +424,7 @@ def test_a_token_type_without_a_row_is_refused(
 
 def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: Path) -> None:
     folder, rows = roberta(tmp_path)
-    words = ("lookup", "--ids", "3,4,3", "--from", folder, "--token-type", "0")
+    words = ("lookup", "--ids", "3,4,3", "--from", folder)
     inside.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:5])
     page = inside.ok(*words, "--trace", "2").text

@@ -211,4 +211,6 @@ def test_defaults_are_told_in_words(name: str) -> None:
 
 
 def test_help_of_what_is_no_verb_is_refused() -> None:
-    assert Inside().refused("help", "nonsense") == "embcli: No such command 'nonsense'.\n"
+    assert (
+        Inside().refused("help", "nonsense") == "embcli: No such command 'nonsense'.\nTry 'embcli --help' for help.\n"
+    )

@@ -14,11 +14,12 @@ from safetensors.numpy import save_file
 
 import embcli
 from embcli.cli.app import command_line
-from embcli.names import ENCODINGS, FAULTS, MATRICES
+from embcli.names import ENCODINGS, FAULTS
 from embcli.verdict import judge
 from tests.inside import Inside
 
 Schema = dict[str, Any]
+MATRICES = ("token", "position", "input")
 
 
 def strict(**properties: Schema) -> Schema:
@@ -259,7 +260,7 @@ TOY = "--vocab 6 --dim 3"
 SMALL = "--vocab 6 --dim 4 --context-length 3"
 BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
 CUT = ("batches", "batch_size", "max_length", "stride")
-CHOSEN = ("shuffle", "keep_last", "layers_first")
+CHOSEN = ("shuffle", "keep_last", "layers_first", "loader_first")
 ENTRY = dict.fromkeys(("word", "part", "also", "text", "examples", "source"), STRING)
 DOCUMENTS: dict[str, Schema] = {
     "tokenize Hi": strict(run=strict(**READ), tokens=array(strict(**TOKEN, **SPAN))),

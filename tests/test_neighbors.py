@@ -212,18 +212,36 @@ def test_lines_and_queries_are_counted_from_1(inside: Embcli, model: str) -> Non
     assert page.startswith("Nearest to vector 1 by cosine\n")
 
 
-def test_a_page_has_ranks_scores_and_bars(inside: Embcli, model: str, matrix: np.ndarray) -> None:
-    page = inside.ok("neighbors", "--ids", "5", "--from", model, "-k", "3", COLUMNS="80").text.splitlines()
-    scores = reference(matrix, matrix[5].astype(float), "cosine")
-    ranked = first(scores, "cosine", 3, (5,))
+@pytest.mark.parametrize(("metric", "told"), [("cosine", "cosine"), ("dot", "dot product"), ("l2", "L2 distance")])
+def test_a_page_has_ranks_scores_and_bars(
+    inside: Embcli, model: str, matrix: np.ndarray, metric: str, told: str
+) -> None:
+    """A bar is on the scale of its metric, which its header shows; the longer, the nearer, under l2 too."""
+    given = ("--ids", "5", "--from", model, "--metric", metric, "-k", "40", "--width", "80")
+    page = inside.ok("neighbors", *given).text.splitlines()
+    scores = reference(matrix, matrix[5].astype(float), metric)
+    ranked = first(scores, metric, 40, (5,))
     assert ranked[0] == 23
-    assert page[0] == "Nearest to ID 5 by cosine"
-    assert page[1].split() == ["rank", "ID", "score"]
-    for place, (line, row) in enumerate(zip(page[3:], ranked, strict=False), 1):
-        rank, told, score, bar = line.split()
-        assert (rank, told, score) == (str(place), str(row), f"{scores[row]:.4f}")
-        assert len(bar) == -(-round(scores[row] * 12 * 8) // 8)
+    assert page[0] == f"Nearest to ID 5 by {told}"
+    square = float(matrix[5].astype(float) @ matrix[5])
+    ends = {"cosine": (0, 1), "dot": (0, max(square, scores[ranked[0]])), "l2": ((2 * square) ** 0.5, 0)}[metric]
+    assert page[1].split() == ["rank", "ID", "distance" if metric == "l2" else "score", *(f"{end:.3g}" for end in ends)]
+    shares = [(scores[row] - ends[0]) / (ends[1] - ends[0]) for row in ranked]
+    assert min(shares) < 1 / 3 < max(shares)
+    assert sorted(shares, reverse=True) == shares
+    for place, (line, row, share) in enumerate(zip(page[3:], ranked, shares, strict=False), 1):
+        rank, token, score, *bars = line.split()
+        assert (rank, token, score) == (str(place), str(row), f"{scores[row]:.4f}")
+        assert len("".join(bars)) == (-(-max(round(share * 12 * 8), 1) // 8) if share > 0 else 0)
     assert all(len(line) <= 80 for line in page)
+
+
+@pytest.mark.parametrize("metric", ["dot", "l2"])
+def test_a_query_of_zeros_has_neighbours_without_bars(inside: Embcli, model: str, metric: str) -> None:
+    query = json.dumps([0] * DIM)
+    page = inside.ok("neighbors", "--vector", "-", "--from", model, "--metric", metric, "-k", "3", stdin=query).text
+    assert page.splitlines()[1].split()[-2:] == ["0", "0"]
+    assert "█" not in page
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "latex", "csv", "tsv", "json"])

@@ -11,7 +11,6 @@ from gguf import GGUFWriter, TokenType
 from tokenizers import Tokenizer, models
 
 from embcli.encodings import own
-from embcli.errors import InputError
 from embcli.files import open_tensors
 from tests.conftest import Embcli
 from tests.oracles import assert_same_bits
@@ -135,20 +134,7 @@ def test_control_tokens_and_those_that_were_added_stand_for_themselves(inside: E
     assert tokens(inside, "weights", "--from", str(pieces)) == ["  ", "▁▁", "  "]
 
 
-def test_a_text_for_a_gguf_takes_an_encoding(inside: Embcli, tmp_path: Path) -> None:
-    path = str(gguf(tmp_path / "m.gguf", ["!", '"', "#"]))
-    words = open_tensors(Path(path)).own_words()
-    assert words is not None
-    with pytest.raises(InputError) as caught:
-        words.encode("!")
-    reason = f"{path!r} has the tokens of its rows, but not how to split a text: give ids or encoding"
-    assert str(caught.value) == reason
-    assert reason[:-20] in inside.refused("lookup", "!", "--from", path)
-    named = inside("lookup", "#", "--from", path, "--encoding", "gpt2", "-f", "json")
-    assert [row["id"] for row in json.loads(named.out)["tokens"]] == [2]
-
-
-def test_a_tokenizer_beside_a_gguf_comes_before_its_own_words(inside: Embcli, tmp_path: Path) -> None:
+def test_a_tokenizer_beside_a_gguf_comes_before_tokens_that_cannot_split_a_text(inside: Embcli, tmp_path: Path) -> None:
     path = str(gguf(tmp_path / "m.gguf", ["a", "b"]))
     Tokenizer(models.WordLevel({"x": 0, "y": 1}, "x")).save(str(tmp_path / "tokenizer.json"))
     assert tokens(inside, "weights", "--from", path) == ["x", "y"]
@@ -158,6 +144,6 @@ def test_words_are_read_where_they_are_shown_alone(
     inside: Embcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(gguf(tmp_path / "m.gguf", ["a", "b"]))
-    monkeypatch.setattr("embcli.files.gguf.Gguf.vocabulary", pytest.fail)
+    monkeypatch.setattr("embcli.encodings.gguf.read_words", pytest.fail)
     inside.ok("weights", "--from", path, "-o", str(tmp_path / "rows.npy"))
     inside.ok("info", "--from", path)

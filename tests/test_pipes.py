@@ -121,7 +121,7 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, optio
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        ("lookup --window -f table", b"Input embeddings = token embeddings + "),
+        ("lookup --window -f table", b"Input embeddings = token + position"),
         ("lookup --window -f json", b'{"run":{"embcli":"'),
         ("lookup --window -f ndjson", b'{"sequence":0,"position":0,"id":6109,"token":"Every",'),
         ("lookup --window -f csv", b"sequence,position,id,token,0,1,"),
@@ -388,7 +388,7 @@ def test_a_place_is_refused_before_any_work(
 # --- folders ------------------------------------------------------------------------------------------------------
 
 TOY = ("weights", "--vocab", "6", "--dim", "3", "-f", "projector")
-FILES = ["metadata.tsv", "vectors.tsv"]
+FILES = ["metadata.tsv", "projector_config.pbtxt", "vectors.tsv"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -232,3 +233,44 @@ def test_chosen_rows_and_a_given_length_are_shown_whatever_they_are() -> None:
     learned = Inside().ok("positions", "--vocab", "50", "--dim", "4").text.splitlines()
     looked_up = Inside().ok("lookup", "--ids", "1,2,3", "--vocab", "50", "--dim", "4", "--show", "position").text
     assert learned[6].split()[2:] == next(line.split()[2:] for line in looked_up.splitlines() if line.startswith("  2"))
+
+
+@pytest.mark.parametrize("dim", [2, 8, 64])
+def test_both_pairings_have_equal_products_and_other_columns(dim: int) -> None:
+    result = positions(Drawn(T, dim), PositionOptions(pairing="both", theta=50.0, ids="7"), T)
+    assert result.options.kind == "rotary"
+    found = everything(result)
+    assert [*found] == ["interleaved", "halves"]
+    row = Drawn(T, dim).values["token"][7].astype(np.float64)
+    angle = np.arange(T)[:, None] * 50.0 ** (-np.arange(0, dim, 2) / dim)
+    first = row[0::2] * np.cos(angle) - row[1::2] * np.sin(angle)
+    second = row[0::2] * np.sin(angle) + row[1::2] * np.cos(angle)
+    np.testing.assert_allclose(found["interleaved"], np.stack([first, second], axis=2).reshape(T, dim), atol=1e-6)
+    np.testing.assert_allclose(found["halves"], np.concatenate([first, second], axis=1), atol=1e-6)
+    products = first @ first.T + second @ second.T
+    for each in found.values():
+        np.testing.assert_allclose(each.astype(np.float64) @ each.T.astype(np.float64), products, atol=1e-4)
+    similarity = positions(Drawn(T, dim), PositionOptions(pairing="both", theta=50.0, ids="7", similarity=True), T)
+    np.testing.assert_allclose(everything(similarity)["similarity"], products, atol=1e-4)
+    page = Terminal(Paper(80, 24))
+    view(result, page)
+    lines = page.content().decode().splitlines()
+    assert len(lines) <= 23
+    shown = [line.split("│")[1:] for line in lines if line.split()[:1] == [str(T - 1)]]
+    written = [[f"{value:.4f}" for value in values] for values in (found["interleaved"][-1], found["halves"][-1])]
+    assert [half.split()[-1] for half in shown[0]] == [values[-1] for values in written]
+    assert [half.split() for half in shown[1]] == [[f"{value:.4f}" for value in products[-1, :3]]] * 2
+    halves = Rotary(dim, pairing="halves", theta=50.0).exact(row[None], np.array([0, 2]))
+    assert f"; if not reordered, halves has {halves[0] @ halves[1]:.4f} for 2 and 0\n" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("form", ["json", "npy", "safetensors", "markdown", "svg", "table"])
+def test_both_pairings_are_written_in_each_format(form: str, tmp_path: Path) -> None:
+    given = ("positions", "--pairing", "both", "--vocab", "5", "--dim", "4", "--context-length", "3")
+    path = tmp_path / "both"
+    Inside().ok(*given, "-f", form, "-o", str(path))
+    if form == "npy":
+        assert np.load(path).shape == (3, 4)  # interleaved, as --pairing interleaved has it
+    else:
+        assert b"halves" in path.read_bytes()
+    assert "is an option of rotary positions" in Inside().refused(*given, "--kind", "relative")

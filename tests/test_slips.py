@@ -11,8 +11,9 @@ import pexpect
 import pytest
 import safetensors.numpy
 
+from embcli import formats
 from embcli.positions import KINDS
-from tests.conftest import TIMEOUT, Embcli
+from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Inside
 
 TOY = "--vocab 60000 --dim 3"
@@ -45,6 +46,12 @@ DASH = "Put -- before a text that begins with a dash: "
         ("lookup '--- title' --dim 3", DASH, 'lookup --dim 3 -- "--- title"'),
         ("tokenize '-Hello world'", DASH, 'tokenize -- "-Hello world"'),
         ("tokenize -1", DASH, 'tokenize -- "-1"'),
+        ("similarity", "That is: ", 'neighbors " Paris"'),
+        ("similarity ' king' -k 3", "That is: ", "neighbors ' king' -k 3"),
+        ("embed", "That is: ", 'lookup "Every effort moves you"'),
+        ("rope --dim 4", "That is: ", "positions rotary --dim 4"),
+        ("version", "That is: ", "--version"),
+        (f"neighbors a b {TOY}", QUOTES, f'neighbors "a b" {TOY}'),
     ],
 )
 def test_the_hint_is_the_command_that_was_meant(typed: str, hint: str, meant: str) -> None:
@@ -120,8 +127,99 @@ def test_a_verb_alone_on_a_terminal_tells_its_own_example(arguments: list[str], 
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 2
-    assert (terminal.before or "").splitlines()[0].endswith(f", as in: {example}")
+    told, hint = (terminal.before or "").splitlines()
+    assert told.endswith(f", as in: {example}")
+    assert hint == f"Try 'embcli {arguments[0]} --help' for help."
     Inside().ok(*shlex.split(example)[1:])
+
+
+# --- what other programs call it --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("lookup hi -d 8", "lookup hi --dim 8"),
+        ("lookup hi -d8", "lookup hi --dim 8"),
+        ("neighbors --ids 1 --vocab 9 -n 5 -d 4", "neighbors --ids 1 --vocab 9 -k 5 --dim 4"),
+        ("neighbors --ids 1 --vocab 9 -n5", "neighbors --ids 1 --vocab 9 --top 5"),
+        ("neighbors dog --plus -n --dim 4 -n 3", "neighbors dog --plus -n --dim 4 --top 3"),
+        ("positions --length 3", "positions --context-length 3"),
+        ("weights --model model.npy", "weights --from model.npy"),
+        ("weights --model=model.npy --json", "weights --from model.npy -f json"),
+        ("batch --file book.txt --dim 3", "batch book.txt --dim 3"),
+        ("batch --length 3 --file=book.txt", "batch book.txt --max-length 3"),
+        ("cache list --csv", "cache --format csv"),
+        ("cache ls", "cache"),
+        ("cache show", "cache"),
+        *((f"tokenize hi --{name}", f"tokenize hi -f {name}") for name in formats.able("tokens") if name != "ids"),
+        *((f"lookup hi --{name}", f"lookup hi -f {name}") for name in formats.ALIASES),
+    ],
+)
+def test_an_option_by_the_name_that_other_programs_have_for_it_is_understood(
+    typed: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 10)
+    np.save("model.npy", np.eye(3, dtype=np.float32))
+    inside = Inside()
+    assert inside.ok(*shlex.split(typed)) == inside.ok(*shlex.split(meant))
+
+
+def test_an_option_that_the_verb_does_not_have_is_not_understood_and_no_text_is_taken_for_one() -> None:
+    assert "No such option: -n" in Inside().refused("lookup", "hi", "-n", "3")
+    assert "No such option: -d" in Inside().refused("tokenize", "hi", "-d", "3")
+    assert Inside().ok("tokenize", "--", "--json").text.count("json") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("6109", "'6109' is read as a text; for token IDs: embcli {verb} --ids 6109"),
+        ("2, 3 5", "'2, 3 5' is read as a text; for token IDs: embcli {verb} --ids 2,3,5"),
+        ("my book", "'my book' is read as a text; for the file: embcli {verb} --file 'my book'"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["tokenize", "lookup", "neighbors"])
+def test_a_text_that_is_ids_or_a_file_is_read_as_a_text_with_a_note(
+    verb: str, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    toy = () if verb == "tokenize" else ("--dim", "3")
+    (tmp_path / "my book").write_text("hi")
+    (tmp_path / "folder").mkdir()
+    ran = Inside()(verb, text, *toy)
+    assert (ran.status, ran.err) == (0, f"embcli: {said.format(verb=verb)}\n")
+    assert Inside().ok(verb, "-", *toy, stdin=text) == Ran(0, ran.out, "")
+    assert Inside().ok(verb, *shlex.split(said.format(verb=verb).partition("embcli ")[2])[1:], *toy).out != ran.out
+    for other in ("folder", "2 dogs", "\x00", "👋" * 100):
+        Inside().ok(verb, other, *toy)
+
+
+def test_a_file_whose_name_says_another_format_is_written_as_named_with_a_note(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    ran = Inside()("tokenize", "hi", "-o", str(file), "-f", "json")
+    assert (ran.status, ran.err) == (0, f"embcli: '{file}' is written as json, as --format says, not as csv\n")
+    assert file.read_bytes() == Inside().ok("tokenize", "hi", "-f", "json").out
+    for form in ("csv", "CSV"):
+        Inside().ok("tokenize", "hi", "-o", str(tmp_path / f"a.{form}"), "-f", "csv")
+    Inside().ok("tokenize", "hi", "-o", str(tmp_path / "a.data"), "-f", "csv")
+
+
+def test_a_map_is_a_heat_map_already() -> None:
+    told = Inside().refused("weights", "--map", "--heat")
+    assert told == "embcli: --map is a picture in colours already; leave out --heat\n"
+
+
+@pytest.mark.parametrize("more", [(), ("--scatter", "-f", "svg")], ids=["rows", "scatter"])
+def test_a_row_can_be_named_by_its_token(more: tuple[str, ...]) -> None:
+    """In GPT-2, king is a token (3364), and queen is one with the space before it only (16599)."""
+    toy = ("--dim", "3", *more)
+    named = Inside().ok("weights", "--rows", "king,queen, dog,0:2", *toy)
+    assert named == Inside().ok("weights", "--rows", "3364,16599,3290,0:2", *toy)
+    told = Inside().refused("weights", "--rows", "dogcatmouse", *toy)
+    assert told == "embcli: --rows takes IDs and tokens, and 'dogcatmouse' is 3 tokens\n"
+    assert "does not choose rows" in Inside().refused("weights", "--rows", "dog", "--layer", "position", *toy)
 
 
 # --- a model or a kind of positions as an argument --------------------------------------------------------------------

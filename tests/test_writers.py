@@ -252,7 +252,9 @@ def test_the_projector_gets_a_row_of_numbers_and_a_row_of_fields_for_each(
     result.matrices.setdefault("input", np.zeros((result.rows, 2), np.float32))
     folder = tmp_path_factory.mktemp("projector")
     write(replace(result.records(), shown=("input",)), "projector", folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["metadata.tsv", "vectors.tsv"]
+    assert sorted(path.name for path in folder.iterdir()) == ["metadata.tsv", "projector_config.pbtxt", "vectors.tsv"]
+    config = (folder / "projector_config.pbtxt").read_text()
+    assert " ".join(config.split()) == 'embeddings { tensor_path: "vectors.tsv" metadata_path: "metadata.tsv" }'
     vectors = (folder / "vectors.tsv").read_bytes()
     assert vectors.count(b"\n") == result.rows
     assert_written([line.split("\t") for line in vectors.decode().splitlines()], result.matrices["input"])
@@ -373,7 +375,7 @@ def test_no_rows_are_a_result_too(tmp_path: Path) -> None:
     assert np.load(io.BytesIO(written(nothing, "npy"))).shape == (0, 3)
     assert safetensors.numpy.load(written(nothing, "safetensors"))["token"].shape == (0, 3)
     write(nothing, "projector", tmp_path)
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"", b""]
+    assert [path.read_bytes() for path in tmp_path.glob("*.tsv")] == [b"", b""]
 
 
 def test_a_row_without_fields_is_an_object_still() -> None:

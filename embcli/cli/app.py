@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from embcli import names
+from embcli.cli.completion import PROGRAM
 from embcli.cli.given import GivenFile, GivenLines, GivenOrExample, GivenQueries, GivenWindows
 from embcli.cli.groups import grouped
 from embcli.cli.help import ALL, LEARN, MATRIX, MORE, TEXT, VECTORS, GroupHelp, Overview, VerbHelp
@@ -22,6 +23,7 @@ from embcli.cli.models import (
     TwoModels,
 )
 from embcli.cli.places import Place, PlaceOfNumbers
+from embcli.cli.slips import Slip
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
@@ -81,6 +83,20 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
     return app
 
 
+def run(words: Sequence[str] | None, **settings: object) -> object:
+    """Run the command of these words after `embcli`; None answers a completion script.
+
+    Raises InputError, with the command that was probably meant, for words that are no command.
+    """
+    try:
+        return command_line(words)(words, prog_name=PROGRAM, standalone_mode=False, **settings)
+    except typer.TyperException as error:
+        slip = Slip.of(error, words or ())
+    if slip.meant is None:
+        raise InputError(slip.message, slip.hint)
+    return run(slip.meant, **settings)
+
+
 def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
     def listed() -> None: ...
 
@@ -122,13 +138,15 @@ def embcli(
         "with the tokenizer of another model": 'embcli tokenize "Hello" --encoding gpt-4o',
     },
 )
-def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place: Place) -> None:
+def tokenize(
+    given: GivenLines, encoding: str = names.DEFAULT_ENCODING, pre: str | None = None, *, place: Place
+) -> None:
     """Show the tokens of a text.
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
     output = place.output_of("tokens")
-    model = AnyModel().opened(encoding)
+    model = AnyModel(pre=pre).opened(encoding)
     output.write(model.tokenize(given.sequences(), special=given.special))
 
 
@@ -142,7 +160,12 @@ def tokenize(given: GivenLines, encoding: str = names.DEFAULT_ENCODING, *, place
     },
     context_settings={"ignore_unknown_options": True},
 )
-def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING, output: Path | None = None) -> None:
+def decode(
+    ids: list[str] | None = None,
+    encoding: str = names.DEFAULT_ENCODING,
+    pre: str | None = None,
+    output: Path | None = None,
+) -> None:
     """Turn token IDs back into text.
 
     Byte for byte; without IDs they are read from standard input.
@@ -150,7 +173,7 @@ def decode(ids: list[str] | None = None, encoding: str = names.DEFAULT_ENCODING,
     from embcli.cli.output import Output, named
     from embcli.cli.text import read_ids
 
-    model = AnyModel().opened(encoding)
+    model = AnyModel(pre=pre).opened(encoding)
     Output("table", named(output)).write_text(model.decode_bytes(read_ids(" ".join(ids) if ids else None)))
 
 
@@ -180,9 +203,12 @@ def weights(
     """
     from embcli.layer import shape_of
 
+    if map and place.heat:
+        raise InputError("--map is a picture in colours already; leave out --heat")
     output = place.output_of("embeddings", {"map": map, "scatter": scatter})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
+    rows = opened.numbered(rows, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
     output.write(opened.weights(layer=layer, rows=rows, columns=columns, map=map, scatter=scatter))
 
@@ -269,7 +295,7 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = place.output_of("batches", vars(batching))
+    output = place.output_of("list" if batching.coverage else "batches", vars(batching))
     opened = model.opened(encoding)
     tokens = opened.tokens(given.sequences(), given.special)
     output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))
@@ -377,15 +403,7 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     from embcli.cli.tour import guide
 
     verbs = tuple(name for name in (*_VERBS, "cache") if name != "tour")
-    return guide(file, verbs, text, step, _run)
-
-
-def _run(words: list[str], **settings: object) -> object:
-    """Run a command of embcli within this one; raises InputError for a usage error."""
-    try:
-        return command_line(words)(words, prog_name="embcli", standalone_mode=False, **settings)
-    except typer.TyperException as error:
-        raise InputError(" ".join(error.format_message().split())) from None
+    return guide(file, verbs, text, step, run)
 
 
 @verb(
@@ -418,7 +436,7 @@ def explain(word: list[str] | None = None, *, place: Place) -> None:
 )
 def help(words: list[str] | None = None) -> None:
     """Show all options of a verb, and its examples."""
-    _run([*(words or ()), "--help"], obj=ALL)
+    run([*(words or ()), "--help"], obj=ALL)
 
 
 @verb(

@@ -10,21 +10,24 @@ from embcli.cli.groups import Group
 from embcli.cli.options import flag_of, kind_named
 from embcli.errors import InputError
 from embcli.positions import DEFAULT_KIND, KINDS
+from embcli.recipe import Part
 
 if TYPE_CHECKING:
     from embcli.model import Model
     from embcli.text import Sequences
 
 _OF_SEEDED = ("vocab", "dim", "context_length", "seed", "no_cache")
-_OF_FILES = ("tensor", "position_tensor", "transposed")
+_OF_FILES = ("tensor", "position_tensor", "transposed", "part")
 
 
 class ModelInFile(Group):
     """A checkpoint's file, if one is named."""
 
     path: str | None = None
+    pre: str | None = None
     tensor: str | None = None
     transposed: bool = False
+    part: Part | None = None
 
     def from_file(self, encoding: str | None, of_seeded: tuple[str, ...] = _OF_SEEDED) -> Model | None:
         """Return the model of a file; None if no file is named.
@@ -41,9 +44,11 @@ class ModelInFile(Group):
         model = library.open(
             self.path,
             encoding=encoding,
+            pre=self.pre,
             tensor=self.tensor,
             position_tensor=getattr(self, "position_tensor", None),
             transposed=self.transposed,
+            part=self.part,
             notes=PrintedNotes(),
         )
         return _watched(model)
@@ -85,7 +90,8 @@ class AnyModel(ModelInFile):
     def opened(self, encoding: str | None) -> Model:
         """Return the model; nothing is drawn or read whole yet."""
         sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
-        return self.from_file(encoding) or _seeded(encoding, **sizes, seed=self.seed, no_cache=self.no_cache)
+        model = self.from_file(encoding)
+        return model or _seeded(encoding, self.pre, **sizes, seed=self.seed, no_cache=self.no_cache)
 
 
 class Named(Group):
@@ -139,6 +145,7 @@ class ModelOfPositions(Named, NamedKind, AnyModel):
 class ModelOfBatches(Group):
     """A seeded pair of layers, with a position row for each token of a sample."""
 
+    pre: str | None = None
     vocab: int | None = None
     dim: int | None = None
     context_length: int | None = None
@@ -148,7 +155,7 @@ class ModelOfBatches(Group):
     def opened(self, encoding: str) -> Model:
         """Return the model, whose position layer the batches draw themselves."""
         sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
-        return _seeded(encoding, **sizes, seed=self.seed, no_cache=self.no_cache)
+        return _seeded(encoding, self.pre, **sizes, seed=self.seed, no_cache=self.no_cache)
 
 
 class ModelOfComparison(ModelInFile):
@@ -173,7 +180,7 @@ class ModelOfComparison(ModelInFile):
         if vocab is None and given.ids is not None:
             vocab = max((int(ids.max(initial=0)) for ids in given.ids), default=0) + 1
         dim = names.COMPARED_DIM if self.dim is None else self.dim
-        return _seeded(encoding, vocab=vocab, dim=dim, context_length=1, seed=self.seed, no_cache=True)
+        return _seeded(encoding, self.pre, vocab=vocab, dim=dim, context_length=1, seed=self.seed, no_cache=True)
 
 
 class TwoModels(Group):
@@ -181,25 +188,26 @@ class TwoModels(Group):
 
     base: str
     tuned: str
+    pre: str | None = None
     tensor: str | None = None
     transposed: bool = False
 
     def opened(self, encoding: str | None) -> tuple[Model, Model]:
         """Return both models."""
         base, tuned = (
-            OneModel(path=path, tensor=self.tensor, transposed=self.transposed).opened(encoding)
+            OneModel(path=path, pre=self.pre, tensor=self.tensor, transposed=self.transposed).opened(encoding)
             for path in (self.base, self.tuned)
         )
         return base, tuned
 
 
-def _seeded(encoding: str | None, **given: int | None) -> Model:
+def _seeded(encoding: str | None, pre: str | None, **given: int | None) -> Model:
     """Return seeded layers; None means the default."""
     from embcli import model as library
     from embcli.cli.console import PrintedNotes
 
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return _watched(library.seeded(encoding=encoding or names.DEFAULT_ENCODING, notes=PrintedNotes(), **known))
+    return _watched(library.seeded(encoding=encoding or names.DEFAULT_ENCODING, pre=pre, notes=PrintedNotes(), **known))
 
 
 def _watched(model: Model) -> Model:

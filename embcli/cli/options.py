@@ -112,7 +112,9 @@ def _encodings(incomplete: str) -> list[str]:
     if known and incomplete:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
             here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-        plain = [name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.json)", name)]
+        plain = [
+            name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.(json|gguf))", name)
+        ]
         known += sorted(plain)
     return known
 
@@ -174,10 +176,13 @@ DECLARED: dict[str, Any] = {
     "encoding": _option(
         INPUT,
         "--encoding",
-        "An encoding or a model by tiktoken's name, or a tokenizer.json.",
+        "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF.",
         f"{names.DEFAULT_ENCODING}; of a real model, its own",
         metavar="NAME",
         autocompletion=_encodings,
+    ),
+    "pre": _option(
+        INPUT, "--pre", "Pre-tokenizer of a vocabulary that does not name it: gpt-2, llama-bpe, ...", metavar="NAME"
     ),
     "step": _option(VIEW, "--step", "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
     "batch_size": _option(INPUT, "--batch-size", "Samples in a batch.", metavar="B"),
@@ -188,6 +193,8 @@ DECLARED: dict[str, Any] = {
     "index": _option(INPUT, "--index", "Which batch, counted from 0.", "0", metavar="K"),
     "all": _option(INPUT, "--all", "All batches."),
     "layers_first": _option(INPUT, "--layers-first", "Draw both layers before the loader consumes random numbers."),
+    "loader_first": _option(INPUT, "--loader-first", "Let the loader draw first, from the seed itself."),
+    "coverage": _option(VIEW, "--coverage", "Show which tokens are read, and how often."),
     # The model.
     "path": _option(
         MODEL,
@@ -201,6 +208,7 @@ DECLARED: dict[str, Any] = {
     "diff.tensor": _option(MODEL, "--tensor", "The token matrix in both files.", metavar="NAME"),
     "position_tensor": _option(MODEL, "--position-tensor", "The position matrix in that file.", metavar="NAME"),
     "transposed": _option(MODEL, "--transposed", "Its matrices are stored as (D, V)."),
+    "part": _option(MODEL, "--part", "With --from: the encoder or the decoder, if both read tokens.", "encoder"),
     "diff.transposed": _option(MODEL, "--transposed", "It is stored as (D, V) in both."),
     "base": _argument("BASE", "A model: file, folder, or name in the Hugging Face cache."),
     "tuned": _argument("TUNED", "The other model, usually fine-tuned from BASE."),
@@ -235,6 +243,9 @@ DECLARED: dict[str, Any] = {
         MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
     ),
     "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
+    "positions.pairing": _option(
+        MODEL, "--pairing", "Which columns rotary positions rotate together; both compares the two.", "interleaved"
+    ),
     "theta": _option(MODEL, "--theta", "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
     "position": _kinds(
         "--position",
@@ -246,7 +257,7 @@ DECLARED: dict[str, Any] = {
     ),
     # What is shown.
     "show": _option(
-        VIEW, "--show", "Which matrices: token, position, input.", "all", **_list_of("--show", names.MATRICES)
+        VIEW, "--show", "Which matrices: token, position, input, hidden.", "all", **_list_of("--show", names.MATRICES)
     ),
     "compare.show": _option(
         VIEW,
@@ -258,6 +269,7 @@ DECLARED: dict[str, Any] = {
     "only": _option(VIEW, "--only", "Only the tokens of this text.", metavar="TEXT"),
     "only_ids": _option(VIEW, "--only-ids", "Only the tokens with these IDs.", metavar="IDS"),
     "rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256.", metavar="ROWS"),
+    "weights.rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
     "columns": _option(VIEW, "--columns", "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
     "map": _option(VIEW, "--map", "Show the whole matrix at once: how large its numbers are."),
     "scatter": _option(VIEW, "--scatter", "Draw the rows by the first two principal components."),

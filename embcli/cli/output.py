@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from embcli.atomic import destination
 from embcli.cli.console import say, watched
 from embcli.errors import OutputError
-from embcli.formats import ALIASES, FORMATS, PICTURES, VIEWS, either
+from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, either
 from embcli.passes import unwatched
 from embcli.result import Style, new_page, number_in, paper_of
 from embcli.safe import printable
@@ -167,6 +167,8 @@ def output_for(
         if chosen not in formats:
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
     refuse_many(show, chosen)
+    if file is not None and format and SUFFIXES.get(file.suffix.lower(), chosen) != chosen:
+        say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")
     if file is None and FORMATS[chosen].folder:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and FORMATS[chosen].binary and sys.stdout is not None and sys.stdout.isatty():

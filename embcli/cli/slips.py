@@ -1,64 +1,147 @@
-"""Hints for likely mistakes in a command line: the command that was probably meant."""
+"""Likely mistakes in a command line: what other programs call an option is understood; others get the right command."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embcli.formats import ALIASES, FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Sequence
 
-_OF_A_TEXT = ("embcli tokenize", "embcli lookup", "embcli compare")
+# Options by the names that other programs have for them; those of a verb come after its name.
+_OPTIONS = {
+    "--model": "--from",
+    "-n": "--top",
+    "-d": "--dim",
+    "--length": "--context-length",
+    "batch --length": "--max-length",
+    "batch --file": "",  # the file is an argument
+    **{f"--{name}": f"--format={name}" for name in (*FORMATS, *ALIASES) if name != "ids"},
+}
+# Verbs by other names, and a text for those that need one.
+_VERBS = {
+    **dict.fromkeys(("similarity", "similar", "nearest", "search"), ("neighbors", '" Paris"')),
+    **dict.fromkeys(("embed", "embedding", "embeddings"), ("lookup", '"Every effort moves you"')),
+    **dict.fromkeys(("encode", "tokens"), ("tokenize", '"Every effort moves you"')),
+    **dict.fromkeys(("inspect", "show", "tensors"), ("info", "")),
+    **dict.fromkeys(("rope", "rotary"), ("positions rotary", "")),
+    "version": ("--version", ""),
+}
+_CONTENTS = ("list", "ls", "show")  # of the cache, which the verb alone shows
+_OF_A_TEXT = ("embcli tokenize", "embcli lookup", "embcli compare", "embcli neighbors")
 
 
-def hint(message: str, command: str, words: list[str], valued: Collection[str] = ()) -> str:
-    """Return the right command for a usage error, or where to find help.
+@dataclass(frozen=True)
+class Slip:
+    """A command line that Typer refuses.
 
-    `words` are those after the verb, and `valued` the options whose value is the next word.
-
-    >>> hint("Got unexpected extra argument(s) (effort)", "embcli lookup", ["--dim", "3", "Every", "effort"], ["--dim"])
+    >>> slip = Slip("Got unexpected extra argument(s) (effort)", "embcli lookup", ("--dim", "3", "Every", "effort"),
+    ...             ("--dim",), ("--dim",))
+    >>> slip.hint
     'Put the text in quotes: embcli lookup "Every effort" --dim 3'
     """
-    words = [part for word in words for part in (word.split("=", 1) if word.startswith("--ids=") else [word])]
-    if command in _OF_A_TEXT and message.startswith("Got unexpected extra argument"):
-        if "--ids" in words[:-2]:
-            return f"Write the IDs as one word, with commas between: {command} {_joined_ids(words)}"
-        return f"Put the text in quotes: {command} {_joined_text(words, valued)}"
-    option = re.match(r"No such option: (\S+)", message)
-    dashed = next((word for word in words if option and word.startswith(option[1]) and _looks_like_text(word)), None)
-    if dashed is not None:
-        others = [shlex.quote(word) for word in words if word != dashed]
-        meant = " ".join([command, *others, "--", _quoted(dashed)])
-        return f"Put -- before a text that begins with a dash: {meant}"
-    return f"Try '{command} --help' for help."
 
+    message: str
+    command: str  # "embcli lookup"
+    words: tuple[str, ...]  # after the command
+    options: tuple[str, ...] = ()  # that the command has
+    valued: tuple[str, ...] = ()  # those whose value is the next word
 
-def _looks_like_text(word: str) -> bool:
-    return bool(re.search(r"\s|^-[^-a-zA-Z]", word))
+    @classmethod
+    def of(cls, error: Any, words: Sequence[str]) -> Slip:
+        """Return the slip of an error of Typer in these words after `embcli`."""
+        context = getattr(error, "ctx", None)
+        verb = [word for word in words[:1] if not word.startswith("-")]
+        command = context.command_path if context else " ".join(["embcli", *verb])
+        message = " ".join(error.format_message().replace("Value error, ", "").split())
+        declared = context.command.params if context else []
+        options = tuple(name for option in declared for name in option.opts)
+        valued = tuple(name for option in declared if not getattr(option, "is_flag", True) for name in option.opts)
+        return cls(message, command, tuple(words[len(command.split()) - 1 :]), options, valued)
 
+    @property
+    def meant(self) -> list[str] | None:
+        """The words after `embcli` that were meant, if no doubt is possible."""
+        verb = self.command.split()[1:]
+        if self.command == "embcli cache" and self.words[:1] and self.words[0] in _CONTENTS:
+            return [*verb, *self.words[1:]]
+        unknown = self._unknown
+        name = _OPTIONS.get(" ".join([*verb, unknown]), _OPTIONS.get(unknown))
+        place = self._place(unknown)
+        if name is None or place is None or (name and name.partition("=")[0] not in self.options):
+            return None
+        value = self.words[place][len(unknown) :].removeprefix("=")
+        return [*verb, *self.words[:place], *filter(None, (name, value)), *self.words[place + 1 :]]
 
-def _joined_ids(words: list[str]) -> str:
-    """Return the words with the IDs after --ids joined to one word."""
-    start = words.index("--ids") + 1
-    stop = next((place for place in range(start, len(words)) if not re.fullmatch(r"[0-9,]+", words[place])), len(words))
-    ids = ",".join(word.strip(",") for word in words[start:stop])
-    return " ".join([*map(shlex.quote, words[:start]), ids, *map(shlex.quote, words[stop:])])
+    @property
+    def hint(self) -> str:
+        """The command that was probably meant, or where to find help."""
+        if self.command in _OF_A_TEXT and self.message.startswith("Got unexpected extra argument"):
+            if "--ids" in self._separate[:-2]:
+                return f"Write the IDs as one word, with commas between: {self.command} {self._with_joined_ids()}"
+            return f"Put the text in quotes: {self.command} {self._with_joined_text()}"
+        if self.command == "embcli" and self.words[:1] and self.words[0] in _VERBS:
+            verb, text = _VERBS[self.words[0]]
+            return f"That is: {' '.join(filter(None, ['embcli', verb, shlex.join(self.words[1:]) or text]))}"
+        dashed = next((word for word in self.words if self._unknown and self._is_dashed_text(word)), None)
+        if dashed is not None:
+            others = [shlex.quote(word) for word in self.words if word != dashed]
+            meant = " ".join([self.command, *others, "--", _quoted(dashed)])
+            return f"Put -- before a text that begins with a dash: {meant}"
+        return f"Try '{self.command} --help' for help."
 
+    @property
+    def _unknown(self) -> str:
+        """The option that the command does not have."""
+        found = re.match(r"No such option: (\S+)", self.message)
+        return found[1] if found else ""
 
-def _joined_text(words: list[str], valued: Collection[str]) -> str:
-    """Return the words, with all that are neither options nor their values joined to one text."""
-    text: list[str] = []
-    others: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == "--":
-            text += rest
-        elif word.startswith("-") and word != "-":
-            others += [word, *([next(rest, "")] if word in valued else [])]
-        else:
-            text.append(word)
-    return " ".join([_quoted(" ".join(text)), *map(shlex.quote, others)])
+    @property
+    def _separate(self) -> list[str]:
+        """The words, with the value of `--ids=` as a word of its own."""
+        return [part for word in self.words for part in (word.split("=", 1) if word.startswith("--ids=") else [word])]
+
+    def _place(self, option: str) -> int | None:
+        """Return the place of an option among the words, which may have its value in the same word."""
+        value = False
+        for place, word in enumerate(self.words):
+            if word == "--":
+                return None
+            glued = word.startswith(option if len(option) == 2 else f"{option}=")
+            if not value and option and (word == option or glued):
+                return place
+            value = not value and word in self.valued
+        return None
+
+    def _is_dashed_text(self, word: str) -> bool:
+        return word.startswith(self._unknown) and bool(re.search(r"\s|^-[^-a-zA-Z]", word))
+
+    def _with_joined_ids(self) -> str:
+        """Return the words with the IDs after --ids joined to one word."""
+        words = self._separate
+        start = words.index("--ids") + 1
+        others = (place for place in range(start, len(words)) if not re.fullmatch(r"[0-9,]+", words[place]))
+        stop = next(others, len(words))
+        ids = ",".join(word.strip(",") for word in words[start:stop])
+        return " ".join([*map(shlex.quote, words[:start]), ids, *map(shlex.quote, words[stop:])])
+
+    def _with_joined_text(self) -> str:
+        """Return the words, with all that are neither options nor their values joined to one text."""
+        text: list[str] = []
+        others: list[str] = []
+        rest = iter(self.words)
+        for word in rest:
+            if word == "--":
+                text += rest
+            elif word.startswith("-") and word != "-":
+                others += [word, *([next(rest, "")] if word in self.valued else [])]
+            else:
+                text.append(word)
+        return " ".join([_quoted(" ".join(text)), *map(shlex.quote, others)])
 
 
 def _quoted(text: str) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embcli.cli.console import say
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
 
@@ -26,8 +28,9 @@ def read(
 ) -> Sequences:
     """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
 
-    `lines` makes each line a sequence, without its line end. Raises InputError if nothing (with the example) or too
-    much is given, and for invalid UTF-8 unless `errors` is "replace".
+    `lines` makes each line a sequence, without its line end; the example begins with the verb. A text that looks like
+    IDs or is the name of a file is read as text, and a note says how to read the other. Raises InputError if nothing
+    (with the example) or too much is given, and for invalid UTF-8 unless `errors` is "replace".
     """
     named = {"TEXT": text, "--file": file, "--ids": ids}
     used = [name for name, value in named.items() if value is not None]
@@ -36,9 +39,11 @@ def read(
         hint = f"Write the IDs as one word, with commas between: --ids {both[1]},{both[2]}" if both else ""
         raise InputError(f"{' and '.join(used)} stand for the same input; give one of them", hint)
     if ids is not None:
-        source = _standard_input("--ids -", "echo 2,3,5,1 | ...") if ids == "-" else ids
+        source = _standard_input("--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -") if ids == "-" else ids
         return Sequences(ids=lines_of_ids(source) if lines else (parse_ids(source),), many=lines)
     texts = [_text(text, file, errors, example)]
+    if text is not None:
+        _note_other_readings(text, _verb(example))
     if lines:
         texts = lines_of(texts[0])
     return Sequences(texts=tuple(texts), many=lines)
@@ -53,6 +58,20 @@ def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 610
     if option:
         raise InputError(f"there is no option {option[1]}; write IDs only, as in: {example}")
     return parse_ids(_standard_input("IDS", example) if ids is None or ids == "-" else ids)
+
+
+def _verb(example: str) -> str:
+    """Return the verb of an example: `embcli lookup`."""
+    return " ".join(example[example.index("embcli") :].split()[:2])
+
+
+def _note_other_readings(text: str, verb: str) -> None:
+    """Say how to read what looks like IDs, or the name of a file that exists."""
+    if re.fullmatch(r"[0-9]+(?:[, ]+[0-9]+)*", text, re.ASCII):
+        say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {','.join(re.findall('[0-9]+', text))[:60]}")
+    with suppress(OSError, ValueError):  # most texts could not be the name of a file
+        if Path(text).is_file():
+            say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
 
 
 def argument(text: str, name: str = "TEXT", errors: str | None = None) -> str:
@@ -86,7 +105,7 @@ def _standard_input(name: str, example: str, errors: str | None = None) -> str:
     """Return standard input as text; without `errors`, the error for invalid UTF-8 does not advise to replace it."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(
-            f"no {name} given and nothing is piped in, as in: {example}", hint="Try 'embcli --help' for help."
+            f"no {name} given and nothing is piped in, as in: {example}", f"Try '{_verb(example)} --help' for help."
         )
     try:
         data = sys.stdin.buffer.read()

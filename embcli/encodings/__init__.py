@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
-from embcli.hub import located, tokenizer_file
+from embcli.hub import TOKENIZERS, located, tokenizer_file
+from embcli.words import naming
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embcli.encodings.own import OwnWords
     from embcli.notes import Notes
 
 
@@ -39,52 +39,78 @@ def encoding_of_size(size: int) -> Encoding | None:
     return next((get(name) for name, each in DEFINITIONS.items() if each.vocabulary_size == size), None)
 
 
-def encoding_of_file(weights: Path, own: OwnWords | None, notes: Notes) -> Encoding | None:
-    """Return the encoding of the rows of a checkpoint's file: its own words, or the tokenizer.json beside it.
+def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes, pre: str | None = None) -> Encoding | None:
+    """Return the encoding of the rows of a checkpoint's file: its own tokens, or those of a tokenizer beside it.
 
-    Word vectors have whole words; otherwise a tokenizer.json is preferred, because it can also split a text. A note
-    says if the tokenizer.json is not used because a package is missing.
+    The file's own tokens are preferred if they can split a text. A note says if the tokenizer.json is not used because
+    a package is missing.
     """
-    if own is not None and own.are_whole:
+    from embcli.encodings.gguf import GgufEncoding
+
+    if isinstance(own, GgufEncoding):
+        own = own.with_splitting(pre)
+    if own is not None and own.splits:
         return own
-    path = weights.parent / "tokenizer.json"
-    if not path.is_file():
+    try:
+        path = tokenizer_file(weights.parent, TOKENIZERS)
+    except InputError:
+        if own is None:
+            _refuse_splitting(weights.name, pre)
         return own
-    if find_spec("tokenizers") is None:
+    if path.name == "tokenizer.json" and find_spec("tokenizers") is None:
         notes.add(lacks("the tokenizer.json beside the weights", "models"))
         return own
-    return _of_tokenizer(path, str(path))
+    return _of_path(path, str(path), pre)
 
 
 @lru_cache  # freeing a large tokenizer takes a tenth of the time of loading it
-def _of_tokenizer(path: Path, name: str) -> Encoding:
+def _of_path(path: Path, name: str, pre: str | None) -> Encoding:
+    """Return the encoding of a file, whose name or first bytes tell the dialect."""
+    with suppress(OSError), open(path, "rb") as file:
+        if file.read(4) == b"GGUF":
+            from embcli.encodings.gguf import gguf_encoding
+
+            return gguf_encoding(path, name, pre)
+    _refuse_splitting(name, pre)
     from embcli.encodings.huggingface import HuggingFaceEncoding
 
     return HuggingFaceEncoding(path, name)
 
 
 @lru_cache
-def get(name: str) -> Encoding:
+def get(name: str, pre: str | None = None) -> Encoding:
     """Return the encoding with this name, or of the model with this name.
 
-    The name can also be the path of a tokenizer.json or of its folder, or a model of the local Hugging Face cache.
-    Raises InputError with the nearest names if nothing is found.
+    The name can also be the path of a tokenizer's file, of a GGUF or of a folder, or a model of a local store; `pre`
+    names the pre-tokenizer of a file that does not name it. Raises InputError with the nearest names if nothing is
+    found.
 
     >>> get("gpt-4o").name
     'o200k_base'
     """
     if name in DEFINITIONS:
+        _refuse_splitting(name, pre)
         return TiktokenEncoding(name)
-    if "/" in name or name.endswith(".json"):
-        return _of_tokenizer(located(name, tokenizer_file), name)
+    if "/" in name or name.endswith((".json", ".gguf")):
+        return _of_path(located(name, tokenizer_file), name, pre)
     model = loaded("tiktoken.model")
     try:
-        return TiktokenEncoding(model.encoding_name_for_model(name))
+        known = TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:
         with suppress(InputError):
-            return _of_tokenizer(located(name, tokenizer_file), name)
+            return _of_path(located(name, tokenizer_file), name, pre)
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"encodings are {', '.join(DEFINITIONS)}"
         raise InputError(f"no encoding or model is named {name[:60]!r}; {hint}") from None
+    _refuse_splitting(name, pre)
+    return known
+
+
+def _refuse_splitting(name: str, pre: str | None) -> None:
+    """Raise InputError if a pre-tokenizer is named for an encoding that has its own."""
+    if pre is not None:
+        raise InputError(
+            naming("{pre} is for byte-pair encodings that name no pre-tokenizer, and {name!r} is none", name=name)
+        )

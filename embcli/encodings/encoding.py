@@ -13,6 +13,8 @@ class Encoding(ABC):
     """What embcli needs of an encoding, from any source; a dialect inherits the defaults that fit it."""
 
     name: str  # of the encoding, the model or the file
+    splits: bool = True  # whether it can split a text
+    around: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # IDs that a model reads before and after each text
 
     @property
     @abstractmethod

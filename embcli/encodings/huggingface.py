@@ -13,7 +13,7 @@ import numpy as np
 
 from embcli.binary import Binary, refused, shortened
 from embcli.encodings.encoding import Encoding
-from embcli.encodings.spelling import from_characters, from_piece
+from embcli.encodings.spelling import from_characters, from_piece, spans_of
 from embcli.errors import lacks
 from embcli.memory import refuse_shortage
 from embcli.safe import in_data
@@ -89,14 +89,14 @@ class HuggingFaceEncoding(Encoding):
         encoded = self._encoded(text, special)
         tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
         if b"".join(tokens) == text.encode():
-            return _spans(tokens)
+            return spans_of(tokens)
         spans = np.array(encoded.offsets, np.int64).reshape(-1, 2)
         cuts = np.flatnonzero((np.diff(spans, axis=0) != 0).any(axis=1)) + 1
         for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(spans)], strict=True):
             if last - first > 1:  # bytes of an unknown character: the tokenizer gives each of them the whole character
                 start, end = spans[first].tolist()
                 if b"".join(tokens[first:last]) == text[start:end].encode():
-                    spans[first:last] = start + _spans(tokens[first:last])
+                    spans[first:last] = start + spans_of(tokens[first:last])
         return spans
 
     def decode(self, ids: np.ndarray) -> bytes:
@@ -208,12 +208,3 @@ def _kinds(part: Any) -> set[str]:
         kinds.add(each["type"])
         described += [*each.get("pretokenizers", ()), *each.get("decoders", ())]
     return kinds
-
-
-def _spans(tokens: list[bytes]) -> np.ndarray:
-    """Return the spans of tokens that spell a text, (n, 2) int64; a token with part of a character gets all of it."""
-    data = np.frombuffer(b"".join(tokens), np.uint8)
-    begun = np.concatenate([[0], np.cumsum(data & 0xC0 != 0x80)])  # characters that begin before each byte
-    ends = np.cumsum([0, *map(len, tokens)])
-    first = begun[np.minimum(ends[:-1] + 1, len(data))] - 1
-    return np.stack([np.maximum(first, 0), begun[ends[1:]]], axis=1)

@@ -1,4 +1,4 @@
-"""A file's own tokens as an encoding: those of a GGUF file or of word vectors, without a tokenizer."""
+"""Words by ID, and the encoding of a file of word vectors: its words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.safe import in_data
-from embcli.words import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,14 +79,11 @@ class Vocabulary:
 
 
 class OwnWords(Encoding):
-    """The words that a file has for its rows.
+    """The words that a file has for its rows; a text is split at spaces."""
 
-    If they `are_whole`, a text is split at spaces; otherwise the file does not say how to split one.
-    """
-
-    def __init__(self, path: Path, read: Callable[[], Vocabulary], are_whole: bool) -> None:
+    def __init__(self, path: Path, read: Callable[[], Vocabulary]) -> None:
         """Take the file's path, and a function that reads its words; it is called when the first one is needed."""
-        self._path, self._read_words, self.are_whole = path, read, are_whole
+        self._path, self._read_words = path, read
         self.name = in_data(str(path))
 
     @cached_property
@@ -103,11 +99,8 @@ class OwnWords(Encoding):
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         """Return the rows of the space-separated words of a text, (T,) uint32.
 
-        Raises InputError for words that the file does not have, and for a file that cannot split a text.
+        Raises InputError for words that the file does not have.
         """
-        if not self.are_whole:
-            reason = "{path!r} has the tokens of its rows, but not how to split a text: give {ids} or {encoding}"
-            raise InputError(naming(reason, path=str(self._path)))
         words = text.split()
         ids = self.words.find_all({word.encode() for word in words})
         unknown = [word for word in dict.fromkeys(words) if word.encode() not in ids]
@@ -145,6 +138,5 @@ class OwnWords(Encoding):
         return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(-1, 2)
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes of known IDs, (T,), together: whole words are joined with spaces."""
-        separator = b" " if self.are_whole else b""
-        return separator.join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+        """Return the bytes of known IDs, (T,), joined with spaces."""
+        return b" ".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+import numpy as np
+
+SPACE = "\u2581"  # SentencePiece's spelling of a space
+
 
 @lru_cache
 def byte_of() -> dict[str, int]:
@@ -35,4 +39,18 @@ def from_piece(word: bytes) -> bytes:
     (b' moves', b'\n')
     """
     byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
-    return bytes([int(byte[1], 16)]) if byte else word.replace("▁".encode(), b" ")
+    return bytes([int(byte[1], 16)]) if byte else word.replace(SPACE.encode(), b" ")
+
+
+def spans_of(tokens: list[bytes]) -> np.ndarray:
+    """Return the spans of tokens that spell a text, (n, 2) int64; a token with part of a character gets all of it."""
+    ends = np.cumsum([0, *map(len, tokens)])
+    return characters_of(b"".join(tokens), ends[:-1], ends[1:])
+
+
+def characters_of(text: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return the first and the end character of ranges of bytes, (n, 2) int64; part of a character counts as all."""
+    data = np.frombuffer(text, np.uint8)
+    begun = np.concatenate([[0], np.cumsum(data & 0xC0 != 0x80)])  # characters that begin before each byte
+    first = begun[np.minimum(starts + 1, len(data))] - (starts < len(data))
+    return np.stack([np.maximum(first, 0), begun[ends]], axis=1)

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from embcli.binary import Binary, shortened
-from embcli.files import names, open_tensors
+from embcli.encodings.own import OwnWords
+from embcli.files import names, open_tensors, recipes
+from embcli.files.recipes import Finder, Settings
 from embcli.files.strict_json import read_object
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.errors import InputError
+    from embcli.files.families import Family
     from embcli.files.tensors import Tensor, Tensors
+    from embcli.recipe import Part
 
+_TEXT_MODELS = ("text_config", "llm_config", "thinker_config")  # what config.json calls them
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
 
 _MOST_NAMED = 8  # candidates in a message
@@ -64,8 +70,8 @@ class Checkpoint:
     """A source of weights: the tensors of a real model by their roles.
 
     `path` is a file, a folder, or a model of the local Hugging Face cache. `token` and `position` name tensors that are
-    not found by name, `transposed` says that they are (D, V). Raises InputError for a file that cannot be read, and if
-    the token matrix is unknown.
+    not found by name, `transposed` says that they are (D, V), `part` chooses the encoder or the decoder where both read
+    tokens. Raises InputError for a file that cannot be read, and if the token matrix is unknown.
     """
 
     encoding: Encoding | None = None  # of the token rows
@@ -77,8 +83,10 @@ class Checkpoint:
         position: str | None = None,
         transposed: bool = False,
         notes: Notes | None = None,
+        part: Part | None = None,
     ) -> None:
         self.notes = Notes() if notes is None else notes
+        self._part = part
         self.tensors = open_tensors(located(path), self.notes)
         self.given = path
         self.transposed = transposed
@@ -89,6 +97,7 @@ class Checkpoint:
         self._read: list[Layer] = []  # as they are in the file
         self.notes.count(self._rounded)
         self._shape, _ = self._oriented(self._token())
+        self._check_part()
 
     def with_encoding(self, encoding: Encoding | None, reason: str = "") -> Checkpoint:
         """Return this checkpoint with the encoding of its token rows; `reason` says why, if it is a guess."""
@@ -168,13 +177,102 @@ class Checkpoint:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The config.json beside the weights; empty if there is none."""
+        """The config.json beside the weights, with the part about the text model; empty if there is none."""
         path = self.tensors.path.parent / "config.json"
         if not path.is_file():
             return {}
         config = read_object(Binary(path), _CONFIG_LONGEST)
-        text = config.get("text_config")
-        return {**config, **text} if isinstance(text, dict) else config
+        while parts := [each for key in self._towers(config) if isinstance(each := config.pop(key, None), dict)]:
+            config = {**config, **parts[0]}
+        return config
+
+    def _towers(self, config: dict[str, Any]) -> tuple[str, ...]:
+        """Return the keys of what config.json says about the text model; of an encoder and a decoder, about a part."""
+        pair = config.get("model_type") == "encoder-decoder" and self._part != "decoder"
+        return (*_TEXT_MODELS, "encoder" if pair else "decoder")
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The config.json, read strictly."""
+        return Settings(self.config, self.tensors.refused)
+
+    @cached_property
+    def family(self) -> Family | None:
+        """The family of the model, by config.json; None if it is not known."""
+        return recipes.family_of(self.settings, self._part)
+
+    @property
+    def part(self) -> Part | None:
+        """The encoder or the decoder where both read tokens."""
+        reads = self.family.reads if self.family else ()
+        return self._part or (reads[0] if reads else None)
+
+    @cached_property
+    def recipe(self) -> Recipe | None:
+        """How token rows become what the first block reads; None without a config.json that names the model's type.
+
+        Raises InputError if config.json and the tensors do not fit together.
+        """
+        family, dim, settings, model = self.family, self._shape[1], self.settings, self.config.get("model_type")
+        if not isinstance(model, str) or self.is_other:
+            return None
+        if family is None:
+            return Recipe(model, self.values, dim, is_known=False)
+        recipes.check_dimension(settings, dim)
+        finder = Finder(self._module_tensor, self.tensors.refused, model)
+        steps = tuple(recipes.steps_of(family, settings, dim, finder, self.find("token_type") is not None))
+        first, padding = recipes.first_position(family, settings), recipes.padding_of(family, settings)
+        adds = any(isinstance(step, AddPosition) for step in steps)
+        if adds and self.find("position") is None and not family.waves:
+            raise finder.missing("position matrix")
+        waves = family.waves if adds and self.find("position") is None else ""
+        width = self._width(steps)
+        return Recipe(model, self.values, width, True, steps, first, padding, waves, family.inside, self.part)
+
+    def _width(self, steps: tuple[Any, ...]) -> int:
+        """Return the columns of what the first block reads; raises InputError for a tensor of another size."""
+        width = self._shape[1]
+        for step in steps:
+            if isinstance(step, Project):
+                tensor = self.tensors[step.weight]
+                width += sum(self.tensors[name].shape[-1] for name in step.beside)
+                if len(tensor.shape) != 2 or tensor.shape[1] != width * (3 if step.neighbours else 1):
+                    raise self.tensors.refused(f"{tensor} does not project rows of {width:,} columns")
+                width = tensor.shape[0]
+            sizes = {step.bias: width} if isinstance(step, Norm | Project) and step.bias else {}
+            sizes |= {step.weight: width} if isinstance(step, Norm) else {}
+            for name, size in sizes.items():
+                if self.tensors[name].shape != (size,):
+                    raise self.tensors.refused(f"{self.tensors[name]} does not fit rows of {size:,} columns")
+        return width
+
+    def _module_tensor(self, end: str) -> Tensor | None:
+        """Return the tensor whose name ends like this; of several, the one nearest to the token matrix."""
+        parts, near = end.split("."), self._tensor("token").name
+        named = [name for name, own in self._by_last_part.get(parts[-1], ()) if own[-len(parts) :] == parts]
+        named = self._of_part(named)
+        best = max(named, key=lambda name: (_shared_parts(name, near), -name.count("."), name), default=None)
+        return None if best is None else self.tensors[best]
+
+    def values(self, name: str) -> np.ndarray:
+        """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
+        if len(self.tensors[name].shape) == 1:
+            return self.tensors.vector(name)
+        layer = self.tensors.layer(name)
+        return layer.rows(np.arange(layer.shape[0]))
+
+    def _of_part(self, named: list[str]) -> list[str]:
+        """Return the names that belong to the chosen part; all of them if none does."""
+        return [name for name in named if self.part in _parts(name)] or named
+
+    def _check_part(self) -> None:
+        """Raise InputError if a part is chosen of a model whose tokens only one part reads."""
+        if self._part is None:
+            return
+        if self.family is not None and not self.family.reads and self.config.get("model_type") != "encoder-decoder":
+            raise self.tensors.refused(naming("{part} chooses between two parts that read tokens; it has one"))
+        if not any(self._part in _parts(name) for name in self.tensors):
+            raise self.tensors.refused(naming("{part} {given}: no tensor has this in its name", given=self._part))
 
     @cached_property
     def positions(self) -> dict[str, str | int | float]:
@@ -197,16 +295,14 @@ class Checkpoint:
         tensor, model = self.find("position"), self.config.get("model_type")
         if tensor is None:
             return 0
-        rows, padding = self._oriented(tensor)[0][0], None
+        rows = self._oriented(tensor)[0][0]
         if isinstance(model, str):
-            family, reason = names.family_of_model(model), f"config.json says that it is a {shortened(model)} model"
-            padding = self.config.get("pad_token_id")
+            first = recipes.first_position(self.family, self.settings) if self.family else 0
+            reason = f"config.json says that it is a {shortened(model)} model"
         else:
             family = names.family_of_tensor(tensor.name, rows)
+            first = family.first_row if family else 0
             reason = f"{shortened(tensor.name)} {family.evidence(rows)}" if family else ""
-        if family is None:
-            return 0
-        first = padding + 1 if family.follows_padding and isinstance(padding, int) else family.first_row
         if not 0 < first < rows:
             return 0
         self.reasons["first_position"] = f"position 0 is row {first}: {reason}"
@@ -269,8 +365,7 @@ class Checkpoint:
         if len(matrices) != 1:
             raise self._undecided("no tensor has the name of a token matrix")
         self._tensors["token"] = matrices[0]
-        own = self.tensors.own_words()
-        if own is None or not own.are_whole:  # word vectors are no guess
+        if not isinstance(self.tensors.own_words(), OwnWords):  # word vectors are no guess
             self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
         return matrices[0]
 
@@ -281,6 +376,7 @@ class Checkpoint:
             near = self._tensor("token").name
             shared = [_shared_parts(tensor.name, near) for tensor in fitting]
             fitting = [tensor for tensor, parts in zip(fitting, shared, strict=True) if parts == max(shared)]
+            fitting = self._encoders(role, fitting)
         return self._agreed(role, fitting) if fitting else None
 
     def _fitting(self, role: str) -> list[Tensor]:
@@ -290,8 +386,19 @@ class Checkpoint:
             ends = self._by_last_part.get(parts[-1], ())
             named = [self.tensors[name] for name, end in ends if end[-len(parts) :] == parts]
             if fitting := [tensor for tensor in named if self._fits(role, tensor)]:
-                return fitting
+                if len(fitting) == 1 or role == "head":
+                    return fitting
+                own = self._of_part([tensor.name for tensor in fitting])
+                return [tensor for tensor in fitting if tensor.name in own]
         return []
+
+    def _encoders(self, role: str, fitting: list[Tensor]) -> list[Tensor]:
+        """Return the encoder's of two tensors, if the other is the decoder's; otherwise all of them."""
+        own = [tensor for tensor in fitting if "encoder" in _parts(tensor.name)]
+        if len(fitting) != 2 or len(own) != 1 or not any("decoder" in _parts(tensor.name) for tensor in fitting):
+            return fitting
+        self.reasons[role] = f"{shortened(own[0].name)} is the encoder's; the decoder has another"
+        return own
 
     @cached_property
     def _by_last_part(self) -> dict[str, list[tuple[str, list[str]]]]:
@@ -319,7 +426,22 @@ class Checkpoint:
         if not tensor.is_matrix or role == "token":
             return tensor.is_matrix
         rows, dim = self._oriented(tensor)[0]
+        projected = self._projected.get(role)
+        if projected is not None:
+            return dim == projected.shape[0]
         return dim == self._shape[1] and (role != "head" or 2 * rows > self._shape[0])
+
+    @cached_property
+    def _projected(self) -> dict[str, Tensor | None]:
+        """The tensor that projects token rows before the rows of another role are added, by this role."""
+        found: dict[str, Tensor | None] = {}
+        last = None
+        for step in self.family.steps if self.family else ():
+            if isinstance(step, Project):
+                last = self._module_tensor(f"{step.name}.weight")
+            elif isinstance(step, AddPosition | AddType):
+                found["position" if isinstance(step, AddPosition) else "token_type"] = last
+        return found
 
     def _oriented(self, tensor: Tensor) -> tuple[tuple[int, int], bool]:
         """Return the shape of a matrix' layer, and whether the layer is its transpose.

@@ -7,22 +7,19 @@ package widens quantised rows; it is loaded when they are needed. The format is 
 from __future__ import annotations
 
 import re
-from array import array
-from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from struct import Struct, error
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.binary import Binary, shortened
-from embcli.encodings.own import OwnWords, Vocabulary
-from embcli.encodings.spelling import from_characters, from_piece
+from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import InputError, lacks
 from embcli.files.numbers import NAMED, NumberFormat
 from embcli.files.stored import StoredLayer, stored_layer
 from embcli.files.tensors import Tensor, Tensors
+from embcli.metadata import Header, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,38 +59,6 @@ _QUANTISED = {
 _PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
 _TYPE_NUMBERS = {name: number for number, (name, _, _) in _QUANTISED.items()}
 
-_U32, _U64, _TENSOR_END = Struct("<I"), Struct("<Q"), Struct("<IQ")
-_STRING, _ARRAY = 8, 9  # types of metadata
-_WORD_TYPE = (4, 5)  # types of an array with the type of each word: converters write both
-_CONTROL, _USER_DEFINED = 3, 4  # types of words
-_SCALARS = {number: Struct(f"<{form}") for number, form in enumerate("BbHhIif?")}
-_SCALARS |= {10: Struct("<Q"), 11: Struct("<q"), 12: Struct("<d")}
-
-# No honest file exceeds these; each bounds the work that a header can cause.
-_MOST_KEYS, _MOST_TENSORS, _MOST_WORDS = 1 << 16, 1 << 17, 1 << 22
-_LONGEST_NAME, _LONGEST_TEXT, _LONGEST_VOCABULARY = 1 << 16, 1 << 20, 1 << 28
-_DIMENSIONS = 4
-_WINDOW = 1 << 20  # bytes of the header that are read at a time
-
-
-@dataclass(frozen=True)
-class _Array:
-    """An array of the metadata, not read."""
-
-    kind: int
-    count: int
-    start: int
-    end: int
-
-
-@dataclass
-class _Header:
-    """The header of one file."""
-
-    metadata: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, _Array] = field(default_factory=dict)
-    tensors: list[Tensor] = field(default_factory=list)
-
 
 def begins(head: bytes) -> bool:
     """Return whether a file begins with GGUF's magic bytes."""
@@ -109,19 +74,24 @@ class Gguf(Tensors):
     format = "GGUF"
 
     def __init__(self, binary: Binary) -> None:
-        first = _read_header(binary)
+        first = read_header(binary)
         self._binaries = {binary.path: binary}
         headers = [first]
         if first.metadata.get("split.count", 1) != 1:
             self._binaries = {path: binary if path == binary.path else Binary(path) for path in _parts(binary, first)}
-            headers = [first if part is binary else _read_header(part) for part in self._binaries.values()]
+            headers = [first if part is binary else read_header(part) for part in self._binaries.values()]
         tensors: dict[str, Tensor] = {}
-        for tensor in (tensor for header in headers for tensor in header.tensors):
+        each = (
+            tensor
+            for part, header in zip(self._binaries.values(), headers, strict=True)
+            for tensor in _tensors(part, header)
+        )
+        for tensor in each:
             if tensor.name in tensors:
                 raise self._binaries[tensor.file].refused(f"it has the tensor {shortened(tensor.name)} twice")
             tensors[tensor.name] = tensor
         super().__init__(binary.path, tensors, headers[0].metadata, self._binaries)
-        self._arrays = headers[0].arrays
+        self._header = headers[0]
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
@@ -133,154 +103,19 @@ class Gguf(Tensors):
         rows, dim = tensor.shape
         return StoredLayer(binary, tensor.start, (rows, dim), _quantised(binary, tensor))
 
-    def own_words(self) -> OwnWords | None:
+    def own_words(self) -> GgufEncoding | None:
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
-        words = self._arrays.get("tokenizer.ggml.tokens")
-        has_words = words is not None and words.kind == _STRING
-        return OwnWords(self.path, self.vocabulary, are_whole=False) if has_words else None
-
-    def vocabulary(self) -> Vocabulary:
-        """Return the tokens that the file has for the rows."""
-        words, binary = self._arrays["tokenizer.ggml.tokens"], next(iter(self._binaries.values()))
-        if words.end - words.start > _LONGEST_VOCABULARY:
-            raise binary.refused(f"its vocabulary has {words.end - words.start:,} bytes, more than any model's")
-        text = binary.read(words.start, words.end - words.start)
-        places, place, length = array("q"), 0, _U64.unpack_from
-        for _ in range(words.count):
-            places.append(place)
-            place += 8 + length(text, place)[0]
-        places.append(place)
-        edges = np.frombuffer(places, np.int64)
-        spelled = _SPELLED.get(self.metadata.get("tokenizer.ggml.model"), bytes)
-        return Vocabulary(text, edges[:-1] + 8, edges[1:], spelled, self._plain(binary, words.count, spelled))
-
-    def _plain(self, binary: Binary, count: int, spelled: Callable[[bytes], bytes]) -> np.ndarray | None:
-        """Return which words are their own bytes, (V,) bool: control tokens and user-defined ones; None if unknown.
-
-        SentencePiece spells user-defined tokens like others.
-        """
-        kinds = self._arrays.get("tokenizer.ggml.token_type")
-        if kinds is None or kinds.kind not in _WORD_TYPE or kinds.count != count:
-            return None
-        plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
-        return np.isin(np.frombuffer(binary.read(kinds.start, 4 * count), "<i4"), plain)
+        words = self._header.arrays.get("tokenizer.ggml.tokens")
+        binary = next(iter(self._binaries.values()))
+        return GgufEncoding(binary, self._header) if words is not None and words.has_strings else None
 
 
-class _Reader:
-    """Reads a header from its beginning, a window at a time."""
-
-    def __init__(self, binary: Binary) -> None:
-        self.binary = binary
-        self.place = 0
-        self._window, self._start = b"", 0
-        self._words = 0
-
-    def take(self, count: int) -> bytes:
-        """Return the next bytes."""
-        first = self.place - self._start
-        if not 0 <= first <= len(self._window) - count:
-            self._need(count)
-            self._window, self._start, first = self.binary.read(self.place, max(count, _WINDOW)), self.place, 0
-        self.place += count
-        return self._window[first : first + count]
-
-    def number(self, form: Struct) -> Any:
-        """Return the next number."""
-        return form.unpack(self.take(form.size))[0]
-
-    def text(self, what: str, longest: int) -> str:
-        """Return the next string."""
-        length = self.number(_U64)
-        if length > longest:
-            raise self.binary.refused(f"{what} has {length:,} bytes, more than the limit of {longest:,}")
-        return self.take(length).decode("utf-8", "backslashreplace")
-
-    def skip(self, count: int) -> None:
-        """Skip bytes."""
-        self._need(count)
-        self.place += count
-
-    def skip_strings(self, count: int) -> None:
-        """Skip strings, each by its length."""
-        self._words += count
-        if self._words > _MOST_WORDS:
-            raise self.binary.refused(f"its metadata has {self._words:,} words, more than any vocabulary has")
-        length = _U64.unpack_from
-        while count:
-            self.take(8)  # fills the window
-            window, place, done = self._window, self.place - 8 - self._start, 0
-            try:
-                for done in range(1, count + 1):  # noqa: B007 - used after the loop
-                    place += 8 + length(window, place)[0]
-            except (error, OverflowError):  # the next length is beyond the window, or far beyond the file
-                done -= 1
-            count -= done
-            self.place = self._start + place
-        self._need(0)
-
-    def _need(self, count: int) -> None:
-        if self.place + count > self.binary.size:
-            raise self.binary.refused(
-                f"it is cut off: its header reaches byte {self.place + count:,} of {self.binary.size:,}"
-            )
-
-
-def _read_header(binary: Binary) -> _Header:
-    reader = _Reader(binary)
-    magic, version = reader.take(4), reader.number(_U32)
-    if magic != b"GGUF":
-        raise binary.refused(f"it begins with {magic!r}, and not with b'GGUF'")
-    if version not in (2, 3):
-        what = "its numbers are big-endian" if version in (2 << 24, 3 << 24) else f"it has GGUF version {version}"
-        raise binary.refused(f"{what}; embcli reads little-endian versions 2 and 3")
-    tensors, keys = reader.number(_U64), reader.number(_U64)
-    if tensors > _MOST_TENSORS or keys > _MOST_KEYS:
-        raise binary.refused(f"its header claims {tensors:,} tensors and {keys:,} keys, more than any has")
-    header = _Header()
-    for _ in range(keys):
-        _read_pair(reader, header)
-    described = [_read_tensor(reader) for _ in range(tensors)]
+def _tensors(binary: Binary, header: Header) -> list[Tensor]:
+    """Return the tensors of a file in their order; raises InputError unless each has its own range of bytes."""
     alignment = header.metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise binary.refused(f"its alignment is {alignment!r}, which is not a power of two")
-    data = -(-reader.place // alignment) * alignment
-    header.tensors += _in_place(binary, described, data, alignment)
-    return header
-
-
-def _read_pair(reader: _Reader, header: _Header) -> None:
-    """Read a key of the metadata and its value; skip the items of an array."""
-    key = reader.text("a key of its metadata", _LONGEST_NAME)
-    if key in header.metadata or key in header.arrays:
-        raise reader.binary.refused(f"its metadata has {shortened(key)} twice")
-    kind = reader.number(_U32)
-    if kind in _SCALARS:
-        header.metadata[key] = reader.number(_SCALARS[kind])
-    elif kind == _STRING:
-        header.metadata[key] = reader.text(f"{shortened(key)} of its metadata", _LONGEST_TEXT)
-    elif kind == _ARRAY:
-        kind, count = reader.number(_U32), reader.number(_U64)
-        start = reader.place
-        if kind in _SCALARS:
-            reader.skip(count * _SCALARS[kind].size)
-        elif kind == _STRING:
-            reader.skip_strings(count)
-        else:
-            raise reader.binary.refused(f"{shortened(key)} of its metadata is an array of the unknown type {kind}")
-        header.arrays[key] = _Array(kind, count, start, reader.place)
-    else:
-        raise reader.binary.refused(f"{shortened(key)} of its metadata is of the unknown type {kind}")
-
-
-def _read_tensor(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
-    """Return a tensor's name, its shape as numpy has it, its type and its offset."""
-    name = reader.text("a tensor's name", _LONGEST_NAME)
-    dimensions = reader.number(_U32)
-    if dimensions > _DIMENSIONS:
-        raise reader.binary.refused(f"tensor {shortened(name)} has {dimensions:,} dimensions, more than {_DIMENSIONS}")
-    shape = Struct(f"<{dimensions}Q").unpack(reader.take(8 * dimensions))
-    kind, offset = _TENSOR_END.unpack(reader.take(_TENSOR_END.size))
-    return name, shape[::-1], kind, offset
+    return _in_place(binary, header.tensors, -(-header.end // alignment) * alignment, alignment)
 
 
 def _in_place(
@@ -339,7 +174,7 @@ def _widened(dequantize: Callable[..., np.ndarray], kind: Any, stored: np.ndarra
     return 0
 
 
-def _parts(binary: Binary, header: _Header) -> list[Path]:
+def _parts(binary: Binary, header: Header) -> list[Path]:
     """Return the files of a split checkpoint in order."""
     count = header.metadata["split.count"]
     if not isinstance(count, int) or not 0 < count < 10**5:
@@ -352,11 +187,3 @@ def _parts(binary: Binary, header: _Header) -> list[Path]:
     if missing is not None:
         raise InputError(f"cannot read {str(binary.path)!r}: its part {missing.name!r} is missing")
     return paths
-
-
-_SPELLED: dict[Any, Callable[[bytes], bytes]] = {
-    "gpt2": from_characters,
-    "llama": from_piece,
-    "t5": from_piece,
-    "bert": from_piece,
-}

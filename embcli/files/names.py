@@ -1,6 +1,6 @@
-"""What differs between model families, as data: the names of their tensors and the row of their first position.
+"""How model families name their tensors, as data, and what a name tells about the first position.
 
-To add a family, add its names to `NAMES`, and a row to `FAMILIES` if its first position is not row 0.
+To add a family, add its names to `NAMES`; what it does with the rows is a row of families.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "token_embd",  # GGUF, all models
         "token_embedding",  # CLIP, Whisper as OpenAI publishes it
         "tokens_embed",  # the first GPT
+        "input_embeds_layer",  # Bark
+        "input_embedding",  # CPM-Ant
+        "transformer.w",  # CTRL
         "token",  # an archive of the user's own
         "embeddings",  # Mamba, RWKV, XLM, Model2Vec
         "embedding",  # plain torch modules
@@ -36,11 +39,13 @@ NAMES: dict[str, tuple[str, ...]] = {
         "position_embedding",  # CLIP
         "positional_embedding",  # CLIP and Whisper as OpenAI publishes them
         "positions_embed",  # the first GPT
+        "position_embeds_layer",  # Bark
         "position",  # an archive of the user's own
     ),
     "token_type": (
         "token_type_embeddings",  # BERT and its relatives
         "token_types",  # GGUF
+        "segment_embedding",  # CPM-Ant
     ),
     "head": (
         "lm_head",  # most of Hugging Face's causal models
@@ -59,57 +64,32 @@ CAUSAL = re.compile("(?:LMHeadModel|ForCausalLM)$")  # the ends of the names of 
 
 
 @dataclass(frozen=True)
-class Family:
-    """Models whose position 0 is not row 0 of their position matrix.
-
-    The first of these that is given tells a family: config.json's `model_type`, else the name of the position tensor.
-    """
+class Named:
+    """Models whose position 0 is not row 0 of their position matrix, by its name if there is no config.json."""
 
     label: str  # in messages
-    models: frozenset[str]  # values of `model_type`
     tensor_name: re.Pattern[str]
-    rows: int | None = None  # by name, only a matrix of this many rows modulo 64 is of the family
+    rows: int | None = None  # only a matrix of this many rows modulo 64 is of the family
     first_row: int = 2
-    follows_padding: bool = False  # the first row is the one after config.json's `pad_token_id`, if it has one
 
     def evidence(self, rows: int) -> str:
         """Return why a tensor's name and number of rows are those of the family."""
         return f"is named as {self.label}" if self.rows is None else f"has {rows:,} rows, as {self.label}"
 
 
-FAMILIES = (
+BY_NAME = (
     # fairseq's RoBERTa and its relatives number positions from the padding's ID on, which is 1.
-    Family(
-        "RoBERTa's",
-        frozenset(
-            (
-                *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "xmod", "ibert"),
-                *("data2vec-text", "longformer", "luke", "markuplm", "layoutlmv3", "esm"),
-            )
-        ),
-        re.compile(r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\."),
-        follows_padding=True,
-    ),
+    Named("RoBERTa's", re.compile(r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.")),
     # fairseq's BART and its relatives have an offset of 2, whatever the padding.
-    Family(
-        "OPT's and BART's",
-        frozenset(("opt", "bart", "mbart", "plbart", "mvp", "biogpt", "mpnet", "nystromformer", "yoso", "mra")),
-        re.compile(r"(?:^|\.)embed_positions(?:\.|$)"),
-        rows=2,
-    ),
+    Named("OPT's and BART's", re.compile(r"(?:^|\.)embed_positions(?:\.|$)"), rows=2),
 )
 
 
-def family_of_model(model_type: str) -> Family | None:
-    """Return the family of a `model_type`; None if its position 0 is row 0."""
-    return next((family for family in FAMILIES if model_type in family.models), None)
-
-
-def family_of_tensor(name: str, rows: int) -> Family | None:
+def family_of_tensor(name: str, rows: int) -> Named | None:
     """Return the family whose position matrix has this name and number of rows; None if no family does.
 
     >>> family_of_tensor("model.decoder.embed_positions.weight", 2050).label
     "OPT's and BART's"
     """
-    named = (family for family in FAMILIES if family.tensor_name.search(name))
+    named = (family for family in BY_NAME if family.tensor_name.search(name))
     return next((family for family in named if family.rows in (None, rows % 64)), None)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 ADVICE = "save its state_dict as safetensors"
 _MOST_STEPS = 1 << 20  # opcodes: a tensor and its name take some 35
 _MOST_DIMENSIONS = 64
-_DEEPEST = 100  # dictionaries and lists inside each other
-_LONGEST_NAMES = 1 << 24  # characters of all names
+_LONGEST_NAMES = 1 << 24  # characters of all names; those of nested values have all keys above them
 
 # torch's types of storages -> dtypes, as numpy or torch names them.
 _STORAGES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Bool": "bool"}
@@ -82,10 +81,10 @@ def weights_in(pickle: bytes, name: str) -> dict[str, Weight]:
     A lone tensor has the given name. Raises Malformed for a pickle of other things than tensors and plain values.
     """
     weights: dict[str, Weight] = {}
-    waiting: list[tuple[str, int, Any]] = [("", 0, _described(pickle))]
+    waiting: list[tuple[str, Any]] = [("", _described(pickle))]
     seen, letters = set(), 0  # a list in a pickle can contain itself
     while waiting:
-        path, depth, value = waiting.pop()
+        path, value = waiting.pop()
         if isinstance(value, Weight):
             weights[path or name] = value
         elif isinstance(value, dict | list | tuple) and id(value) not in seen:
@@ -93,9 +92,9 @@ def weights_in(pickle: bytes, name: str) -> dict[str, Weight]:
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
             items = [(key, item) for key, item in pairs if isinstance(item, Weight | dict | list | tuple)]
             letters += len(path) * len(items) + (sum(map(len, value)) if isinstance(value, dict) else 0)
-            if depth == _DEEPEST or letters > _LONGEST_NAMES:
+            if letters > _LONGEST_NAMES:
                 raise Malformed("its values are nested more deeply, or have longer names, than those of any model")
-            waiting += [(f"{path}.{key}" if path else str(key), depth + 1, item) for key, item in reversed(items)]
+            waiting += [(f"{path}.{key}" if path else str(key), item) for key, item in reversed(items)]
     return weights
 
 

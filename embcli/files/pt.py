@@ -68,8 +68,9 @@ class TorchFile(Tensors):
             raise self.refused(unknown_numbers(tensor))
         if weight.storage is None:
             raise self.refused(f"{tensor} is sparse, negated or without data, so it has no plain numbers")
-        rows, dim = weight.shape
-        shape, strides = ((rows, dim), weight.strides) if not transposed else ((dim, rows), weight.strides[::-1])
+        rows, dim = tensor.shape
+        across = (0, *weight.strides)[-2:]  # of a vector as a row
+        shape, strides = ((rows, dim), across) if not transposed else ((dim, rows), across[::-1])
         for by_columns, usual in ((False, (shape[1], 1)), (True, (1, shape[0]))):
             if all(given == each or size == 1 for size, given, each in zip(shape, strides, usual, strict=True)):
                 return StoredLayer(self._binary, tensor.start, shape, numbers, by_columns)

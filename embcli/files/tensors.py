@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from embcli.binary import refused, shortened
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from embcli.encodings.own import OwnWords
+    from embcli.encodings.encoding import Encoding
     from embcli.errors import InputError
     from embcli.layer import Layer
     from embcli.words import Message
@@ -81,11 +83,19 @@ class Tensors(Mapping[str, Tensor]):
             raise self.refused(f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1")
         return self.matrix(tensor, transposed)
 
+    def vector(self, name: str) -> np.ndarray:
+        """Return a tensor of one dimension, (n,) float32; raises InputError for another one."""
+        tensor = self[name]
+        if len(tensor.shape) != 1:
+            raise self.refused(f"{tensor} is not a vector: it needs one dimension")
+        row: np.ndarray = self.matrix(replace(tensor, shape=(1, *tensor.shape)), False).rows(np.zeros(1, np.int64))[0]
+        return row
+
     @abstractmethod
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
 
-    def own_words(self) -> OwnWords | None:
+    def own_words(self) -> Encoding | None:
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
         return None
 

@@ -68,7 +68,7 @@ class VectorsFile(Tensors):
 
     def own_words(self) -> OwnWords:
         """Return the encoding that the file's words make."""
-        return OwnWords(self.path, self._index.vocabulary, are_whole=True)
+        return OwnWords(self.path, self._index.vocabulary)
 
     def _scanned(self) -> Index:
         if self._sizes is None:

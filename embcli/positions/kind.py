@@ -73,6 +73,8 @@ class Matrix:
     label: str = "pos"  # of the numbers of its rows
     apart: int = 1  # kinds of columns in turn, of which a picture shows no common mean
     numbers: np.ndarray | None = None  # of its rows, (n,) int64; None for those of the chosen positions
+    title: str = ""  # of its columns on a page
+    beside: tuple[Matrix, ...] = ()  # matrices of the same columns that a page shows beside it
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,7 +130,7 @@ class ShownPositions(Positions):
 class JoinedWords:
     """What the page of `lookup` says of a kind."""
 
-    title: str  # what follows "Input embeddings = token"
+    title: str  # what follows "Input embeddings = token embeddings"
     sum: str  # what follows "token" in the formula of an input embedding
     position: str  # where the rows of its matrix come from; empty if it has no matrix
     input: str  # how an input embedding is made

@@ -28,7 +28,7 @@ class NoPositions(JoinedPositions):
     def joined_words(self, first_position: int) -> JoinedWords:
         """Return the words of a lookup."""
         return JoinedWords(
-            title=" embeddings",
+            title="",
             sum="",
             position="",
             input="input: the token row, the same at every position",

@@ -126,7 +126,7 @@ class Rotary(ShownPositions, JoinedPositions):
     def joined_words(self, first_position: int) -> JoinedWords:
         """Return the words of a lookup."""
         return JoinedWords(
-            title=" embeddings, rotated by position",
+            title=", rotated by position",
             sum=" turned",
             position=f"position: pair i is rotated by p · {self.theta:,g}^(-2i/D); pairs are {self.pairing}",
             input="input: the rotated token row. Models rotate queries and keys, not this row.",

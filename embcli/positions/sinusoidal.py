@@ -7,11 +7,42 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
+from embcli.errors import LayerError
 from embcli.names import DEFAULT_THETA
 from embcli.positions.kind import AddedPositions, ShownWords, angles, in_turn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from embcli.positions.kind import JoinedWords
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OwnSinusoidal(AddedPositions):
+    """The sinusoids of a model that computes its position rows by a formula of its own."""
+
+    compute: Callable[[np.ndarray], np.ndarray] | None = None  # positions (n,) -> (n, D) float32
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """Return the rows of these positions, (n, D) float32."""
+        if self.compute is None:
+            raise LayerError("there is no formula here")
+        return self.compute(positions)
+
+    def shown_words(self, length: int, stored: bool) -> ShownWords:
+        """Return the words for T positions."""
+        return ShownWords(
+            "Sinusoidal positions",
+            f"(T, D) = ({length:,}, {self.dim:,})",
+            "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added.",
+            "They depend only on the distance: equal along each diagonal.",
+        )
+
+    def joined_words(self, first_position: int) -> JoinedWords:
+        """Return the words of a lookup."""
+        where = "position: the model's own sinusoids, sines in the first half of the columns, then cosines"
+        return replace(super().joined_words(first_position), position=where)
 
 
 @final

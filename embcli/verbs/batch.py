@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from embcli.layer import Layer, Origin
     from embcli.tokens import Tokens
+    from embcli.weights.seeded import Seeded
     from embcli.weights.source import SeededSource
 
 _PIECE = 1 << 18  # values that are computed at a time
@@ -142,7 +143,7 @@ def batch(
     start = (batching.index or 0) * batching.batch_size
     stop = (batching.batches(len(tokens)) if batching.all else 1) * batching.batch_size + start
     layers = source.open({"token": tokens.ids})
-    names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first")
+    names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first", "loader_first")
     run = {
         "embcli": __version__,
         "encoding": tokens.encoding.name if tokens.encoding else None,
@@ -156,25 +157,45 @@ def batch(
     return Batches(tokens, batching, layer, positions, order, chosen, layers.origin, run, notes=source.notes)
 
 
+def loader_order(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray:
+    """Return all samples in the order of the loader, (N,) int64."""
+    with loading_torch():
+        from embcli.weights.drawing import global_generator
+    with global_generator():
+        return _loaded(batching, seeded, samples)
+
+
 def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
     """Return all samples in the order of the loader, (N,) int64, and the position rows, (T, D) float32."""
     with loading_torch():
         import torch
-        from torch.utils.data import DataLoader
 
-        from embcli.weights.drawing import global_generator, state_after
+        from embcli.weights.drawing import global_generator
     places = np.arange(batching.max_length)
     with global_generator():
-        torch.set_rng_state(state_after(source.seeded, "position" if batching.layers_first else "token"))
-        loader: DataLoader[int] = DataLoader(
-            range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
-            batch_size=batching.batch_size,
-            shuffle=batching.shuffle,
-            drop_last=not batching.keep_last,
-        )
-        iter(loader)  # which consumes a random number
-        order = np.fromiter(loader.sampler, np.int64, samples)
-        if batching.layers_first:
+        order = _loaded(batching, source.seeded, samples)
+        if batching.layers_first or batching.loader_first:
             return order, source.open({"position": places})["position"].rows(places)
         layer = torch.nn.Embedding(*shape_of(source, "position"))
         return order, layer.weight.detach()[: batching.max_length].numpy().copy()
+
+
+def _loaded(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray:
+    """Return the order of torch's loader, whose place among the draws is chosen; the next draw follows the loader's."""
+    import torch
+    from torch.utils.data import DataLoader
+
+    from embcli.weights.drawing import state_after
+
+    if batching.loader_first:
+        torch.manual_seed(seeded.seed)
+    else:
+        torch.set_rng_state(state_after(seeded, "position" if batching.layers_first else "token"))
+    loader: DataLoader[int] = DataLoader(
+        range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
+        batch_size=batching.batch_size,
+        shuffle=batching.shuffle,
+        drop_last=not batching.keep_last,
+    )
+    iter(loader)  # which consumes a random number
+    return np.fromiter(loader.sampler, np.int64, samples)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from embcli.binary import shortened
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
-from embcli.errors import LayerError
+from embcli.errors import InputError, LayerError
 from embcli.notes import Notes
 from embcli.records import Records, listed
 from embcli.result import Result
@@ -85,9 +87,22 @@ class ModelInfo(Result, verb="info", content="list"):
     checkpoint: Checkpoint
     tensors: tuple[tuple[str, Tensor], ...]  # role (empty if unknown) and tensor
 
+    @cached_property
+    def recipe(self) -> str | None:
+        """What the first block reads, in words, or why this is not known; None if nothing says so."""
+        try:
+            recipe = self.checkpoint.recipe
+        except InputError as error:
+            return f"not known: {error}"
+        if recipe is None:
+            return None
+        if not recipe.is_known:
+            return f"not known for {shortened(recipe.model)} models"
+        return "; ".join(filter(None, (recipe.words, recipe.inside_in_words)))
+
     @property
     def run(self) -> dict[str, Any]:
-        """The files, the output head, the positions, and the guesses."""
+        """The files, the output head, the recipe, the positions, and the guesses."""
         checkpoint = self.checkpoint
         head = checkpoint.head
         return {
@@ -102,6 +117,8 @@ class ModelInfo(Result, verb="info", content="list"):
                 "rows_compared": head.rows,
                 "reason": head.reason,
             },
+            "recipe": self.recipe,
+            "part": checkpoint.part,
             "positions": checkpoint.positions,
             "first_position": checkpoint.first_position,
             "guesses": dict(checkpoint.reasons),

@@ -1,22 +1,27 @@
-"""The lookup: token IDs pick rows of the token matrix, and positions join them."""
+"""The lookup: token IDs pick rows of the token matrix, positions join them, and a model's further steps follow."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.binary import shortened
 from embcli.checks import check_ids, check_length, id_in_words
 from embcli.errors import InputError
 from embcli.layer import shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
-from embcli.positions import NO_POSITIONS
+from embcli.positions import DEFAULT_KIND, NO_POSITIONS
+from embcli.positions.sinusoidal import OwnSinusoidal
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Scale
 from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
+from embcli.verbs.hidden import Steps, sinusoids, steps_of
 from embcli.version import __version__
 from embcli.words import counted, naming
 
@@ -24,19 +29,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.layer import Layer, Origin, Source
+    from embcli.positions import JoinedKind
     from embcli.positions.kind import JoinedPositions
+    from embcli.recipe import Recipe
     from embcli.tokens import Tokens
+    from embcli.words import Message
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
+
+# The remark on a model that adds no position rows, by what its blocks do.
+_INSIDE = {
+    "": "this model has no positions: the input rows are the {rows}",
+    "rotary": "this model has rotary positions, inside its blocks: the input rows are the {rows}; {position} rotary "
+    "rotates them",
+    "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}",
+    "relative": "this model has relative positions, inside its blocks: the input rows are the {rows}",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class TracedNorm:
+    """A LayerNorm of one row: its statistics in float64, and the rows that it takes, (1, D) float32 each."""
+
+    mean: float
+    variance: float
+    size: int  # D
+    epsilon: float
+    rows: dict[str, np.ndarray]  # input, normed, gain, perhaps bias
 
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Result, verb="lookup", content="embeddings"):
     """The result of a lookup: (T, D) token rows, joined by (T, D) position rows, are the (T, D) input embeddings.
 
-    The row of a token type comes first: (token + type) + position in float32, which is BERT's own order. Rows are
-    computed when they are asked for, so that memory does not grow with the number of tokens.
+    The steps of a real model are those of its recipe, in their order and in float32: a scale, the row of a token type,
+    position rows make the input embedding; a norm or a projection makes `hidden` of it, (T, H), what the model's first
+    block reads. Rows are computed when they are asked for, so that memory does not grow with the number of tokens.
     """
 
     tokens: Tokens
@@ -47,22 +76,53 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     options: LookupOptions
     only: np.ndarray | None = None  # the tokens that are looked up, (n,) int64; None for all
     type_row: np.ndarray | None = None  # (1, D) float32, of the token type; None for no type
+    recipe: Recipe | None = None  # None for seeded layers, and if the model's is unknown or not followed
+    steps: Steps | None = None  # from a token row to the input embedding; None if positions join it and no more
+    more_steps: Steps = field(default_factory=Steps)  # from there to `hidden`
 
     token = MatrixOf()  # (n, D) float32
     position = MatrixOf()  # (n, D) float32, or angles (n, D/2)
     input = MatrixOf()  # (n, D) float32, the answer
+    hidden = MatrixOf()  # (n, H) float32, what the model's first block reads, if that is not the input
 
     def __len__(self) -> int:
         """Return how many tokens are looked up."""
         return len(self.tokens) if self.only is None else len(self.only)
 
+    @cached_property
+    def matrices(self) -> Names:
+        """The matrices of the result."""
+        there = [name for name in self.options.matrices if name != "hidden"]
+        return (*there, "hidden") if self.more_steps.steps or "hidden" in (self.options.show or ()) else tuple(there)
+
+    @property
+    def shown(self) -> Names:
+        """The matrices on a page."""
+        given = self.options.show or (("token",) if self.options.draw else self.matrices)
+        return tuple(name for name in self.matrices if name in given)
+
+    @property
+    def adds_type(self) -> bool:
+        """Whether the row of a token type is a term of the input embedding."""
+        return self.recipe is None or any(isinstance(step, AddType) for step in self.recipe.sum)
+
     @property
     def sum(self) -> str:
         """The order in which rows are added, as a formula."""
         last = self.positions.joined_words(0).sum
-        if self.type_row is None:
-            return f"token{last}"
-        return f"(token + token_type){last}" if last else "token + token_type"
+        if self.recipe is None:
+            typed = "token" if self.type_row is None else "token + token_type"
+            return f"({typed}){last}" if last and typed != "token" else f"{typed}{last}"
+        said = "token"
+        for step in self.recipe.sum:
+            if isinstance(step, Scale):
+                said += f" x {step.factor:.6g}"
+            elif not isinstance(step, AddRow):
+                term = "position" if isinstance(step, AddPosition) else "token_type"
+                said = f"{f'({said})' if ' + ' in said else said} + {term}"
+            elif not said.endswith("rows 0"):
+                said += " + rows 0"
+        return said
 
     @property
     def same_bag(self) -> bool:
@@ -78,22 +138,105 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def columns_of(self, name: str) -> np.ndarray:
         """Return the columns of a matrix, (columns,) int64: the chosen ones, or all if they are not columns of D."""
-        if name == "position" and self.positions.width != "D":
-            return np.arange(self.positions.columns)
-        return self.columns
+        if not self.has_own_columns(name):
+            return self.columns
+        return np.arange(self.positions.columns if name == "position" or self.recipe is None else self.recipe.width)
+
+    def has_own_columns(self, name: str) -> bool:
+        """Say whether a matrix has other columns than the token layer: angles do, and projected rows."""
+        if name == "position":
+            return self.positions.width != "D"
+        return name == "hidden" and self.recipe is not None and self.recipe.width != self.layer.shape[1]
+
+    @property
+    def norm(self) -> Norm | None:
+        """The norm that makes `hidden` of an input row; None if something else does."""
+        steps = self.recipe.rest if self.recipe else ()
+        return steps[0] if len(steps) == 1 and isinstance(steps[0], Norm) else None
+
+    def traced_norm(self, place: int) -> TracedNorm:
+        """Return what `norm` does to the input row of a token."""
+        if self.norm is None or self.recipe is None:
+            raise InputError("there is no norm here")
+        index = np.array([place])
+        row = self._input(self.layer.rows(self.tokens.ids[index]), self._positions(index))
+        exact = row.astype(np.float64)
+        mean, variance = float(exact.mean()), float(exact.var())
+        rows = {"input": row, "normed": (exact - mean) / np.sqrt(variance + self.norm.epsilon)}
+        for name, tensor in (("gain", self.norm.weight), ("bias", self.norm.bias)):
+            rows |= {name: self.recipe.values(tensor)[None]} if tensor else {}
+        return TracedNorm(mean, variance, row.size, self.norm.epsilon, rows)
+
+    @cached_property
+    def constant_row(self) -> np.ndarray | None:
+        """The sum of rows that are added to all tokens alike, (1, D) float32; None if there are none."""
+        steps = [step for step in (self.recipe.sum if self.recipe else ()) if isinstance(step, AddRow)]
+        if self.recipe is None or not steps:
+            return None
+        rows = [np.concatenate([self.recipe.values(name)[:1] for name in step.tensors], axis=1) for step in steps]
+        return sum(rows[1:], rows[0])
 
     def rows(self, index: np.ndarray, names: Names = MATRICES) -> dict[str, np.ndarray]:
         """Return the named matrices for these tokens, each (n, its columns) float32."""
         rows: dict[str, np.ndarray] = {}
-        places = self.tokens.places(index)[1]
+        names = tuple(name for name in names if name in self.matrices)
+        places = self._positions(index)
         if "token" in names or "input" in names:
             rows["token"] = self.layer.rows(self.tokens.ids[index])
         if "position" in names:
             rows["position"] = self.positions.rows(places)
         if "input" in names:
-            typed = rows["token"] if self.type_row is None else rows["token"] + self.type_row
-            rows["input"] = self.positions.joined(typed, places)
+            rows["input"] = self._input(rows["token"], places)
+        if "hidden" in names:
+            rows["hidden"] = self._hidden(index)
         return {name: _picked(rows[name], self.columns_of(name)) for name in names}
+
+    def _input(self, token_rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+        if self.steps is not None:
+            return self.steps(token_rows, places)
+        typed = token_rows if self.type_row is None else token_rows + self.type_row
+        return self.positions.joined(typed, places)
+
+    def _hidden(self, index: np.ndarray) -> np.ndarray:
+        """Return what the first block reads at these tokens; whole texts if rows depend on the rows beside them."""
+        if not self.more_steps.takes_whole_texts:
+            places = self._positions(index)
+            return self.more_steps(self._input(self.layer.rows(self.tokens.ids[index]), places), places)
+        sequence, place = self.tokens.places(index)
+        rows = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
+        for number in np.unique(sequence).tolist():
+            rows[sequence == number] = self._whole(number)[place[sequence == number]]
+        return rows
+
+    def _whole(self, number: int) -> np.ndarray:
+        """Return what the first block reads of a sequence, (T, H) float32; the last one is kept."""
+        if number not in self._kept:
+            index = np.arange(self.tokens.starts[number], self.tokens.starts[number + 1])
+            places = self._positions(index)
+            self._kept.clear()
+            self._kept[number] = self.more_steps(self._input(self.layer.rows(self.tokens.ids[index]), places), places)
+        return self._kept[number]
+
+    @cached_property
+    def _kept(self) -> dict[int, np.ndarray]:
+        return {}
+
+    def _positions(self, index: np.ndarray) -> np.ndarray:
+        """Return the positions of these tokens, (n,) int64; that of padding is -1 where positions do not count it."""
+        return self.tokens.places(index)[1] if self._counted is None else self._counted[index]
+
+    @cached_property
+    def _counted(self) -> np.ndarray | None:
+        """The positions of all tokens if some of them are padding that positions do not count; otherwise None."""
+        padding = self.recipe.padding if self.recipe else None
+        is_padding: np.ndarray = self.tokens.ids == padding
+        if padding is None or not is_padding.any():
+            return None
+        counts = np.cumsum(~is_padding)
+        before = np.concatenate([[0], counts])[self.tokens.starts[:-1]]
+        positions: np.ndarray = counts - 1 - np.repeat(before, np.diff(self.tokens.starts))
+        positions[is_padding] = -1
+        return positions
 
     def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         """Yield all tokens in consecutive pieces, with the named fields and matrices."""
@@ -104,7 +247,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def records(self) -> Records:
         """Return the lookup as data: position, ID and token of each row, and its matrices."""
-        columns = {name: tuple(self.columns_of(name).tolist()) for name in self.options.matrices}
+        columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
         encoding, kind = self.tokens.encoding, self.positions
         run: dict[str, Any] = {"embcli": __version__, "encoding": encoding.name if encoding else None}
         run |= {"sequences": self.tokens.sequences, **self.origin.document()}
@@ -112,6 +255,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             run |= {"kind": self.options.position, **kind.document()}
         if self.type_row is not None:
             run |= {"token_type": self.options.token_type, "sum": self.sum}
+        if self.recipe is not None:
+            run |= {"recipe": self.recipe.words} | ({"part": self.recipe.part} if self.recipe.part else {})
         return Records(
             run=run,
             unit="tokens",
@@ -121,7 +266,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             matrices={name: Array((len(self), len(each)), columns=each) for name, each in columns.items()},
             columns=columns["input"],
             default="input",
-            shown=self.options.show and self.options.shown,
+            shown=self.options.show and self.shown,
             sequences=self.tokens.sequences,
         )
 
@@ -143,40 +288,139 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     (vocabulary_size, dim), seeded = shape_of(source, "token"), source.origin.is_seeded
     only = _occurrences(tokens, options, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
+    options, recipe = _followed(source, options)
     positions = options.positions(dim)
-    if positions.has_layer and source.shape("position") is None:
-        source.notes.add(positions.missing)
-        options = replace(options, position=NO_POSITIONS)
-        positions = options.positions(dim)
-    if positions.has_layer:
+    reads_positions = positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves)
+    if reads_positions:
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     columns = select(options.columns, dim, "column")
+    if options.trace is not None and not positions.adds and not (recipe and recipe.steps):
+        raise InputError(naming("{trace} writes out a sum; {position} {kind} adds nothing", kind=options.position))
     if options.trace is not None and not 0 <= options.trace < len(tokens):
         there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}, counted from 0"
         raise InputError(naming(f"{{trace}} {options.trace} is not a token: {there_are}"))
     ids = np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if options.draw else tokens.ids
     asked = {"token": ids}
-    if positions.has_layer:
+    if reads_positions:
         asked["position"] = np.arange(tokens.longest)
-    if _has_type(source, options):
+    if _has_type(source, options, recipe):
         asked["token_type"] = np.array([options.token_type])
     layers = source.open(asked)
-    positions = replace(positions, opened=layers.get("position"))
+    if recipe is not None and recipe.waves:
+        positions = OwnSinusoidal(dim, compute=partial(sinusoids, recipe.waves, recipe.first, dim))
+    elif positions.has_layer:
+        positions = replace(positions, opened=layers.get("position"))
     type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
+    steps, more = None, Steps()
+    if recipe is not None:
+        _note_scale(source, recipe, tokens, layers.origin)
+        added = layers["position"].rows if "position" in layers else positions.rows
+        steps, more = (steps_of(each, recipe.values, added, type_row) for each in (recipe.sum, recipe.rest))
     return Lookup(
-        tokens, layers["token"], positions, columns, layers.origin, options, only, type_row, notes=source.notes
+        tokens,
+        layers["token"],
+        positions,
+        columns,
+        layers.origin,
+        options,
+        only,
+        type_row,
+        recipe,
+        steps,
+        more,
+        notes=source.notes,
     )
 
 
-def _has_type(source: Source, options: LookupOptions) -> bool:
+def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Recipe | None]:
+    """Return the options with the kind of positions and the token type, and the recipe of the model if it is followed.
+
+    It is followed unless the user asks for other positions, or for token rows only. Notes tell what is not known, and
+    where the positions of a model are if it adds none.
+    """
+    given = options.position
+    if options.shown == ("token",) and given in (None, DEFAULT_KIND):
+        return replace(options, position=DEFAULT_KIND if source.origin.is_seeded else NO_POSITIONS), None
+    recipe = source.recipe
+    if recipe is None:
+        own: JoinedKind = DEFAULT_KIND if source.shape("position") else NO_POSITIONS
+    else:
+        own = recipe.adds or NO_POSITIONS
+    if given not in (None, own):
+        recipe = None
+    if given in (None, DEFAULT_KIND) and own == NO_POSITIONS and not (recipe and recipe.has_positions):
+        source.notes.add(without_positions(recipe))
+    if given == DEFAULT_KIND and source.shape("position") is None:
+        given = NO_POSITIONS
+    if recipe is not None and not recipe.is_known:
+        recipe = None
+    if "hidden" in options.shown and recipe is None and not source.origin.is_seeded:
+        is_known = source.recipe is not None and source.recipe.is_known
+        why = "follows the positions of the model; leave out {position}" if is_known else "is not known for this model"
+        raise InputError(naming(f"{{show}} hidden, what the first block reads, {why}"))
+    options = replace(options, position=given or own)
+    if recipe is not None and recipe.type_row is not None:
+        if options.token_type is None:
+            options = replace(options, token_type=recipe.type_row)
+        recipe = recipe.with_type(options.token_type or 0)
+    return options, recipe
+
+
+def _note_scale(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
+    """Add remarks where the model itself scales token rows by another number."""
+    for step in recipe.steps:
+        if not isinstance(step, Scale):
+            continue
+        dtype, factor = origin.dtypes["token"], np.float32(step.factor)
+        rounded = _rounded_to(dtype, factor)
+        if step.is_rounded and rounded != factor:
+            source.notes.add(
+                f"the scale is {factor:.6g} in float32; the model in {dtype} rounds it to {rounded:.6g} first"
+            )
+        if step.masked_id is not None and (tokens.ids == step.masked_id).any():
+            what = "the model sets the rows of its mask token to 0 and scales the others by more; embcli does not"
+            source.notes.add(f"ID {step.masked_id} is masked: {what}")
+
+
+def _rounded_to(dtype: str, value: np.float32) -> np.float32:
+    """Return a number as a type of 16 bits holds it; in other types it is the same.
+
+    >>> _rounded_to("bfloat16", np.float32(55.425625))
+    np.float32(55.5)
+    """
+    if dtype == "float16":
+        return np.float32(np.float16(value))
+    if dtype != "bfloat16":
+        return value
+    bits = int(value.view(np.uint32))
+    return np.uint32((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+
+
+def without_positions(recipe: Recipe | None) -> Message | str:
+    """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
+    if recipe is None:
+        return naming(
+            "nothing here tells what the model adds to the token rows: the input rows are these; {position} rotary "
+            "rotates them"
+        )
+    if not recipe.is_known:
+        what = "what a {model} model adds to the token rows is not known; the input rows are the token rows"
+        return naming(what, model=shortened(recipe.model))
+    rows = "token rows" if recipe.scale == 1 else f"token rows x {recipe.scale:.6g}"
+    return naming(_INSIDE[recipe.inside], rows=rows)
+
+
+def _has_type(source: Source, options: LookupOptions, recipe: Recipe | None) -> bool:
     """Say whether the row of a token type is added; raises InputError if there is no such row.
 
     A note tells that a model adds such a row if the options do not.
     """
-    types = None if source.origin.is_seeded else source.shape("token_type")
     given = options.token_type
+    if given is None and (recipe is not None or "input" not in options.shown):
+        return False
+    types = None if source.origin.is_seeded else source.shape("token_type")
     if given is None:
-        if types is not None and "input" in options.shown:
+        if types is not None:
             has = f"this model has {counted(types[0], 'token type')} and adds the row of one to each token row"
             source.notes.add(naming(f"{has}; {{token_type}} 0 adds the first"))
         return False

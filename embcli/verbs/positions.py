@@ -45,6 +45,8 @@ class PositionTable(Result, verb="positions", content="embeddings"):
 
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
+    interleaved = MatrixOf()  # (n, D) float32, a token row rotated in this pairing, if both are shown
+    halves = MatrixOf()  # (n, D) float32, the same row, its columns reordered
     distance = MatrixOf()  # (n, T) int64
     similarity = MatrixOf()  # (n, T) float32, dot products
 

@@ -39,6 +39,7 @@ def view(result: Audit, page: Page) -> None:
     _put_undertrained(result, page)
     if result.head is not None:
         _put_head(result.head, page)
+    page.line(Word(f"What these words mean: {hint('meaning', word=result.verb)}", "dim"))
     put_origin(page, result.origin)
     page.line(_verdict(result))
 

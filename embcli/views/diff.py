@@ -74,7 +74,8 @@ def _put_tokens(result: Diff, page: Page) -> None:
     numbers = {"1 - cos": result.cosine_distances[pairs], "L2 distance": result.distances[pairs]}
     page.line("Changed most, and least" if shown.left_out else "Changed most")
     page.table([*labels, *(Column(name, _written(values, page)) for name, values in numbers.items())], shown.gaps)
-    page.line("1 - cos: how far a row turned, 0 to 2; L2 distance: how far it moved")
+    explained = hint("meaning", word=result.verb)
+    page.line(f"1 - cos: how far a row turned; L2: how far it moved; {explained}")
     put_left_out(page, shown.missing(np.arange(1, len(moved) + 1), "row"), how=hint("top", count=-(-len(moved) // 2)))
 
 

@@ -62,6 +62,8 @@ def _put_model(result: ModelInfo, page: Page) -> None:
     page.line()
     head = checkpoint.head
     page.line(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
+    if result.recipe is not None:
+        page.line(f"hidden{f' of the {checkpoint.part}' if checkpoint.part else ''} = {result.recipe}")
     for name, value in checkpoint.positions.items():
         page.line(f"{name}: {value}")
     put_guesses(page, result.run["guesses"])

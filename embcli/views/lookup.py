@@ -9,6 +9,7 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt
+from embcli.recipe import PARTS
 from embcli.verbs.lookup import rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
 from embcli.words import counted
@@ -25,7 +26,7 @@ _MOST_TERMS = 40  # lines of a trace
 _MOST_GOALS = 4  # positions that a picked row goes to
 _FEWEST_IN_A_SUM = 3  # bands whose rows stand token by token
 
-_SIGNS = {"token": "token", "position": "+ position", "input": "= input"}
+_SIGNS = {"position": "+ position", "input": "= input"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class Band:
 
     label: str
     header: str  # of the numbers of its rows
-    numbers: np.ndarray  # of its rows, (n,) int64
+    numbers: Sequence[object]  # of its rows
     of_tokens: bool  # whether a row depends on the token, and not on its position alone
     values: np.ndarray  # (n, columns) float32
 
@@ -65,24 +66,50 @@ def view(result: Lookup, page: Page) -> None:
 
 def _bands(result: Lookup, index: np.ndarray) -> tuple[list[Band], list[Band]]:
     """Return the bands of these tokens: those with the columns of the token layer, and those with other columns."""
-    shown, position = result.options.shown, result.tokens.places(index)[1]
+    shown, position = result.shown, result.tokens.places(index)[1]
     in_table: list[Band] = []
     apart: list[Band] = []
-    angles = result.positions.width != "D"
-    signs = _SIGNS if shown == result.options.matrices and not angles else {}
+    is_sum = shown == result.matrices and result.positions.width == "D"
     for name, values in result.rows(index, shown).items():
-        numbers = result.tokens.ids[index] if name == "token" else position
-        band = Band(signs.get(name, name), "ID" if name == "token" else "pos", numbers, name != "position", values)
-        (apart if angles and name == "position" else in_table).append(band)
+        numbers = (result.tokens.ids[index] if name == "token" else position).tolist()
+        label = _SIGNS.get(name, name) if is_sum else name
+        band = Band(label, "ID" if name == "token" else "pos", numbers, name != "position", values)
+        is_apart = result.has_own_columns(name)
+        (apart if is_apart else in_table).append(band)
+        if name == "token" and is_sum:
+            in_table += _scaled(result, values)
+        if is_sum and name == ("position" if result.recipe and result.recipe.type_is_last else "token"):
+            in_table += _typed(result, len(index))
+        if is_sum and name == "position" and result.constant_row is not None:
+            constant = np.repeat(result.constant_row[:, result.columns], len(index), axis=0)
+            in_table.append(Band("+ rows 0", "", [""] * len(index), False, constant))
     return in_table, apart
 
 
+def _scaled(result: Lookup, token_rows: np.ndarray) -> list[Band]:
+    """Return the band of token rows by the model's scale; none if it has no scale."""
+    scale = result.recipe.scale if result.recipe else 1.0
+    rows = token_rows * np.float32(scale)
+    return [Band(f"x {scale:.4g}", "", [""] * len(rows), True, rows)] if scale != 1 else []
+
+
+def _typed(result: Lookup, count: int) -> list[Band]:
+    """Return the band of the row of a token type; none if none is added here."""
+    if result.type_row is None or not result.adds_type:
+        return []
+    rows = np.repeat(result.type_row[:, result.columns], count, axis=0)
+    return [Band("+ type", "", [result.options.token_type] * count, False, rows)]
+
+
 def _title(result: Lookup, words: JoinedWords, in_table: bool) -> str:
-    show, token_type = result.options.shown, result.options.token_type
-    if show != result.options.matrices:
+    show, token_type = result.shown, result.options.token_type
+    if show != result.matrices:
         return f"{' and '.join(show).capitalize()} {'embeddings' if in_table else words.matrix}"
-    typed = "" if result.type_row is None else f" + token type {token_type}"
-    return f"Input embeddings = token{typed}{words.title}"
+    scale = result.recipe.scale if result.recipe else 1.0
+    scaled = f" x {scale:.4g}" if scale != 1 else ""
+    typed = f" + token type {token_type}" if result.type_row is not None and result.adds_type else ""
+    token = "token" if words.title.startswith(" + ") and not (scaled or typed) else "token embeddings"
+    return f"Input embeddings = {token}{scaled}{typed}{words.title}"
 
 
 def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
@@ -123,8 +150,8 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
 
     What several rows have in common, their token or their band, stands beside the first of them.
     """
-    tokens, options = result.tokens, result.options
-    if options.shown == ("token",) and (options.draw or result.only is not None):
+    tokens = result.tokens
+    if result.shown == ("token",) and (result.options.draw or result.only is not None):
         return token_labels(tokens, index)
     alone, by_token, count = len(bands) == 1, _by_token(bands), len(index)
     rows = [(band, row) for band in bands for row in range(count)]  # of the table
@@ -147,15 +174,16 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
 
 def _put_apart(result: Lookup, page: Page, index: np.ndarray, band: Band, words: JoinedWords, rows: Excerpt) -> None:
     """Put a band with columns of its own, such as angles, in a table of its own."""
-    numbers = result.columns_of("position")
-    page.line(words.heading)
+    is_hidden = band.label == "hidden"
+    numbers = result.columns_of(band.label)
+    page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}" if is_hidden else words.heading)
     columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
-    put_left_out(page, columns.missing(numbers, words.column))
+    put_left_out(page, columns.missing(numbers, "column" if is_hidden else words.column))
 
 
 def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
     """Say where the rows come from, in one line if it fits; the title tells it of a plain sum."""
-    shown, typed = result.options.shown, result.type_row is not None
+    shown, typed = result.shown, result.type_row is not None and result.adds_type
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
         tensor = f"{matrix_in_words(result.origin, 'token')}, " if result.origin.is_other else ""
@@ -164,11 +192,16 @@ def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
         lines.append(words.position)
     in_title = result.positions.adds and shown != ("input",)
     if "input" in shown and not in_title and (words.sum or not typed):
-        lines.append(words.input)
+        lines.append(words.input if result.recipe is None or not result.recipe.sum else f"input: {result.sum}")
     if "input" in shown and typed:
         tensor, (rows, width) = result.origin.tensors["token_type"], result.origin.shapes["token_type"]
         token_type = f"token type: row {result.options.token_type} of {tensor}, ({rows:,}, {width:,})"
         lines.append(f"{token_type}; input = {result.sum}")
+    if "hidden" in shown and result.recipe is not None:
+        lines.append(f"hidden: {result.recipe.words}; the first block of this {result.recipe.model} model reads it")
+    if result.recipe is not None and result.recipe.part is not None:
+        other = next(part for part in PARTS if part != result.recipe.part)
+        lines.append(f"part: {result.recipe.part}; {hint('part', part=other)}")
     line = "; ".join(lines)
     for each in [line] if line and page.fits(line) else lines:
         page.line(each)
@@ -222,30 +255,55 @@ def _goal(places: list[str], most: int) -> str:
 
 
 def _put_trace(result: Lookup, page: Page, place: int) -> None:
-    """Put the sum of one token on the page, value by value."""
+    """Put the sum of one token on the page, value by value, and the norm after it."""
+    rows = result.rows(np.array([place]), ("token", "position", "input"))
+    if typed := result.type_row is not None and result.adds_type:
+        rows = {"token": rows["token"], "type": result.type_row[:, result.columns], **rows}
+    if result.constant_row is not None:
+        rows = {**rows, "rows 0": result.constant_row[:, result.columns], "input": rows.pop("input")}
     position = result.origin.first_position + int(result.tokens.places(np.array([place]))[1][0])
-    typed = "" if result.type_row is None else f" + type row {result.options.token_type}"
-    rows = f"token row {result.tokens.ids[place]}{typed} + position row {position}"
+    said = f"token row {result.tokens.ids[place]}"
+    scale = result.recipe.scale if result.recipe else 1.0
+    if scale != 1:
+        rows = {"token": rows.pop("token"), f"x {scale:.4g}": rows["input"] * 0 + np.float32(scale), **rows}
+        said += f" x {scale:.4g}"
+    said += f" + type row {result.options.token_type}" if typed else ""
+    said += f" + position row {position}" if "position" in rows else ""
+    said += " + rows 0" if "rows 0" in rows else ""
     page.line()
-    page.title(f"Trace of token {place}: {rows} = input row {place}")
+    page.title(f"Trace of token {place}: {said} = input row {place}")
     terms = Excerpt.most(_MOST_TERMS, len(result.columns))
-    page.table(_terms(result, page, place, terms), terms.gaps, ruled=False)
+    signs = {name: "" if name[0] == "x" else "=" if name == "input" else "+" for name in rows if name != "token"}
+    page.table(_terms(result, page, rows, signs, terms), terms.gaps, ruled=False)
     page.line(f"The sum is computed in float32; it is shown to {page.paper.precision} decimals.")
+    if result.norm is not None:
+        _put_norm(result, page, place, terms)
     put_left_out(page, terms.missing(result.columns, "column"), how=hint("columns"))
 
 
-def _terms(result: Lookup, page: Page, place: int, terms: Excerpt) -> Columns:
-    """Return the sum of one token as a table, a line for each of these columns."""
-    rows = result.rows(np.array([place]))
-    if result.type_row is not None:
-        rows = {"token": rows["token"], "type": result.type_row[:, result.columns], **rows}
+def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:
+    """Put the norm of one input row on the page, value by value."""
+    traced = result.traced_norm(place)
+    page.line()
+    page.title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
+    numbers = page.numbers([Block("", np.array([[traced.mean, traced.variance]]))])
+    mean, variance = numbers.write(traced.mean), numbers.write(traced.variance)
+    page.line(f"mean {mean}, variance {variance}, over all {traced.size:,} columns; epsilon {traced.epsilon:g}")
+    rows = {name: values[:, result.columns] for name, values in traced.rows.items()}
+    rows |= result.rows(np.array([place]), ("hidden",))
+    signs = {"normed": "→", "gain": "x", "bias": "+", "hidden": "="}
+    page.table(_terms(result, page, rows, signs, terms), terms.gaps, ruled=False)
+
+
+def _terms(result: Lookup, page: Page, rows: dict[str, np.ndarray], signs: dict[str, str], terms: Excerpt) -> Columns:
+    """Return rows (1, columns) as a table, a line for each of these columns, with the signs before them."""
     numbers = page.numbers([Block(name, values) for name, values in rows.items()])
     width = max(len("column"), len(str(result.columns.max(initial=0))))
     column_numbers = [f"{column:{width}}" for column in result.columns[terms.places]]
     columns: Columns = [Column("column".rjust(width), column_numbers, "left", minimum=width + 1)]
     for name, values in rows.items():
-        if name != "token":
-            columns.append(Column("", ["=" if name == "input" else "+"] * len(column_numbers)))
+        if signs.get(name):
+            columns.append(Column("", [signs[name]] * len(column_numbers)))
         written = [numbers.write(values[0, term]) for term in terms.places]
         columns.append(Column(name, written, minimum=max(numbers.width, len("position"))))
     return columns

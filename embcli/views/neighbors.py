@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ _GAP = 2  # cells between columns
 _BAR = 12  # cells of the longest bar
 
 _METRICS = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
+_SCORES = {"cosine": "score", "dot": "score", "l2": "distance"}
 
 
 def view(result: Neighbors, page: Page) -> None:
@@ -57,7 +59,7 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     if result.nearness.why:
         _put_shares(columns, result.shares(number, rows.places), rows, page)
     elif not page.paper.heat:
-        page.table([*columns, Column("", _bars(ranking, rows), "left")], rows.gaps)
+        page.table([*columns, _bars(result, number, rows)], rows.gaps)
     put_left_out(page, rows.missing(np.arange(1, len(ranking.ids) + 1), "rank"), how=hint("ndjson"))
 
 
@@ -68,15 +70,23 @@ def _labels(result: Neighbors, ranking: Ranking, rows: Excerpt, numbers: NumberF
         Column("rank", [str(place + 1) for place in rows.places]),
         *tokens,
         Column("ID", [str(each) for each in ids]),
-        Column("score", [numbers.write(score) for score in ranking.scores[rows.places]]),
+        Column(_SCORES[result.nearness.metric], [numbers.write(score) for score in ranking.scores[rows.places]]),
     ]
 
 
-def _bars(ranking: Ranking, rows: Excerpt) -> list[str | Word]:
-    """Return a bar for each score, proportional to it; a score of 0 or below has none."""
-    largest = max(float(ranking.scores.max()), 0.0)
-    scores = ranking.scores[rows.places].tolist()
-    return [Word(bar(score / largest, _BAR) if score > 0 else "", "embedding") for score in scores]
+def _bars(result: Neighbors, number: int, rows: Excerpt) -> Column:
+    """Return a bar for each score on the scale of its metric, whose ends are the header: the longer, the nearer.
+
+    A full bar is the score of the query itself, and no bar that of a perpendicular row as long as it, or of a row that
+    is farther. The product with a longer row can exceed the query's own: then the largest one has the full bar.
+    """
+    scores, square = result.search.rankings[number].scores, float(np.square(result.vectors[number]).sum())
+    ends = {"cosine": (0.0, 1.0), "dot": (0.0, max(square, float(scores.max()))), "l2": (math.sqrt(2 * square), 0.0)}
+    nothing, full = ends[result.nearness.metric]
+    shares = (scores[rows.places] - nothing) / ((full - nothing) or -1)  # a query of zeros has no scale
+    low, high = (f"{end:.3g}" for end in (nothing, full))
+    bars = [Word(bar(share, _BAR) if share > 0 else "", "embedding") for share in shares.tolist()]
+    return Column(f"{low}{high:>{_BAR - len(low)}}", bars, "left", minimum=_BAR)
 
 
 def _put_heat(result: Neighbors, number: int, rows: Excerpt, labels: list[Column], page: Page) -> None:

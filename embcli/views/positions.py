@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200  # of the rows that the user chose
 _ONE_TABLE, _TWO_TABLES = 10, 4  # rows of a longer table, if a page has one table, or two
+_LEAST_ROWS = 3
 _AROUND_TWO = 16  # lines around the rows of two tables
 _HEAD = 3  # lines above a picture
 _BELOW = 2  # lines of a screen below a page: the origin of seeded rows, and the prompt
@@ -30,6 +31,9 @@ def view(result: PositionTable, page: Page) -> None:
     words = result.kind.shown_words(result.length, stored=origin is not None)
     first = f" 0 to {result.length - 1} of {total:,}" if result.length < total else ""
     shown = [matrix for matrix in result.matrices if matrix.heading is not None]
+    as_pictures = page.paper.heat and (options.similarity or options.rows is None)
+    if as_pictures:
+        shown = [each for matrix in shown for each in (matrix, *matrix.beside)]
     end = page.part()
     if words.note and not options.similarity:
         end.line(words.note)
@@ -49,9 +53,10 @@ def view(result: PositionTable, page: Page) -> None:
     for place, matrix in enumerate(shown):
         if place:
             page.line()
-        if matrix.heading:
-            page.line(matrix.heading)
-        if page.paper.heat and (options.similarity or options.rows is None):
+        heading = ": ".join(filter(None, (matrix.heading, matrix.title if as_pictures else "")))
+        if heading:
+            page.line(heading)
+        if as_pictures:
             raster = Raster(matrix.label, _numbers(result, matrix), matrix.columns, matrix.rows, matrix.apart)
             page.picture(raster, _room(page, end, len(shown) - place), square=options.similarity)
         else:
@@ -62,12 +67,12 @@ def view(result: PositionTable, page: Page) -> None:
 def _put(result: PositionTable, matrix: Matrix, page: Page, alone: bool) -> None:
     """Put the numbers of one matrix on the page, and the names of the rows and columns that are left out."""
     numbers = _numbers(result, matrix)
-    rows = Excerpt.most(_most(page, alone, len(numbers)), len(numbers))
+    rows = Excerpt.most(_most(page, alone, len(numbers), _AROUND_TWO + 2 * bool(matrix.beside)), len(numbers))
     if matrix.numbers is None and result.options.rows is not None:
         rows = Excerpt.most(_MOST_ROWS, len(numbers))
     labels = [Column(matrix.label, [str(number) for number in numbers[rows.places]])]
-    block = Block("", matrix.rows(numbers[rows.places]), matrix.apart)
-    columns = page.grid(labels, [block], matrix.columns, rows.gaps, every=result.options.columns is not None)
+    blocks = [Block(each.title, each.rows(numbers[rows.places]), each.apart) for each in (matrix, *matrix.beside)]
+    columns = page.grid(labels, blocks, matrix.columns, rows.gaps, every=result.options.columns is not None)
     missing = left_out(rows.missing(numbers, "row"), columns.missing(matrix.columns, "column"))
     if missing:
         page.line(missing)
@@ -85,11 +90,14 @@ def _numbers(result: PositionTable, matrix: Matrix) -> np.ndarray:
     return result.chosen if matrix.numbers is None else matrix.numbers
 
 
-def _most(page: Page, alone: bool, total: int) -> int:
-    """Return how many rows a table shows, of so many: all if they are few, as on a page without a T."""
+def _most(page: Page, alone: bool, total: int, around: int) -> int:
+    """Return how many rows a table shows, of so many: all if they are few, as on a page without a T.
+
+    `around` is how many lines of a screen are around those of two tables.
+    """
     if alone or page.paper.screen is None:
         return SHORT_LENGTH if total <= SHORT_LENGTH else _ONE_TABLE if alone else _TWO_TABLES
-    return max((page.paper.screen - _AROUND_TWO) // 2, _TWO_TABLES)
+    return max((page.paper.screen - around) // 2, _LEAST_ROWS)
 
 
 def _origin_in_words(origin: Origin) -> str:

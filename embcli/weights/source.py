@@ -34,6 +34,8 @@ class SeededSource:
     `encoding` is the encoding whose tokens the rows of the token layer stand for. Several threads may use a source.
     """
 
+    recipe: None = None
+
     def __init__(
         self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None, notes: Notes | None = None
     ) -> None:

@@ -183,8 +183,8 @@ def test_several_that_disagree_are_an_error_and_several_that_are_equal_are_one(t
 def test_several_position_matrices_are_an_error_only_where_one_is_asked_for(tmp_path: Path) -> None:
     tensors = {
         "model.shared.weight": matrix(),
-        "model.encoder.embed_positions.weight": matrix(seed=2),
-        "model.decoder.embed_positions.weight": matrix(seed=3),
+        "model.a.embed_positions.weight": matrix(seed=2),
+        "model.b.embed_positions.weight": matrix(seed=3),
     }
     source = opened(tmp_path, tensors)
     assert_rows(source.open({"token": None})["token"], matrix())
@@ -192,8 +192,21 @@ def test_several_position_matrices_are_an_error_only_where_one_is_asked_for(tmp_
         InputError, match="several tensors could be the position matrix; choose one with position_tensor"
     ):
         source.shape("position")
-    chosen = opened(tmp_path, tensors, position="model.decoder.embed_positions.weight")
+    chosen = opened(tmp_path, tensors, position="model.b.embed_positions.weight")
     assert_rows(chosen.open({"position": None})["position"], matrix(seed=3))
+
+
+@pytest.mark.parametrize(("part", "seed"), [(None, 2), ("encoder", 2), ("decoder", 3)])
+def test_the_encoder_s_matrix_comes_first_and_the_decoder_s_can_be_chosen(tmp_path: Path, part: Any, seed: int) -> None:
+    tensors = {
+        "model.shared.weight": matrix(),
+        "model.encoder.embed_positions.weight": matrix(seed=2),
+        "model.decoder.embed_positions.weight": matrix(seed=3),
+    }
+    for config in (None, {"model_type": "blenderbot"}):
+        source = opened(tmp_path, tensors, config, part=part)
+        assert_rows(source.open({"position": None})["position"], matrix(seed=seed))
+        assert source.part == (part or ("encoder" if config else None))
 
 
 def test_tensors_can_be_named(tmp_path: Path) -> None:
@@ -237,7 +250,6 @@ def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(tmp_path: Path) 
         ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta", "pad_token_id": 3}, 4, "row 4"),
         ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta", "pad_token_id": None}, 2, "row 2"),
         ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta", "pad_token_id": 513}, 0, None),
-        ("embeddings.position_embeddings.weight", 514, {"model_type": "roberta", "pad_token_id": -1}, 0, None),
         ("embeddings.position_embeddings.weight", 512, {"model_type": "bert"}, 0, None),
         ("embeddings.position_embeddings.weight", 512, None, 0, None),
         ("model.decoder.embed_positions.weight", 2050, {"model_type": "opt"}, 2, "'opt' model"),

@@ -318,6 +318,6 @@ def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> No
         with pytest.raises(InputError, match="cut off while it was read"):
             cut()
     os.truncate(path, 64)
-    for cut in (lambda: layers[0].rows(np.array([1])), tensors.vocabulary):
+    for cut in (lambda: layers[0].rows(np.array([1])), lambda: tensors.own_words().words):
         with pytest.raises(InputError, match="cut off while it was read"):
             cut()

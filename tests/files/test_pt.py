@@ -12,6 +12,7 @@ import struct
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ import pytest
 import torch
 
 from embcli.errors import InputError
-from embcli.files import open_tensors, pickled
+from embcli.files import open_tensors, pickled, pt
 from tests.files.made import assert_rows, layer, matrix, refusal
 
 DTYPES = (
@@ -195,6 +196,7 @@ GREEDY = {  # each takes another reader gigabytes, minutes or the stack
     "a memo with holes": (b"Nr\xff\xff\xff\xff.", ""),
     "an array of bytes": (b"c__builtin__\nbytearray\n\x8a\6\0\0\0\0\0\1\x85R.", ""),
     "keys with one hash": (b"}(" + b"".join(map(key_of_hash_0, range(60_000))) + b"u.", ""),
+    "a list in itself, by two ways": (b"]q\0" + b"(h\0h\0e" * 50_000 + b".", ""),
     "long names, often": (
         b"}X" + struct.pack("<I", 10_000) + b"x" * 10_000 + b"]q\0(" + b"]" * 100_000 + b"es.",
         "longer names",
@@ -217,6 +219,37 @@ def test_a_pickle_that_asks_for_memory_time_or_depth_gets_none(
         assert reason in refusal(path)
     else:
         assert not open_tensors(path)
+
+
+def tensor(
+    count: int = 6, first: bytes = b"K\0", shape: bytes = b"K\2K\3\x86", strides: bytes = b"K\3K\1\x86"
+) -> bytes:
+    """Return the opcodes of a float32 tensor in storage 0."""
+    storage = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\x000X\3\0\0\0cpuK%ctQ" % count
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + first + shape + strides + b"\x89NtR"
+
+
+@pytest.mark.parametrize(
+    ("pickle", "reason"),
+    [
+        (tensor(first=b"K\1"), "more numbers than its storage"),
+        (tensor(first=b"J\xff\xff\xff\xff"), "out of range"),
+        (tensor(shape=b"K\2\x88\x86"), "out of range"),
+        (tensor(shape=b"K\6\x85"), "its pickle is damaged"),
+        (tensor(7), "its storage '0' claims 28 bytes and has 24"),
+        (tensor(5, shape=b"K\1K\3\x86"), "its storage '0' claims 20 bytes and has 24"),
+        (tensor() + tensor(5, shape=b"K\1K\3\x86") + b"\x86", "two types or two sizes"),
+        (tensor() + b"(K\1tb", "changes a tensor"),
+        (tensor(shape=b"K\6K\6\x86", strides=b"K\0K\0\x86"), "claims more numbers than it has bytes"),
+    ],
+)
+def test_a_tensor_has_the_numbers_of_its_storage_and_no_others(tmp_path: Path, pickle: bytes, reason: str) -> None:
+    for made in (tensor(), pickle):
+        with zipfile.ZipFile(with_pickle(tmp_path / "m.pt", b"\x80\2" + made + b"."), "a") as archive:
+            archive.writestr("m/data/0", np.arange(6, dtype="<f4").tobytes())
+        if made is not pickle:
+            assert_rows(layer(tmp_path / "m.pt", "m"), np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert reason in refusal(tmp_path / "m.pt")
 
 
 @pytest.mark.parametrize(
@@ -264,6 +297,36 @@ def rezipped(path: Path, target: Path, compression: int = zipfile.ZIP_STORED, le
         for info in old.infolist():
             if leave_out not in info.filename:
                 new.writestr(info.filename, old.read(info))
+
+
+LIES: dict[str, tuple[Callable[[bytes, int, int], bytes], str]] = {  # about storage 0, by its local and central header
+    "no header": (lambda data, at, _: data[:at] + b"XX" + data[at + 2 :], "its storage '0' has no header"),
+    "a late start": (
+        lambda data, at, _: data[: at + 28] + b"\xff\xff" + data[at + 30 :],  # the length of the extra field
+        "its storage '0' claims 24 bytes",
+    ),
+    "encrypted": (lambda data, _, at: data[: at + 8] + b"\1" + data[at + 9 :], "torch.save does not write"),
+    "there twice": (
+        lambda data, _, at: data[: at + 46] + b"m/version" + data[at + 55 :],
+        "torch.save does not write",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_archives_that_lie_about_a_storage_are_refused(tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(with_pickle(tmp_path / "m.pt", b"\x80\2" + tensor() + b"."), "a") as archive:
+        archive.writestr("m/storage" if name == "there twice" else "m/data/0", bytes(24))
+    data, (lie, reason) = (tmp_path / "m.pt").read_bytes(), LIES[name]
+    (tmp_path / "m.pt").write_bytes(lie(data, data.rindex(b"PK\3\4"), data.rindex(b"PK\1\2")))
+    assert reason in refusal(tmp_path / "m.pt")
+
+
+def test_a_pickle_of_many_bytes_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pt, "_LONGEST_PICKLE", 1000)
+    assert "torch.save does not write" in refusal(
+        with_pickle(tmp_path / "m.pt", b"\x80\2X\0\4\0\0" + 1024 * b"x" + b".")
+    )
 
 
 def test_archives_that_torch_does_not_write_are_refused(tmp_path: Path) -> None:

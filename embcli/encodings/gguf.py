@@ -1,0 +1,341 @@
+"""The vocabulary of a GGUF file as an encoding: it splits a text as llama.cpp does.
+
+The header is read at once and the words when the first one is needed. The keys are described in ggml's docs/gguf.md,
+the rules are those of llama.cpp's src/llama-vocab.cpp.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.binary import Binary, shortened
+from embcli.encodings.charsmap import Charsmap
+from embcli.encodings.merging import BytePairs, Scores
+from embcli.encodings.own import Vocabulary
+from embcli.encodings.spelling import from_characters, from_piece
+from embcli.encodings.splitting import SPLITTINGS, Splitting
+from embcli.encodings.unigram import Unigrams
+from embcli.encodings.vocabulary import Named, VocabularyEncoding
+from embcli.encodings.wordpiece import WordPieces
+from embcli.metadata import read_header, read_numbers, read_words
+from embcli.safe import in_data
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from embcli.encodings.algorithm import Algorithm
+    from embcli.errors import InputError
+    from embcli.metadata import Array, Header
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
+_TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays
+
+# Tokens that are control tokens by their names, and others that are user-defined.
+_CONTROLS = frozenset(
+    b"<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s>"
+    b" <|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos> <turn|> <|tool_response> [e~["
+    b" <\xef\xbd\x9cend\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>".split()
+)
+_CHANNELS = frozenset(b"<|channel|> <|message|> <|start|> <|constrain|>".split())
+# Tokens that are control tokens by their names, unless the file names another one for their task.
+_TASKS = {
+    "pre": b"<|fim_prefix|> <fim-prefix> <fim_prefix> <PRE> \xe2\x96\x81<PRE> <|code_prefix|> <|prefix|>"
+    b" <\xef\xbd\x9cfim\xe2\x96\x81begin\xef\xbd\x9c>",
+    "suf": b"<|fim_suffix|> <fim-suffix> <fim_suffix> <SUF> \xe2\x96\x81<SUF> <|code_suffix|> <|suffix|>"
+    b" <\xef\xbd\x9cfim\xe2\x96\x81hole\xef\xbd\x9c>",
+    "mid": b"<|fim_middle|> <fim-middle> <fim_middle> <MID> \xe2\x96\x81<MID> <|code_middle|> <|middle|>"
+    b" <\xef\xbd\x9cfim\xe2\x96\x81end\xef\xbd\x9c>",
+    "pad": b"<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD]",
+    "rep": b"<|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame>",
+    "sep": b"<|file_sep|>",
+}
+_OLD_TASKS = {"pre": "prefix", "suf": "suffix", "mid": "middle"}
+
+
+class GgufEncoding(VocabularyEncoding):
+    """The tokens of a file's rows; a text is split if the file says how, or if `pre` names a pre-tokenizer."""
+
+    def __init__(self, binary: Binary, header: Header, pre: str | None = None) -> None:
+        super().__init__(binary.path)
+        self._binary, self._header, self._pre = binary, header, pre
+        self.model = header.metadata.get("tokenizer.ggml.model")
+        self.splits = self._refusal is None
+        leads = self._flag("add_space_prefix", self.model == "llama")
+        self.leads_with_space = self.model == "bert" or (leads and self.model in ("llama", "t5"))
+
+    def with_splitting(self, pre: str | None) -> GgufEncoding:
+        """Return the same encoding with the pre-tokenizer of this name; None keeps the file's own."""
+        return self if pre is None else GgufEncoding(self._binary, self._header, pre)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V: the number of tokens."""
+        return self._header.arrays["tokenizer.ggml.tokens"].count
+
+    @cached_property
+    def words(self) -> Vocabulary:
+        """The bytes of the tokens: control tokens and user-defined ones are spelled as they are."""
+        spelled = _SPELLED.get(str(self.model), bytes)
+        if spelled is from_characters and not (self._splitting or Splitting(())).is_of_bytes:
+            spelled = from_piece
+        plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
+        return Vocabulary(*self._stored, spelled, np.isin(self._given_kinds, plain))
+
+    @cached_property
+    def named(self) -> list[Named]:
+        """The special and the user-defined tokens, the longest first, as a text is searched for them."""
+        chosen = np.flatnonzero((self._kinds != _NORMAL) & (self._kinds <= _USER_DEFINED) & (self._kinds > 0))
+        words = {token_id: self._words[token_id] for token_id in chosen.tolist()}
+        ordered = sorted(words, key=lambda token_id: -len(words[token_id]))
+        return [
+            Named(
+                words[token_id].decode(),
+                token_id,
+                self._kinds[token_id] != _USER_DEFINED,
+                *self._strips(words[token_id]),
+            )
+            for token_id in ordered
+            if words[token_id] and _is_text(words[token_id])
+        ]
+
+    @cached_property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
+        """The tokens that the model reads before and after a text."""
+        if not self.splits:
+            return (), ()
+        if self.model == "bert":
+            return (self._special("bos", 101),), (self._special("seperator", 102),)
+        adds_bos = self.model == "llama" or (self._splitting is not None and self._splitting.adds_bos)
+        if self._splitting is not SPLITTINGS["gemma4"]:
+            adds_bos = self._flag("add_bos_token", adds_bos)
+        adds_eos = self._flag("add_eos_token", self.model == "t5")
+        bos, eos = _AROUND.get(str(self.model), (None, None))
+        return (self._special("bos", bos),) if adds_bos else (), (self._special("eos", eos),) if adds_eos else ()
+
+    @cached_property
+    def algorithm(self) -> Algorithm:
+        """What splits a text between named tokens; raises InputError if the file does not say how."""
+        if self._refusal is not None:
+            raise self._refusal
+        return _ALGORITHMS[str(self.model)](self)
+
+    def merges(self) -> list[int]:
+        """Return the IDs of the merged tokens, in the order of the merges, or of their scores."""
+        if self.model == "llama":
+            return self._by_score()
+        if self.model not in ("gpt2", "gemma4"):
+            return []
+        pairs = (merge.partition(b" ") for merge in self._merges)
+        found = (self._ids.get(left + right) for left, _, right in pairs)
+        return list(dict.fromkeys(token_id for token_id in found if token_id is not None))
+
+    def _by_score(self) -> list[int]:
+        """Return the IDs of the normal tokens of several characters, those of the best score first."""
+        ids = [
+            token_id
+            for token_id, word in enumerate(self._words)
+            if self._kinds[token_id] == _NORMAL and len(word.decode(errors="replace")) > 1
+        ]
+        scores = self._numbers("scores", _SCORE)
+        return sorted(ids, key=lambda token_id: -scores[token_id])
+
+    @cached_property
+    def _refusal(self) -> InputError | None:
+        """Why no text can be split."""
+        model = shortened(str(self.model))
+        if self.model not in _ALGORITHMS:
+            reason = "it has the tokens of its rows, but cannot split a text: {why}; give {ids} or {encoding}"
+            why = "it names no tokenizer" if self.model is None else f"its tokenizer {model} is unknown"
+            return self._binary.refused(naming(reason, why=why))
+        if self._pre is not None and self.model != "gpt2":
+            return self._binary.refused(
+                naming("{pre} is for byte-pair encodings; its tokenizer is {model}", model=model)
+            )
+        if self.model != "gpt2" or self._splitting is not None:
+            return None
+        given = self._pre or self._header.metadata.get("tokenizer.ggml.pre")
+        if given is None:
+            reason = "it does not name its pre-tokenizer, so it cannot split a text; {pre} names one"
+            return self._binary.refused(
+                naming(reason), "such as gpt-2, llama-bpe, qwen2, deepseek-llm, falcon, default"
+            )
+        from difflib import get_close_matches
+
+        near = get_close_matches(str(given), SPLITTINGS, n=3, cutoff=0.5)
+        reason = "the pre-tokenizer {given} is unknown; {pre} names one"
+        hint = f"did you mean {' or '.join(near)}?" if near else ""
+        return self._binary.refused(naming(reason, given=shortened(str(given))), hint)
+
+    @property
+    def _splitting(self) -> Splitting | None:
+        given = "gemma4" if self.model == "gemma4" else self._pre
+        return SPLITTINGS.get(str(given or self._header.metadata.get("tokenizer.ggml.pre")))
+
+    @cached_property
+    def _stored(self) -> tuple[bytes, np.ndarray, np.ndarray]:
+        return read_words(self._binary, self._header.arrays["tokenizer.ggml.tokens"])
+
+    @cached_property
+    def _words(self) -> list[bytes]:
+        return _cut(*self._stored)
+
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        return dict(zip(self._words, range(len(self._words)), strict=True))
+
+    @cached_property
+    def _merges(self) -> list[bytes]:
+        merges = self._array("merges")
+        if merges is None or not merges.has_strings:
+            raise self._binary.refused("it has no merges (tokenizer.ggml.merges), so it cannot split a text")
+        return _cut(*read_words(self._binary, merges))
+
+    @cached_property
+    def _given_kinds(self) -> np.ndarray:
+        """The types of the tokens, (V,); 0 if the file does not tell."""
+        kinds = self._array("token_type")
+        if kinds is None or kinds.kind not in _TYPE or kinds.count != self.vocabulary_size:
+            return np.zeros(self.vocabulary_size, np.int32)
+        return read_numbers(self._binary, kinds)
+
+    @cached_property
+    def _kinds(self) -> np.ndarray:
+        """The types of the tokens, (V,), with those that follow from their names."""
+        kinds = np.where(self._given_kinds == 0, _NORMAL, self._given_kinds)
+        controls = set(_CONTROLS)
+        for task, names in _TASKS.items():
+            keys = (f"fim_{task}_token_id", f"{_OLD_TASKS.get(task, '')}_token_id")
+            if not any(f"tokenizer.ggml.{key}" in self._header.metadata for key in keys):
+                controls.update(names.split())
+        ids = self._ids
+        kinds[[ids[name] for name in controls if name in ids]] = _CONTROL
+        kinds[[ids[name] for name in _CHANNELS if name in ids]] = _USER_DEFINED
+        if b"<|end|>" in ids and (
+            {b"<|return|>", b"<|call|>"} <= ids.keys()
+            or (b"<|flush|>" in ids and ids.keys() & {b"<|call|>", b"<|calls|>"})
+        ):
+            kinds[ids[b"<|end|>"]] = _USER_DEFINED
+        if b"</s>" in ids and ids.keys() & {b"<|tool_response>", b"<|plamo:eos|>"}:
+            kinds[ids[b"</s>"]] = _NORMAL
+        return kinds
+
+    def _strips(self, word: bytes) -> tuple[bool, bool]:
+        """Return whether blanks before and after a token belong to no token: this depends on the model's name."""
+        metadata = self._header.metadata
+        name, pre = str(metadata.get("general.name", "")).lower(), str(metadata.get("tokenizer.ggml.pre", ""))
+        architecture = str(metadata.get("general.architecture", ""))
+        if any(each in pre for each in ("jina-v2-de", "jina-v2-es", "jina-v2-code")) or any(
+            each in architecture for each in ("nomic-bert-moe", "jina-bert-v3")
+        ):
+            return word == b"<mask>", False
+        if "phi-3" in name or "phi3" in name:
+            return False, word not in (b"<unk>", b"<s>", b"<|endoftext|>")
+        return "modern-bert" in name and word == b"[MASK]", False
+
+    def _array(self, name: str) -> Array | None:
+        return self._header.arrays.get(f"tokenizer.ggml.{name}")
+
+    def _numbers(self, name: str, kinds: tuple[int, int]) -> np.ndarray:
+        """Return an array of numbers, one for each token; raises InputError for what is none."""
+        numbers = self._array(name)
+        if numbers is None:
+            return np.zeros(self.vocabulary_size, np.float32)
+        if numbers.kind not in kinds or numbers.count < self.vocabulary_size:
+            raise self._binary.refused(f"its tokenizer.ggml.{name} are not numbers, one for each token")
+        found = read_numbers(self._binary, numbers)[: self.vocabulary_size]
+        if not np.isfinite(found).all():
+            raise self._binary.refused(f"its tokenizer.ggml.{name} are not all finite")
+        return found
+
+    def _flag(self, name: str, default: bool) -> bool:
+        found = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
+        return found if isinstance(found, bool) else default
+
+    def _special(self, name: str, default: int | None) -> int:
+        """Return the ID of a special token; raises InputError if there is none."""
+        size = self.vocabulary_size
+        found = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
+        known = [each for each in (found, default) if isinstance(each, int) and 0 <= each < size]
+        if not known:
+            raise self._binary.refused(f"it says that a text gets its {name} token, but not which one this is")
+        return known[0]
+
+    def _of_merges(self) -> Algorithm:
+        merges = [] if self._array("merges") is None and self._splitting is SPLITTINGS["kimi-k2"] else self._merges
+        ranks = dict(
+            zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True)
+        )  # the first of equal ones counts
+        return BytePairs(self._ids, ranks, self._splitting or SPLITTINGS["default"])
+
+    def _of_scores(self) -> Algorithm:
+        scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))
+        return Scores(self._ids, scores, self._special("unknown", 0), self.leads_with_space)
+
+    def _of_words(self) -> Algorithm:
+        lowers = self._flag("normalizer.lowercase", True)
+        return WordPieces(
+            self._ids, self._special("unknown", 100), lowers, self._flag("normalizer.strip_accents", lowers)
+        )
+
+    def _of_unigrams(self) -> Algorithm:
+        kinds, scores = np.where(self._given_kinds == 0, _NORMAL, self._given_kinds), self._numbers("scores", _SCORE)
+        known = np.where(kinds == _USER_DEFINED, 0.0, scores).tolist()
+        tokens = {
+            self._words[token_id].decode(errors="replace"): (token_id, known[token_id])
+            for token_id in np.flatnonzero(np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))).tolist()
+        }
+        charsmap, stored = None, self._array("precompiled_charsmap")
+        if stored is not None:
+            try:
+                charsmap = Charsmap(self._binary.read(stored.start, stored.end - stored.start))
+            except ValueError as error:
+                raise self._binary.refused(str(error)) from None
+        worst = float(scores[kinds == _NORMAL].min(initial=0))
+        joins = self._flag("remove_extra_whitespaces", False)
+        return Unigrams(tokens, self._special("unknown", 2), worst, charsmap, self.leads_with_space, joins)
+
+
+def gguf_encoding(path: Path, name: str, pre: str | None = None) -> GgufEncoding:
+    """Return the encoding of a file; raises InputError for one that has no tokens, or cannot split a text."""
+    binary = Binary(path)
+    header = read_header(binary)
+    words = header.arrays.get("tokenizer.ggml.tokens")
+    if words is None or not words.has_strings:
+        raise binary.refused("it has no vocabulary (tokenizer.ggml.tokens)")
+    encoding = GgufEncoding(binary, header, pre)
+    encoding.name = in_data(name)
+    return encoding
+
+
+def _cut(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
+    return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _is_text(word: bytes) -> bool:
+    try:
+        word.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_SPELLED: dict[str, Callable[[bytes], bytes]] = {
+    "gpt2": from_characters,
+    "llama": from_piece,
+    "t5": from_piece,
+    "bert": from_piece,
+    "gemma4": from_piece,
+}
+_AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name
+_ALGORITHMS: dict[str, Callable[[GgufEncoding], Algorithm]] = {
+    "gpt2": GgufEncoding._of_merges,
+    "gemma4": GgufEncoding._of_merges,
+    "llama": GgufEncoding._of_scores,
+    "bert": GgufEncoding._of_words,
+    "t5": GgufEncoding._of_unigrams,
+}

@@ -1,0 +1,172 @@
+"""Merging of neighbours: byte-pair encoding by the ranks of merges, and SentencePiece's by the scores of tokens."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from embcli.encodings.algorithm import NO_TOKEN, Parts, PieceByPiece
+from embcli.encodings.spelling import SPACE, byte_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from embcli.encodings.splitting import Splitting
+
+    Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
+
+_NEVER = float("inf")
+_SHORT = 100  # parts up to which a search through all of them is faster than a heap
+
+
+def merged(parts: list[bytes], order: Order) -> list[bytes]:
+    """Return the parts of a piece, merged as long as two neighbours can be, the first of the least order first.
+
+    >>> merged([b"a", b"b", b"c"], lambda left, right: {b"bc": 0, b"ab": 1}.get(left + right, float("inf")))
+    [b'a', b'bc']
+    """
+    if len(parts) > _SHORT:
+        return _merged_by_heap(parts, order)
+    orders = [order(left, right) for left, right in pairwise(parts)]
+    while orders:
+        least = min(orders)
+        if least == _NEVER:
+            break
+        place = orders.index(least)
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        del orders[place]
+        if place:
+            orders[place - 1] = order(parts[place - 1], parts[place])
+        if place < len(orders):
+            orders[place] = order(parts[place], parts[place + 1])
+    return parts
+
+
+def _merged_by_heap(parts: list[bytes], order: Order) -> list[bytes]:
+    """Return the same for long pieces: in n log n steps."""
+    before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
+    heap = [
+        (least, place, len(left) + len(right))
+        for place, (left, right) in enumerate(pairwise(parts))
+        if (least := order(left, right)) != _NEVER
+    ]
+    heapify(heap)
+    while heap:
+        _, place, length = heappop(heap)
+        other = after[place]
+        if not parts[place] or other == len(parts) or len(parts[place]) + len(parts[other]) != length:
+            continue  # one of the two was merged since
+        parts[place] += parts[other]
+        parts[other] = b""
+        after[place] = after[other]
+        if after[place] < len(parts):
+            before[after[place]] = place
+        for left, right in ((before[place], place), (place, after[place])):
+            if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != _NEVER:
+                heappush(heap, (least, left, len(parts[left]) + len(parts[right])))
+    return [part for part in parts if part]
+
+
+class BytePairs(PieceByPiece):
+    """Byte-pair encoding: the pieces of a pre-tokenizer, merged by rank."""
+
+    def __init__(self, ids: Mapping[bytes, int], ranks: Mapping[bytes, int], splitting: Splitting) -> None:
+        """Take the IDs of tokens and the ranks of merges, each `left right`, as the vocabulary spells them."""
+        super().__init__()
+        self._tokens, self._ranks, self._splitting = ids, ranks, splitting
+        self._symbols = {byte: character.encode() for character, byte in byte_of().items()}
+
+    def pieces(self, text: str) -> Iterable[str]:
+        """Return the pieces of a text in order, as the vocabulary spells them."""
+        if not self._splitting.escapes_spaces:
+            return self._splitting.pieces(text)
+        lines = self._splitting.pieces(text.replace(" ", SPACE))
+        return (piece for line in lines for piece in self._cut(line))
+
+    def parts(self, piece: str) -> Parts:
+        """Return the tokens of a piece in order."""
+        of_bytes = self._splitting.is_of_bytes
+        symbols = [self._symbols[byte] for byte in piece.encode()] if of_bytes else [each.encode() for each in piece]
+        is_kept = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
+        whole = self._tokens.get(b"".join(symbols)) if is_kept else None
+        if whole is not None:
+            return [(whole, len(piece.encode()))]
+        parts: Parts = []
+        for symbol in merged(symbols, self._order):
+            token_id = self._tokens.get(symbol)
+            if token_id is not None:
+                parts.append((token_id, len(symbol.decode()) if of_bytes else len(symbol)))
+            elif of_bytes:
+                parts += [(self._tokens.get(character.encode(), NO_TOKEN), 1) for character in symbol.decode()]
+            else:
+                parts += [(self._tokens.get(b"<0x%02X>" % byte, NO_TOKEN), 1) for byte in symbol]
+        return parts
+
+    def _order(self, left: bytes, right: bytes) -> float:
+        if not self._splitting.is_of_bytes and left.find(b" ", 1) >= 0:
+            return _NEVER  # the vocabulary's own separator
+        return self._ranks.get(b"%b %b" % (left, right), _NEVER)
+
+    def _cut(self, line: str) -> list[str]:
+        return self._words.findall(line)
+
+    @cached_property
+    def _words(self) -> re.Pattern[str]:
+        return words_between(self._ranks)
+
+
+class Scores(PieceByPiece):
+    """SentencePiece's byte-pair encoding: neighbours whose token has the best score are merged."""
+
+    def __init__(self, ids: Mapping[bytes, int], scores: Mapping[bytes, float], unknown: int, leads: bool) -> None:
+        """Take the IDs and scores of tokens, the unknown token, and whether a text gets a space before it."""
+        super().__init__()
+        self._tokens, self._unknown, self._leads = ids, unknown, leads
+        self._orders = {token: -score for token, score in scores.items()}
+
+    def pieces(self, text: str) -> Iterable[str]:
+        """Return the words of a text in order, as the vocabulary spells them."""
+        return self._words.findall((SPACE if self._leads else "") + text.replace(" ", SPACE))
+
+    def parts(self, piece: str) -> Parts:
+        """Return the tokens of a piece in order."""
+        parts: Parts = []
+        for symbol in merged([character.encode() for character in piece], self._order):
+            token_id = self._tokens.get(symbol)
+            if token_id is not None:
+                parts.append((token_id, len(symbol)))
+            else:
+                parts += [(self._of_byte(byte), 1) for byte in symbol]
+        return parts
+
+    def origins(self, text: str) -> list[tuple[int, int]] | None:
+        """Return the span in the text of each character of the pieces, joined; None if they are the text's own."""
+        return [(0, 0), *((place, place + 1) for place in range(len(text)))] if self._leads else None
+
+    def _order(self, left: bytes, right: bytes) -> float:
+        return self._orders.get(left + right, _NEVER)
+
+    def _of_byte(self, byte: int) -> int:
+        return self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte]), self._unknown))
+
+    @cached_property
+    def _words(self) -> re.Pattern[str]:
+        return words_between(self._tokens)
+
+
+def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
+    r"""Return a pattern of words, each with the spaces before it, such that no token reaches over their edges.
+
+    A space within a token counts as nothing: a merge is its two tokens with a space between them.
+
+    >>> words_between([b"a", b"\xe2\x96\x81a", b"b\xe2\x96\x81"]).findall("\u2581a\u2581\u2581b\u2581c\u2581d")
+    ['▁a', '▁▁b▁c', '▁d']
+    """
+    end = "\udcff"  # what a byte that UTF-8 never has is decoded to
+    text = b"\xff".join(tokens).decode(errors="surrogateescape")
+    inside = {match[1] for match in re.finditer(f"([^ {SPACE}{end}]) ?(?={SPACE})", text)}
+    before = "".join(map(re.escape, sorted(inside)))  # characters that a space can follow within a token
+    return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{before}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)

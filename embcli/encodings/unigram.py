@@ -1,0 +1,131 @@
+"""SentencePiece's unigram model: of all ways to spell a text with tokens, the one with the best sum of scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.encodings.algorithm import LONGEST_KEPT, MOST_KEPT, Algorithm, Parts
+from embcli.encodings.merging import words_between
+from embcli.encodings.spelling import SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from embcli.encodings.charsmap import Charsmap
+
+    _Way = tuple[Parts, list[float]]  # tokens and their scores
+
+_PENALTY = np.float32(10)  # of an unknown character, below the worst token
+_CLOSE = 1e-4  # the order of sums that differ by less can depend on the text before them
+
+
+class Unigrams(Algorithm):
+    """A text is normalised by a map of characters first, if there is one."""
+
+    def __init__(
+        self,
+        tokens: Mapping[str, tuple[int, float]],
+        unknown: int,
+        worst: float,
+        charsmap: Charsmap | None,
+        leads: bool,
+        joins_spaces: bool,
+    ) -> None:
+        """Take the IDs and scores of tokens, the unknown token and the worst score, and how spaces are treated.
+
+        `leads`: a text gets a space before it; `joins_spaces`: several spaces are one, and those at the end none.
+        """
+        self._tokens, self._unknown, self._charsmap = tokens, unknown, charsmap
+        self._leads, self._joins_spaces = leads, joins_spaces
+        self._unknown_score = float(np.float32(worst) - _PENALTY)
+        self._longest = max(map(len, tokens), default=0)
+        self._words = words_between(map(str.encode, tokens))
+        self._kept: dict[str, _Way] = {}
+
+    def pieces(self, text: str) -> Iterable[str]:
+        """Return the words of a text in order, as the vocabulary spells them."""
+        normal = self._charsmap.normal(text) if self._charsmap else text
+        if self._joins_spaces:
+            return self._words.findall("".join(SPACE + word for word in normal.split(" ") if word))
+        begun = normal.lstrip(" ")
+        lead = SPACE * (len(normal) - len(begun) + (self._leads and begun != ""))
+        return self._words.findall(lead + begun.replace(" ", SPACE))
+
+    def ids(self, text: str) -> np.ndarray:
+        """Return the token IDs of a text, (T,) uint32."""
+        return np.fromiter((token_id for token_id, _ in self._parts(text)), np.uint32)
+
+    def places(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the first byte and the end of each token of a text in the pieces, joined."""
+        place = 0
+        for _, length in self._parts(text):
+            yield place, place + length
+            place += length
+
+    def origins(self, text: str) -> list[tuple[int, int]]:
+        """Return the span in the text of each character of the pieces, joined."""
+        origins: list[tuple[int, int]] = []
+        place, is_within, has_lead = 0, False, False
+        for normal, length in self._charsmap.steps(text) if self._charsmap else ((each, 1) for each in text):
+            for character in normal:
+                if character != " " and not is_within:
+                    if self._joins_spaces or (self._leads and not has_lead):
+                        origins.append((place, place))
+                    has_lead = True
+                is_within = character != " "
+                if is_within or not self._joins_spaces:
+                    origins.append((place, place + length))
+            place += length
+        return origins
+
+    def _parts(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the tokens of a text and their bytes; unknown characters that follow each other are one token."""
+        total, unknown = 0.0, 0  # the sum of the scores so far, and the bytes of unknown characters before
+        for word in self.pieces(text):
+            way = self._kept.get(word) or self._best(word, total)
+            for token_id, length in way[0]:
+                if token_id == self._unknown:
+                    unknown += length
+                    continue
+                if unknown:
+                    yield self._unknown, unknown
+                    unknown = 0
+                yield token_id, length
+            for score in way[1]:
+                total += score
+        if unknown:
+            yield self._unknown, unknown
+
+    def _best(self, word: str, total: float) -> _Way:
+        """Return the best way to spell a word after scores of this sum; it is kept unless the sum matters."""
+        sums, steps = [total, *[-np.inf] * len(word)], [(0, 0, 0.0)] * (len(word) + 1)
+        is_clear = True
+        for start in range(len(word)):
+            for end in range(start + 1, min(len(word), start + self._longest) + 1):
+                found = self._tokens.get(word[start:end])
+                if found is None and end > start + 1:
+                    continue
+                token_id, score = found or (self._unknown, self._unknown_score)
+                gain = sums[start] + score - sums[end]
+                is_clear &= abs(gain) > _CLOSE
+                if sums[start] + score > sums[end]:
+                    sums[end], steps[end] = sums[start] + score, (start, token_id, score)
+        way = _followed(word, steps)
+        if is_clear and len(word) <= LONGEST_KEPT and len(self._kept) < MOST_KEPT:
+            self._kept[word] = way
+        return way
+
+
+def _followed(word: str, steps: list[tuple[int, int, float]]) -> _Way:
+    """Return the tokens that the steps back from the end of a word go over."""
+    parts: Parts = []
+    scores: list[float] = []
+    end = len(word)
+    while end:
+        start, token_id, score = steps[end]
+        parts.append((token_id, len(word[start:end].encode())))
+        scores.append(score)
+        end = start
+    return parts[::-1], scores[::-1]

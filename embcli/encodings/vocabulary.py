@@ -1,0 +1,133 @@
+"""A vocabulary that a file describes as an encoding: the bytes of its tokens, and an algorithm that splits a text."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embcli.encodings.encoding import Encoding
+from embcli.encodings.spelling import characters_of
+from embcli.safe import in_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from embcli.encodings.algorithm import Algorithm
+    from embcli.encodings.own import Vocabulary
+
+_BLANKS = " \t\n\v\f\r"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A token that a text can contain by its name."""
+
+    name: str
+    token_id: int
+    is_special: bool  # whether it is found only if special tokens are asked for
+    strips_left: bool = False  # whether the blanks before it belong to no token
+    strips_right: bool = False
+
+
+class VocabularyEncoding(Encoding):
+    """The tokens of a file; they are read when the first token or text is needed."""
+
+    leads_with_space = False  # whether a text gets a space before it
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = in_data(str(path))
+
+    @property
+    @abstractmethod
+    def words(self) -> Vocabulary:
+        """The bytes of the tokens."""
+
+    @property
+    @abstractmethod
+    def named(self) -> list[Named]:
+        """The tokens that a text can contain by their names, in the order in which they are found."""
+
+    @property
+    @abstractmethod
+    def algorithm(self) -> Algorithm:
+        """What splits a text between named tokens; raises InputError if this is not known."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V: the number of tokens."""
+        return len(self.words)
+
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
+        algorithm = self.algorithm
+        found = [
+            algorithm.ids(text[start:end]) if token_id is None else np.array([token_id], np.uint32)
+            for token_id, start, end in self._fragments(text, special)
+        ]
+        return np.concatenate([np.empty(0, np.uint32), *found])
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes of one token, or None for an ID after the last one."""
+        return self.words[token_id] if 0 <= token_id < self.vocabulary_size else None
+
+    def spans(self, text: str, special: bool = False) -> np.ndarray:
+        """Return the first and the end character of each token of a text, (T, 2) int64."""
+        found = [
+            self._spans(text[start:end]) + start if token_id is None else np.array([[start, end]])
+            for token_id, start, end in self._fragments(text, special)
+        ]
+        return np.concatenate([np.empty((0, 2), np.int64), *found])
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        """Return the bytes of known IDs, (T,), together, without the spaces that texts get before them."""
+        if not self.leads_with_space:
+            return super().decode(ids)
+        names, begins, pieces = {each.token_id for each in self.named}, True, []
+        for token_id in ids.tolist():
+            token = self.token_bytes(token_id) or b""
+            pieces.append(token.removeprefix(b" ") if begins else token)
+            begins = token_id in names
+        return b"".join(pieces)
+
+    def _spans(self, text: str) -> np.ndarray:
+        """Return the spans of the tokens of a text without named tokens, (T, 2) int64."""
+        places = np.array(list(self.algorithm.places(text)), np.int64).reshape(-1, 2)
+        spans = characters_of("".join(self.algorithm.pieces(text)).encode(), places[:, 0], places[:, 1])
+        origins = self.algorithm.origins(text)
+        if origins is None:
+            return spans
+        known = np.array([*origins, (len(text), len(text))], np.int64)
+        starts, ends = known[spans[:, 0], 0], known[np.maximum(spans[:, 1] - 1, 0), 1]
+        return np.stack([starts, np.where(spans[:, 1] > spans[:, 0], ends, starts)], axis=1)
+
+    def _fragments(self, text: str, special: bool) -> list[tuple[int | None, int, int]]:
+        """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
+        fragments: list[tuple[int | None, int, int]] = [(None, 0, len(text))] if text else []
+        for named in self.named:
+            if (special or not named.is_special) and named.name in text:
+                fragments = [part for each in fragments for part in _split(text, each, named)]
+        return fragments
+
+
+def _split(text: str, fragment: tuple[int | None, int, int], named: Named) -> Iterator[tuple[int | None, int, int]]:
+    token_id, place, end = fragment
+    found = text.find(named.name, place, end) if token_id is None else -1
+    if found < 0:
+        yield fragment
+        return
+    while found >= 0:
+        left = place + len(text[place:found].rstrip(_BLANKS)) if named.strips_left else found
+        if left > place:
+            yield None, place, left
+        place = found + len(named.name)
+        yield named.token_id, found, place
+        if named.strips_right:
+            place = end - len(text[place:end].lstrip(_BLANKS))
+        found = text.find(named.name, place, end)
+    if place < end:
+        yield None, place, end

@@ -1,0 +1,169 @@
+"""How model families turn token rows into what their first block reads, as data: a row of `FAMILIES` for each.
+
+The facts were measured on transformers 5.23, bit for bit; tests/families repeats the measurement. To add a family, add
+its `model_type` to the row with the same steps, or a row of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from embcli.recipe import PARTS, AddPosition, AddRow, AddType, Inside, Norm, Part, Project, Scale, Step, When
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models with the same steps from a token row to what the first block reads."""
+
+    models: str  # values of `model_type`
+    steps: tuple[Step, ...] = ()
+    first: int = 0  # the row of position 0
+    after: int | str | None = None  # positions begin after this padding ID, and do not count padding; or its key
+    waves: str = ""  # the formula of sinusoidal positions, if the file has no position matrix
+    inside: Inside = ""
+    reads: tuple[Part, ...] = ()  # the parts of the model that read tokens, if there are two
+    part: Part | None = None  # the part that the row is about
+    when: When | None = None
+
+
+_TYPE, _POSITION = AddType(), AddPosition()
+_BERT_NORM = Norm(("LayerNorm", "token_embd_norm"), "layer_norm_eps")
+_SPELLED = Norm(("LayerNorm",), "layer_norm_eps", 1e-12, "spelled")
+_BART_NORM = Norm(("layernorm_embedding",), epsilon=1e-5)
+_ROOT = Scale(root=True)
+_SCALED = Scale(root=True, when=When("scale_embedding"))  # false if the key is missing
+_SCALED_BY_DEFAULT = Scale(root=True, when=When("scale_embedding", default=True))
+_BLOOM_NORM = ("word_embeddings_layernorm", "token_embd_norm")
+_BOXES = ("x_position_embeddings", "y_position_embeddings") * 2 + ("h_position_embeddings", "w_position_embeddings")
+_ABSOLUTE, _ROTARY = (When("position_embedding_type", kind, default="absolute") for kind in ("absolute", "rotary"))
+_OF_ESM = (Scale(0.88, when=When("token_dropout"), masked="mask_token_id"),)
+_ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
+_BOTH: tuple[Part, ...] = PARTS
+
+# The first row with a `model_type`, a part and a condition that fit counts.
+FAMILIES = (
+    # The token rows themselves; blocks rotate queries and keys.
+    Family(
+        "llama mistral mixtral ministral qwen2 qwen2_moe qwen3 qwen3_moe phi phi3 phimoe gpt_neox gpt_neox_japanese "
+        "gptj codegen cohere cohere2 starcoder2 stablelm olmo olmo2 olmo3 olmoe gpt_oss persimmon nemotron helium glm "
+        "glm4 lfm2 moshi doge minimax deepseek_v2 deepseek_v3 smollm3 seed_oss ernie4_5 exaone4 arcee apertus",
+        inside="rotary",
+    ),
+    Family("falcon", inside="alibi", when=When("alibi")),
+    Family("falcon", inside="rotary"),
+    Family("mpt", inside="alibi"),
+    Family("mamba mamba2 falcon_mamba jamba rwkv"),
+    Family("xlnet", inside="relative"),
+    Family("t5 mt5 umt5 longt5 switch_transformers", inside="relative", reads=_BOTH),
+    # The token rows by a number.
+    Family("gemma gemma2 gemma3 gemma3_text vaultgemma", (Scale(root=True, is_rounded=True),), inside="rotary"),
+    Family("granite granitemoe granitemoeshared", (Scale(key="embedding_multiplier"),), inside="rotary"),
+    # A position row is added, or a sinusoid.
+    Family(
+        "gpt2 gpt_neo openai-gpt gpt_bigcode whisper clip_text_model siglip_text_model owlvit_text_model", (_POSITION,)
+    ),
+    Family("semantic coarse_acoustics", (_POSITION,)),  # Bark
+    Family("opt", (Project("project_in", is_optional=True), _POSITION), first=2),
+    Family("biogpt", (_SCALED_BY_DEFAULT, _POSITION), first=2),
+    Family("xglm", (_SCALED_BY_DEFAULT, _POSITION), first=2, waves="sines, cosines"),
+    Family("ctrl", (_ROOT, _POSITION), waves="sines, cosines by powers"),
+    Family("xlm-roberta-xl", (_TYPE, _POSITION), after="pad_token_id"),
+    Family("megatron-bert", (_TYPE, _POSITION)),
+    Family("cpmant", (AddType(2),), inside="relative"),
+    # Encoder-decoders.
+    Family("bart plbart mbart mvp", (_SCALED, _POSITION, _BART_NORM), first=2, reads=_BOTH),
+    Family("led", (_POSITION, _BART_NORM), reads=_BOTH),
+    Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), reads=_BOTH),
+    Family("blenderbot", (_SCALED, _POSITION), reads=_BOTH),
+    Family("blenderbot-small", (_SCALED, _POSITION, _BART_NORM), reads=_BOTH, part="encoder"),
+    Family("blenderbot-small", (_SCALED, _BART_NORM, _POSITION), reads=_BOTH, part="decoder"),
+    Family("pegasus marian", (_SCALED, _POSITION), waves="sines, cosines in float64", reads=_BOTH),
+    Family(
+        "m2m_100 nllb-moe",
+        (_SCALED_BY_DEFAULT, _POSITION),
+        after="pad_token_id",
+        waves="sines, cosines",
+        reads=_BOTH,
+    ),
+    Family("speech_to_text", (_SCALED_BY_DEFAULT, _POSITION), after="pad_token_id", waves="sines, cosines"),
+    Family(
+        "trocr",
+        (
+            _SCALED,
+            _POSITION,
+            Norm(("layernorm_embedding",), epsilon=1e-5, when=When("layernorm_embedding", default=True)),
+        ),
+        first=2,
+        when=When("use_learned_position_embeddings", default=True),
+    ),
+    # A LayerNorm follows.
+    Family(
+        "bloom", (Norm(("word_embeddings_layernorm", "token_embd_norm"), "layer_norm_epsilon", 1e-5),), inside="alibi"
+    ),
+    Family("modernbert modernbert-decoder", (Norm(("norm",), "norm_eps", 1e-5),), inside="rotary"),
+    Family("nomic_bert nomic-bert", (_TYPE, _BERT_NORM), inside="rotary"),
+    Family("jina-bert-v2", (_TYPE, _BERT_NORM), inside="alibi"),
+    Family("xlm", (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps"))),
+    Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
+    Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
+    Family("mpnet", (_POSITION, _BERT_NORM), after=1),
+    Family("esm", (*_OF_ESM, _POSITION, _ESM_NORM), after="pad_token_id", when=_ABSOLUTE),
+    Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY),
+    Family(
+        "roc_bert",
+        (Project("map_inputs_layer", beside=("shape_embed", "pronunciation_embed")), _TYPE, _POSITION, _BERT_NORM),
+        when=When("concat_input", default=True),
+    ),
+    Family("bert splinter dpr roc_bert", (_TYPE, _POSITION, _BERT_NORM)),
+    Family(
+        "roberta roberta-prelayernorm xlm-roberta camembert data2vec-text xmod altclip_text_model clap_text_model",
+        (_TYPE, _POSITION, _BERT_NORM),
+        after="pad_token_id",
+    ),
+    Family("ibert", (_TYPE, _POSITION, _SPELLED), after="pad_token_id", when=When("quant_mode", equals=False)),
+    Family("longformer luke", (_POSITION, _TYPE, _BERT_NORM), after="pad_token_id"),
+    Family("nystromformer yoso mra", (_TYPE, _POSITION, _BERT_NORM), first=2),
+    Family("squeezebert", (_POSITION, _TYPE, _BERT_NORM)),
+    Family("big_bird", (Scale(root=True, when=When("rescale_embeddings")), _TYPE, _POSITION, _BERT_NORM)),
+    Family(
+        "ernie",
+        (_TYPE, _POSITION, AddRow(("task_type_embeddings",), When("use_task_id")), _BERT_NORM),
+    ),
+    Family("layoutlm", (_POSITION, *(AddRow((box,)) for box in _BOXES), _TYPE, _BERT_NORM)),
+    Family("layoutlmv3", (_TYPE, _POSITION, AddRow(_BOXES), _BERT_NORM), after="pad_token_id"),
+    # A projection follows, or comes before.
+    Family("electra", (_TYPE, _POSITION, _BERT_NORM, Project("embeddings_project", is_optional=True))),
+    Family("convbert", (_POSITION, _TYPE, _BERT_NORM, Project("embeddings_project", is_optional=True))),
+    Family("albert rembert", (_TYPE, _POSITION, _BERT_NORM, Project("embedding_hidden_mapping_in"))),
+    Family("fnet", (_TYPE, _POSITION, _BERT_NORM, Project("projection"))),
+    Family(
+        "deberta",
+        (
+            AddPosition(When("position_biased_input", default=True)),
+            _TYPE,
+            Project("embed_proj", is_optional=True),
+            Norm(("LayerNorm",), "layer_norm_eps", 1e-7, "spelled"),
+        ),
+        inside="relative",
+    ),
+    Family(
+        "deberta-v2",
+        (
+            AddPosition(When("position_biased_input", default=True)),
+            _TYPE,
+            Project("embed_proj", is_optional=True),
+            Norm(("LayerNorm",), "layer_norm_eps", 1e-7),
+        ),
+        inside="relative",
+    ),
+    Family(
+        "mobilebert",
+        (
+            Project("embedding_transformation", neighbours=True),
+            _POSITION,
+            _TYPE,
+            Norm(("LayerNorm",), kind="gain"),
+        ),
+        when=When("normalization_type", "no_norm", default="no_norm"),
+    ),
+)

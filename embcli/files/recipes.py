@@ -1,0 +1,165 @@
+"""The recipe of one model: the steps of its family with the numbers of its config.json and the tensors of its file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from embcli.binary import shortened
+from embcli.files.families import FAMILIES
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
+from embcli.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from embcli.errors import InputError
+    from embcli.files.families import Family
+    from embcli.files.tensors import Tensor
+    from embcli.recipe import Part, Step, When
+
+_LARGEST = 1e300  # of a number in config.json
+_DIMENSIONS = (
+    *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
+    *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
+)
+_SUFFIXES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}  # the first BERTs have the second names
+
+
+class Settings:
+    """What config.json says, read strictly: a value of the wrong type is refused; null is a missing value."""
+
+    def __init__(self, values: Mapping[str, Any], refused: Callable[[str], InputError]) -> None:
+        self.values, self.refused = values, refused
+
+    def number(self, key: str, default: float, least: float = -_LARGEST) -> float:
+        """Return a finite number."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _LARGEST:
+            above = f" of at least {least:g}" if least > -_LARGEST else ""
+            raise self.wrong(key, f"a finite number{above}")
+        return float(value)
+
+    def whole(self, key: str, default: int) -> int:
+        """Return a whole number from 0."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise self.wrong(key, "a whole number from 0")
+        return value
+
+    def holds(self, when: When | None) -> bool:
+        """Say whether a condition holds."""
+        if when is None:
+            return True
+        value = self.values.get(when.key)
+        if value is None:
+            return when.default == when.equals
+        if not isinstance(value, type(when.equals)):
+            raise self.wrong(when.key, "true or false" if isinstance(when.equals, bool) else "a word")
+        return bool(value == when.equals)
+
+    def wrong(self, key: str, right: str) -> InputError:
+        """Return the error for a value of the wrong type."""
+        given = shortened(str(self.values[key]), 40)
+        return self.refused(f"its config.json has {given} as {key}, which must be {right}")
+
+
+def family_of(settings: Settings, part: Part | None = None) -> Family | None:
+    """Return the family of a `model_type`, or None; `part` chooses between the parts of an encoder-decoder."""
+    model = settings.values.get("model_type")
+    if not isinstance(model, str):
+        return None
+    for family in FAMILIES:
+        fits = model in family.models.split() and family.part in (None, part or "encoder")
+        if fits and settings.holds(family.when):
+            return family
+    return None
+
+
+def first_position(family: Family, settings: Settings) -> int:
+    """Return the row of position 0 in the position matrix of a family."""
+    padding = padding_of(family, settings)
+    return family.first if padding is None else padding + 1
+
+
+def padding_of(family: Family, settings: Settings) -> int | None:
+    """Return the ID of tokens that the positions of a family do not count; None if they count all tokens."""
+    return settings.whole(family.after, 1) if isinstance(family.after, str) else family.after
+
+
+def steps_of(family: Family, settings: Settings, dim: int, find: Finder, types: bool) -> Iterator[Step]:
+    """Yield the steps of a family with their numbers and tensors; `types` says whether there are token types.
+
+    Raises InputError if a number has a wrong type, or a tensor is missing.
+    """
+    for step in family.steps:
+        if not isinstance(step, AddType | Project) and not settings.holds(step.when):
+            continue
+        match step:
+            case Scale(key=key, factor=factor, root=root):
+                factor = math.sqrt(dim) if root else settings.number(key, factor) if key else factor
+                if factor != 1:
+                    masked = settings.whole(step.masked, -1) if step.masked else -1
+                    yield replace(step, factor=factor, masked_id=masked if masked >= 0 else None)
+            case AddPosition():
+                yield step
+            case AddType():
+                if types:
+                    yield step
+                elif settings.whole("type_vocab_size", 0):
+                    raise find.missing("token_type_embeddings")
+            case AddRow(tensors=names):
+                yield replace(step, tensors=tuple(find(name, "weight").name for name in names))
+            case Norm(names=names, key=key, epsilon=epsilon):
+                weight, bias = find.both(names)
+                epsilon = settings.number(key, epsilon, least=0) if key else epsilon
+                yield replace(step, epsilon=epsilon, weight=weight, bias=bias)
+            case Project(name=name) if not step.is_optional or find.optional((name,), "weight") is not None:
+                weight, bias = find.both((name,))
+                beside = tuple(find(each, "weight").name for each in step.beside)
+                yield replace(step, weight=weight, bias=bias, beside=beside)
+
+
+class Finder:
+    """Finds the tensors of steps by the names of their modules; of several, the one nearest to the token matrix."""
+
+    def __init__(
+        self, search: Callable[[str], Tensor | None], refused: Callable[[str], InputError], model: str
+    ) -> None:
+        self._search, self._refused, self._model = search, refused, model
+
+    def __call__(self, name: str, suffix: str) -> Tensor:
+        """Return a tensor; raises InputError if there is none."""
+        found = self.optional((name,), suffix)
+        if found is None:
+            raise self.missing(name)
+        return found
+
+    def both(self, names: tuple[str, ...]) -> tuple[str, str]:
+        """Return the names of the weight and the bias of a module; the bias is empty if there is none."""
+        weight, bias = self.optional(names, "weight"), self.optional(names, "bias")
+        if weight is None:
+            raise self.missing(names[0])
+        return weight.name, bias.name if bias else ""
+
+    def optional(self, names: tuple[str, ...], suffix: str) -> Tensor | None:
+        """Return a tensor of the first of these modules that there is; None if there is none."""
+        ends = (f"{name}.{end}" for name in names for end in _SUFFIXES[suffix])
+        return next((tensor for end in ends if (tensor := self._search(end)) is not None), None)
+
+    def missing(self, name: str) -> InputError:
+        """Return the error for a tensor that a model of this type must have."""
+        return self._refused(f"config.json says that it is a {shortened(self._model)} model, and it has no {name}")
+
+
+def check_dimension(settings: Settings, dim: int) -> None:
+    """Raise InputError if config.json names dimensions, and D is none of them."""
+    said = {key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None}
+    if said and dim not in said.values():
+        listed = ", ".join(f"{key} {value:,}" for key, value in said.items())
+        raise settings.refused(f"config.json says {listed}; rows of its token matrix have {counted(dim, 'column')}")

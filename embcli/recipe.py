@@ -1,0 +1,193 @@
+"""A recipe: the steps from a token row to what the first block of a real model reads.
+
+`files/families.py` has the steps of each family, and `files/recipes.py` fills in the numbers and tensors of one model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+Part = Literal["encoder", "decoder"]
+Inside = Literal["", "rotary", "alibi", "relative"]  # the positions that blocks compute; empty for none
+
+PARTS: tuple[Part, ...] = ("encoder", "decoder")
+_INSIDE = {"rotary": "rotary", "alibi": "ALiBi", "relative": "relative"}
+
+
+@dataclass(frozen=True)
+class When:
+    """A condition on config.json: a key has this value; `default` is the value of a missing key."""
+
+    key: str
+    equals: bool | str = True
+    default: bool | str = False
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Multiply the rows by a number, by the square root of D, or by a number of config.json."""
+
+    factor: float = 1.0  # if config.json has no `key`
+    root: bool = False  # the square root of D
+    key: str = ""
+    when: When | None = None
+    is_rounded: bool = False  # the model rounds the factor to the type of its weights first
+    masked: str = ""  # the key of the ID of tokens whose rows the model sets to 0 before it scales the others by more
+    masked_id: int | None = None
+
+
+@dataclass(frozen=True)
+class AddPosition:
+    """Add the position rows."""
+
+    when: When | None = None
+
+
+@dataclass(frozen=True)
+class AddType:
+    """Add the row of a token type: this one, unless the user chooses another."""
+
+    row: int = 0
+
+
+@dataclass(frozen=True)
+class AddRow:
+    """Add row 0 of another matrix, the same for all tokens; of several matrices, their rows one after another."""
+
+    tensors: tuple[str, ...]
+    when: When | None = None
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Normalise each row; torch's LayerNorm, the same spelled out (other bits), or the gain and the bias only."""
+
+    names: tuple[str, ...]  # of its module
+    key: str = ""  # of its epsilon
+    epsilon: float = 1e-12  # if config.json has no `key`
+    kind: Literal["torch", "spelled", "gain"] = "torch"
+    when: When | None = None
+    weight: str = ""  # the tensors that were found
+    bias: str = ""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Multiply the rows by a matrix."""
+
+    name: str
+    is_optional: bool = False  # applied if there is such a tensor
+    neighbours: bool = False  # of the next row, the row itself and the one before it, side by side
+    beside: tuple[str, ...] = ()  # row 0 of these matrices follows each row
+    weight: str = ""  # the tensors that were found
+    bias: str = ""
+
+
+Step = Scale | AddPosition | AddType | AddRow | Norm | Project
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How token rows become what the first block of this model reads."""
+
+    model: str  # its `model_type`
+    values: Callable[[str], np.ndarray]  # returns a tensor by its name, as float32
+    width: int  # columns of what the first block reads
+    is_known: bool = True
+    steps: tuple[Step, ...] = ()
+    first: int = 0  # the row of position 0
+    padding: int | None = None  # the ID of tokens that positions do not count
+    waves: str = ""  # the formula of its sinusoids
+    inside: Inside = ""
+    part: Part | None = None
+
+    @property
+    def sum(self) -> tuple[Step, ...]:
+        """The steps before the first norm or projection, which make an input embedding."""
+        return self.steps[: self._sums]
+
+    @property
+    def rest(self) -> tuple[Step, ...]:
+        """The steps from the first norm or projection on; empty if the first block reads input embeddings."""
+        return self.steps[self._sums :]
+
+    @property
+    def _sums(self) -> int:
+        ends = (place for place, step in enumerate(self.steps) if isinstance(step, Norm | Project))
+        return next(ends, len(self.steps))
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether position rows are added."""
+        return any(isinstance(step, AddPosition) for step in self.steps)
+
+    @property
+    def adds(self) -> Literal["learned", "sinusoidal"] | None:
+        """The kind of the position rows that are a term of the input embedding; None if there are none."""
+        if not any(isinstance(step, AddPosition) for step in self.sum):
+            return None
+        return "sinusoidal" if self.waves else "learned"
+
+    @property
+    def type_is_last(self) -> bool:
+        """Whether the row of a token type is added after the position row."""
+        kinds = [type(step) for step in self.sum if isinstance(step, AddPosition | AddType)]
+        return kinds == [AddPosition, AddType]
+
+    def with_type(self, row: int) -> Recipe:
+        """Return the recipe with another token type."""
+        return replace(self, steps=tuple(AddType(row) if isinstance(step, AddType) else step for step in self.steps))
+
+    @property
+    def type_row(self) -> int | None:
+        """The token type whose row is added unless the user chooses another; None if none is added."""
+        return next((step.row for step in self.steps if isinstance(step, AddType)), None)
+
+    @property
+    def scale(self) -> float:
+        """What token rows are multiplied by."""
+        return next((step.factor for step in self.steps if isinstance(step, Scale)), 1.0)
+
+    @property
+    def words(self) -> str:
+        """The steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
+        said, last = "token", None
+        for step in self.steps:
+            if isinstance(step, AddRow) and isinstance(last, AddRow):
+                said += "" if _of(step) in said else f" and {_of(step)}"
+            else:
+                follows = ", " in said and isinstance(step, AddPosition | AddType | AddRow)
+                said += f"{',' if follows else ''}{self._said(step)}"
+            last = step
+        return said
+
+    @property
+    def inside_in_words(self) -> str:
+        """What the blocks do with positions; empty if they do nothing."""
+        return f"{_INSIDE[self.inside]} positions inside the blocks" if self.inside else ""
+
+    def _said(self, step: Step) -> str:
+        match step:
+            case Scale(factor=factor):
+                return f" x {factor:.6g}"
+            case AddPosition():
+                return f" + {'sinusoidal ' if self.waves else ''}position"
+            case AddType(row=row):
+                return f" + token type {row}"
+            case AddRow():
+                return f" + row 0 of {_of(step)}"
+            case Norm(kind=kind):
+                return ", then gain and bias" if kind == "gain" else ", then LayerNorm"
+            case Project(neighbours=neighbours):
+                return f", then projection{' of three tokens' if neighbours else ''} to {self.width:,}"
+
+
+def _of(step: AddRow) -> str:
+    """Return the matrices of a step by the last words of their names."""
+    return " and ".join(dict.fromkeys(name.split(".")[-2] for name in step.tensors))

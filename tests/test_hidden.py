@@ -1,0 +1,301 @@
+"""What the first block of a real model reads: the facts of each group of families against torch and numpy."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import embcli
+from embcli.files.families import FAMILIES
+from embcli.text import Sequences
+from tests.inside import Inside
+from tests.oracles import assert_same_bits
+
+V, D, H, C, T = 20, 6, 10, 12, 5
+IDS = [3, 7, 3, 0, 19]
+Weights = dict[str, torch.Tensor]
+norm, linear = torch.nn.functional.layer_norm, torch.nn.functional.linear
+
+SIZES = {
+    "token": (V, D),
+    "positions": (C, D),
+    "types": (3, D),
+    "gain": (D,),
+    "bias": (D,),
+    "matrix": (H, D),
+    "wide": (H, 3 * D),
+    "offset": (H,),
+    "late": (C, H),
+    "late_types": (3, H),
+    "late_gain": (H,),
+    "late_bias": (H,),
+}
+WEIGHTS = {name: torch.randn(size, generator=torch.Generator().manual_seed(4)) for name, size in SIZES.items()}
+BERT = {"token": "word_embeddings", "positions": "position_embeddings", "types": "token_type_embeddings"}
+BERT_NORM = {"gain": "LayerNorm.gamma", "bias": "LayerNorm.beta"}  # as the first BERTs name them
+BERT_LIKE = {**BERT, "gain": "LayerNorm.weight", "bias": "LayerNorm.bias"}
+
+
+def model(folder: Path, config: dict[str, Any] | None, names: dict[str, str], prefix: str = "bert.embeddings.") -> Path:
+    """Save the weights with these names; a name with a dot has its own suffix, and one with a slash no prefix."""
+    tensors = {}
+    for weight, name in names.items():
+        name = name if "." in name else f"{name}.weight"
+        tensors[name.removeprefix("/") if name[0] == "/" else prefix + name] = WEIGHTS[weight].clone()
+    save_file(tensors, folder / "model.safetensors")
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def waves(first: int) -> torch.Tensor:
+    """Return the sinusoids of tensor2tensor for T positions from this one on."""
+    rates = torch.exp(torch.arange(D // 2).float() * -(math.log(10000) / (D // 2 - 1)))
+    angles = torch.arange(first, first + T).float()[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], 1)
+
+
+def spelled_norm(rows: torch.Tensor, epsilon: float, gain: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    centred = rows - rows.mean(-1, keepdim=True)
+    return gain * (centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + epsilon)) + bias
+
+
+def trigram(w: Weights, rows: torch.Tensor) -> torch.Tensor:
+    padded = torch.nn.functional.pad(rows, (0, 0, 1, 1))
+    three = torch.cat([padded[2:], rows, padded[:-2]], 1)
+    return linear(three[None], w["wide"], w["offset"])[0] + w["late"][:T]
+
+
+# The configuration, the tensors' names, and the formula, of the token rows and the weights.
+Formula = Callable[[Weights, torch.Tensor], torch.Tensor]
+CASES: dict[str, tuple[dict[str, Any], dict[str, str], Formula]] = {
+    "gemma": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token * D**0.5),
+    "granite": ({"embedding_multiplier": 12}, {"token": "/model.embed_tokens"}, lambda w, token: token * 12.0),
+    "llama": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token),
+    "bert": (
+        {"layer_norm_eps": 0.1},
+        {**BERT, **BERT_NORM},
+        lambda w, token: norm(token + w["types"][0] + w["positions"][:T], (D,), w["gain"], w["bias"], 0.1),
+    ),
+    "roberta": (
+        {},
+        BERT_LIKE,
+        lambda w, token: norm(token + w["types"][0] + w["positions"][2 : T + 2], (D,), w["gain"], w["bias"], 1e-12),
+    ),
+    "luke": (
+        {"pad_token_id": 0},
+        BERT_LIKE,
+        lambda w, token: norm(
+            token + w["positions"][[1, 2, 3, 0, 4]] + w["types"][0], (D,), w["gain"], w["bias"], 1e-12
+        ),
+    ),
+    "deberta": (
+        {"position_biased_input": False},
+        BERT_LIKE,
+        lambda w, token: spelled_norm(token + w["types"][0], 1e-7, w["gain"], w["bias"]),
+    ),
+    "albert": (
+        {},
+        {
+            **BERT_LIKE,
+            "matrix": "/encoder.embedding_hidden_mapping_in.weight",
+            "offset": "/encoder.embedding_hidden_mapping_in.bias",
+        },
+        lambda w, token: linear(
+            norm(token + w["types"][0] + w["positions"][:T], (D,), w["gain"], w["bias"], 1e-12)[None],
+            w["matrix"],
+            w["offset"],
+        )[0],
+    ),
+    "opt": (
+        {"word_embed_proj_dim": D, "hidden_size": H},
+        {"token": "embed_tokens", "late": "embed_positions", "matrix": "project_in"},
+        lambda w, token: linear(token[None], w["matrix"])[0] + w["late"][2 : T + 2],
+    ),
+    "mobilebert": (
+        {},
+        {
+            "token": "word_embeddings",
+            "late": "position_embeddings",
+            "late_types": "token_type_embeddings",
+            "wide": "embedding_transformation",
+            "offset": "embedding_transformation.bias",
+            "late_gain": "LayerNorm.weight",
+            "late_bias": "LayerNorm.bias",
+        },
+        lambda w, token: (trigram(w, token) + w["late_types"][0]) * w["late_gain"] + w["late_bias"],
+    ),
+    "xglm": ({}, {"token": "/model.embed_tokens"}, lambda w, token: token * D**0.5 + waves(2)),
+    "m2m_100": (
+        {"scale_embedding": False, "pad_token_id": 4},
+        {"token": "/model.shared"},
+        lambda w, token: token + waves(5),
+    ),
+    "marian": (
+        {},
+        {"token": "/model.shared"},
+        lambda w, token: (
+            token
+            + torch.tensor(
+                [[f(p / 10000 ** (2 * i / D)) for f in (math.sin, math.cos) for i in range(D // 2)] for p in range(T)]
+            ).float()
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_hidden_is_what_the_family_makes_of_the_token_rows(kind: str, tmp_path: Path) -> None:
+    config, names, formula = CASES[kind]
+    path = model(tmp_path, {"model_type": kind, **config}, names)
+    wanted = formula(WEIGHTS, WEIGHTS["token"][IDS]).numpy()
+    result = embcli.open(path).lookup(IDS)
+    assert_same_bits(result.matrix(result.matrices[-1]), wanted)
+    assert (result.matrices[-1] == "hidden") == bool(result.recipe.rest)
+    several = Sequences(ids=(np.array(IDS), np.array(IDS[:2])), many=True)
+    assert_same_bits(embcli.open(path).lookup(several, show="hidden").hidden[: len(IDS)], wanted)
+
+
+run = Inside()
+WRONG_OPT = {"token": "embed_tokens", "late": "embed_positions", "wide": "project_in"}
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "said"),
+    [
+        ({"hidden_size": 7}, BERT_LIKE, "config.json says hidden_size 7; rows of its token matrix have 6 columns"),
+        (
+            {"layer_norm_eps": math.nan},
+            BERT_LIKE,
+            "config.json has 'nan' as layer_norm_eps, which must be a finite",
+        ),
+        ({"layer_norm_eps": -1}, BERT_LIKE, "as layer_norm_eps, which must be a finite number of at least 0"),
+        ({"layer_norm_eps": "1e-12"}, BERT_LIKE, "as layer_norm_eps, which must be a finite number"),
+        ({"layer_norm_eps": 10**400}, BERT_LIKE, "as layer_norm_eps, which must be a finite number"),
+        ({}, BERT, "config.json says that it is a 'bert' model, and it has no LayerNorm"),
+        ({}, {**BERT_LIKE, "late_gain": "LayerNorm.weight"}, "does not fit rows of 6 columns"),
+        ({"type_vocab_size": 2}, {"token": "word_embeddings"}, "and it has no token_type_embeddings"),
+        ({}, {"token": "word_embeddings", **BERT_NORM}, "and it has no position matrix"),
+        ({"model_type": "roberta", "pad_token_id": "0"}, BERT_LIKE, "as pad_token_id, which must be a whole number"),
+        ({"model_type": "bart", "scale_embedding": 1}, BERT_LIKE, "as scale_embedding, which must be true or false"),
+        ({"model_type": "granite", "embedding_multiplier": True}, BERT, "as embedding_multiplier, which must be a"),
+        (
+            {"model_type": "opt"},
+            {**BERT, "positions": "x", "late": "embed_positions", "wide": "project_in"},
+            "does not project rows of 6 columns",
+        ),
+        ({"model_type": "esm", "position_embedding_type": 3}, BERT, "as position_embedding_type, which must be a word"),
+    ],
+)
+def test_a_config_that_contradicts_the_tensors_is_refused_in_a_sentence(
+    config: dict[str, Any], names: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    path = str(model(tmp_path, {"model_type": "bert", **config}, names))
+    assert said in run.refused("lookup", "--ids", "1", "--from", path)
+    assert run.ok("lookup", "--ids", "1", "--from", path, "--show", "token").text
+    if "no LayerNorm" in said:
+        assert f"hidden = not known: cannot read '{path}" in run.ok("info", "--from", path).text
+
+
+PAGE = """\
+Input embeddings = token embeddings + token type 1 + position embeddings: T = 2 tokens, D = 6 columns
+            row  │        0
+───────────────────────────
+token         3  │  {t[0]}
++ type        1  │  {k}
++ position    0  │  {p[0]}
+= input       0  │  {i[0]}
+hidden        0  │  {h[0]}
+token         7  │  {t[1]}
++ type        1  │  {k}
++ position    1  │  {p[1]}
+= input       1  │  {i[1]}
+hidden        1  │  {h[1]}
+token: row ID of V = 20 tokens
+position: row p of C = 12 positions
+token type: row 1 of bert.embeddings.token_type_embeddings.weight, (3, 6); input = (token + token_type) + position
+hidden: token + token type 1 + position, then LayerNorm; the first block of this bert model reads it
+
+Trace of token 1: token row 7 + type row 1 + position row 1 = input row 1
+column     token       type   position      input
+     0   {t[1]} +  {k} +  {p[1]} =  {i[1]}
+The sum is computed in float32; it is shown to 4 decimals.
+
+Trace of hidden row 1: normed = (input - mean) / sqrt(variance + epsilon)
+mean {mean}, variance {variance}, over all 6 columns; epsilon 0.01
+column     input     normed       gain       bias     hidden
+     0   {i[1]} →  {n} x  {gain} +  {bias} =  {h[1]}
+"""
+
+
+def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Path) -> None:
+    path = str(model(tmp_path, {"model_type": "bert", "layer_norm_eps": 0.01}, BERT_LIKE))
+    ids = torch.tensor([3, 7])
+    token, kind, position = WEIGHTS["token"][ids], WEIGHTS["types"][1], WEIGHTS["positions"][:2]
+    total = token + kind + position
+    hidden = norm(total, (D,), WEIGHTS["gain"], WEIGHTS["bias"], 0.01)
+    mean, variance = float(total[1].double().mean()), float(total[1].double().var(unbiased=False))
+    values = {"t": token[:, 0], "p": position[:, 0], "i": total[:, 0], "h": hidden[:, 0]}
+    written = {name: [f"{float(value):7.4f}" for value in each] for name, each in values.items()}
+    one = {"k": kind[0], "gain": WEIGHTS["gain"][0], "bias": WEIGHTS["bias"][0]}
+    one["n"] = (float(total[1, 0]) - mean) / math.sqrt(variance + 0.01)
+    written |= {name: f"{float(value):7.4f}" for name, value in one.items()}
+    words = ("lookup", "--ids", "3,7", "--from", path, "--token-type", "1", "--columns", "0", "--trace", "1")
+    wanted = PAGE.format(**written, mean=f"{mean:.4f}", variance=f"{variance:.4f}")
+    assert run.ok(*words).text == wanted
+
+
+def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
+    names = {"token": "/model.shared", "positions": "/model.encoder.embed_positions"}
+    norms = {"gain": "/model.encoder.layernorm_embedding.weight", "bias": "/model.encoder.layernorm_embedding.bias"}
+    path = str(model(tmp_path, {"model_type": "bart", "scale_embedding": True}, {**names, **norms}))
+    found = json.loads(run.ok("lookup", "--ids", "1,2", "--from", path, "-f", "json").out)
+    assert [*found["matrices"]] == ["token", "position", "input", "hidden"]
+    assert found["run"]["recipe"] == "token x 2.44949 + position, then LayerNorm"
+    assert found["run"]["part"] == "encoder"
+    assert "part: encoder; --part decoder is the other\n" in run.ok("lookup", "--ids", "1", "--from", path).text
+    info = json.loads(run.ok("info", "--from", path, "-f", "json").out)["run"]
+    assert (info["recipe"], info["part"]) == (found["run"]["recipe"], "encoder")
+    assert f"hidden of the encoder = {info['recipe']}\n" in run.ok("info", "--from", path).text
+    assert "--part decoder: no tensor has this in its name" in run.refused(
+        "lookup", "--ids", "1", "--from", path, "--part", "decoder"
+    )
+
+
+def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
+    said = {
+        "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows; --position ",
+        "gemma": "this model has rotary positions, inside its blocks: the input rows are the token rows x 2.44949;",
+        "mpt": "this model has ALiBi positions, inside its blocks: the input rows are the token rows\n",
+        "t5": "this model has relative positions, inside its blocks: the input rows are the token rows\n",
+        "mamba": "this model has no positions: the input rows are the token rows\n",
+        "nobody's": 'what a "nobody\'s" model adds to the token rows is not known; the input rows are the token rows\n',
+    }
+    for kind, note in said.items():
+        path = model(tmp_path, {"model_type": kind}, {"token": "/model.embed_tokens"})
+        ran = run("lookup", "--ids", "1", "--from", str(path))
+        assert ran.status == 0
+        assert note in ran.err
+        if kind == "nobody's":
+            assert "not known for" in run.ok("info", "--from", str(path)).text
+            refused = run.refused("lookup", "--ids", "1", "--from", str(path), "--show", "hidden")
+            assert refused.endswith("--show hidden, what the first block reads, is not known for this model\n")
+    ran = run("lookup", "--ids", "1", "--from", str(model(tmp_path, {"model_type": "opt"}, CASES["opt"][1])))
+    assert "positions" not in ran.err
+
+
+def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -> None:
+    seen: dict[str, list[Any]] = {}
+    for family in FAMILIES:
+        for name in family.models.split():
+            seen.setdefault(name, []).append(family)
+    for name, rows in seen.items():
+        assert len(rows) == 1 or all(row.when or row.part for row in rows[:-1]), name

@@ -1,0 +1,381 @@
+"""A GGUF's own vocabulary splits a text as the rules of its type say: against `tokenizers`, and against slow loops."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from gguf import GGUFWriter
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from embcli import encodings
+from embcli.encodings import merging
+from embcli.encodings.charsmap import Charsmap
+from embcli.encodings.spelling import byte_of
+from embcli.encodings.splitting import SPLITTINGS
+from embcli.errors import InputError
+from tests.conftest import Embcli
+
+NORMAL, UNKNOWN, CONTROL, ADDED, BYTE = 1, 2, 3, 4, 6
+CHARACTERS = {byte: character for character, byte in byte_of().items()}
+CUTS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+TEXTS = [
+    "",
+    " ",
+    "  a",
+    "a ",
+    "ab  ab\n\n b",
+    "it's 12345 années",
+    "\t\r\n x",
+    "日本 語\u3000é!?",
+    "a\u0301b\0c",
+    "🎉🎉 x",
+]
+
+
+def texts(count: int, letters: str = "aabbc  \n'sé1日!", seed: int = 0) -> list[str]:
+    random = Random(seed)
+    return [*TEXTS, *("".join(random.choices(letters, k=random.randrange(1, 40))) for _ in range(count))]
+
+
+def written(path: Path, model: str, words: list[str | bytes], *, kinds: list[int] | None = None, **rest: object) -> str:
+    """Write a vocabulary; `rest` are other keys of the tokenizer: scores, merges, pre, flags and IDs."""
+    writer = GGUFWriter(path, "llama")
+    writer.add_tokenizer_model(model)
+    writer.add_token_list(words)
+    writer.add_token_types(kinds or [NORMAL] * len(words))
+    for name, value in rest.items():
+        key = f"tokenizer.ggml.{name}"
+        if isinstance(value, bool):
+            writer.add_bool(key, value)
+        elif isinstance(value, int):
+            writer.add_uint32(key, value)
+        elif isinstance(value, str):
+            writer.add_string(key, value)
+        else:
+            writer.add_array(key, value)
+    writer.add_tensor("token_embd.weight", np.arange(2.0 * len(words), dtype=np.float32).reshape(-1, 2))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return str(path)
+
+
+def merged(parts: list[str], value: Callable[[str, str], float | None]) -> list[str]:
+    """Join two neighbours with the least value, the first such pair, until none has one: as slow as it is obvious."""
+    while True:
+        values = [(value(*pair), place) for place, pair in enumerate(pairwise(parts))]
+        known = [each for each in values if each[0] is not None]
+        if not known:
+            return parts
+        place = min(known)[1]
+        parts = [*parts[:place], parts[place] + parts[place + 1], *parts[place + 2 :]]
+
+
+def ids_of(part: str, words: list[str]) -> list[int]:
+    """Return the ID of a token, or of its bytes."""
+    return [words.index(part)] if part in words else [words.index(f"<0x{byte:02X}>") for byte in part.encode()]
+
+
+# --- byte-pair encoding -----------------------------------------------------------------------------------------------
+
+PAIRS = [("a", "a"), ("b", "a"), ("aa", "b"), ("Ġ", "a"), ("a", "b"), ("'", "s"), ("Ġ", "Ġ"), ("Ġa", "b"), ("ab", "ab")]
+PAIRS += [("Ã", "©"), ("1", "2"), ("12", "3"), ("b", "c"), ("Ċ", "Ċ"), ("a", "bc")]
+MERGES = [" ".join(pair) for pair in PAIRS]
+WORDS = [*CHARACTERS.values(), *dict.fromkeys("".join(pair) for pair in PAIRS), "cab", "<|end|>", "<eos>"]
+KINDS = [NORMAL] * (len(WORDS) - 2) + [ADDED, CONTROL]
+
+
+def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE({word: at for at, word in enumerate(WORDS)}, PAIRS, ignore_merges=ignore_merges))
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
+    cuts = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, level])
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+@pytest.mark.parametrize(("pre", "ignores", "pattern"), [("gpt-2", False, None), ("llama-bpe", True, CUTS)])
+def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
+    tmp_path: Path, pre: str, ignores: bool, pattern: str | None
+) -> None:
+    encoding = encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, kinds=KINDS, merges=MERGES, pre=pre))
+    oracle = bytes_level(ignores, pattern)
+    for text in texts(300):
+        ids = encoding.encode(text)
+        assert ids.tolist() == oracle.encode(text).ids, text
+        assert encoding.decode(ids) == text.encode()
+    assert encoding.merges() == [WORDS.index("".join(pair)) for pair in PAIRS]
+    long = "ab" * 3000 + "aab" * 500  # by a heap
+    assert encoding.encode(long).tolist() == oracle.encode(long).ids
+    assert len(encoding.encode("a" * 40_000)) == 20_000
+
+
+def test_escaped_spaces_are_merged_within_lines(tmp_path: Path) -> None:
+    pairs = [("▁", "▁"), ("a", "▁"), ("a▁", "b"), ("▁", "b"), ("b", "b"), ("▁▁", "b")]
+    singles = [*"ab▁!", "\n", "\n\n", *("".join(pair) for pair in pairs)]
+    words = [*singles, *(f"<0x{byte:02X}>" for byte in range(256))]
+    path = written(tmp_path / "m.gguf", "gemma4", words, merges=[" ".join(pair) for pair in pairs], bos_token_id=0)
+    encoding = encodings.get(path)
+    ranks = {pair: rank for rank, pair in enumerate(pairs)}
+    for text in texts(300, "aab   bc\n"):
+        ids: list[int] = []
+        for line in re.findall("[^\n]+|\n+", text.replace(" ", "▁")):
+            is_kept = line in words and not line.strip("\n")
+            for part in [line] if is_kept else merged(list(line), lambda *pair: ranks.get(pair)):
+                ids += ids_of(part, words)
+        assert encoding.encode(text).tolist() == ids, text
+        assert encoding.decode(encoding.encode(text)) == text.encode()
+
+
+def test_each_rule_keeps_the_whole_text() -> None:
+    everything = (
+        "'S't 12345678 ٣٤ Ab aB Éé  \n\r\n\t\x0b\xa0\u3000你好々カナ한กัह\u093f。、…!?<sentinel:7>IMGIMGABZ\U000e0001\0"
+    )
+    random = Random(1)
+    for name, splitting in SPLITTINGS.items():
+        for _ in range(20):
+            text = "".join(random.choices(everything, k=60))
+            assert "".join(splitting.pieces(text)) == text, name
+            assert all(splitting.pieces(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pieces"),
+    [
+        ("gpt-2", "it's  12345!", ["it", "'s", " ", " 12345", "!"]),
+        ("starcoder", "a 123", ["a", " ", "1", "2", "3"]),
+        ("llama-bpe", "it'S 12345\n\n x", ["it", "'S", " ", "123", "45", "\n\n", " x"]),
+        ("qwen2", "x123", ["x", "1", "2", "3"]),
+        ("qwen35", "e\u0301a", ["e\u0301a"]),
+        ("tekken", "camelCase XMLHttp", ["camel", "Case", " XMLHttp"]),
+        ("gpt-4o", "don't CAMELcase", ["don't", " CAMELcase"]),
+        ("tiny_aya", "a1234567", ["a", "1", "234", "567"]),
+        ("superbpe", "1234567", ["1", "234", "567"]),
+        ("deepseek-v3", "abc一二12345", ["abc", "一二", "123", "45"]),
+        ("deepseek-llm", "Ab一二 x123", ["Ab", "一二", " x", "123"]),
+        ("falcon", "12345 a.b", ["123", "45", " a", ".", "b"]),
+        ("bloom", "a b,c", ["a", " b", ",", "c"]),
+        ("kimi-k2", "ab漢字cd", ["ab", "漢字", "cd"]),
+        ("gemma4", "a b\n\nc", ["a b", "\n\n", "c"]),
+        ("default", "1234", ["123", "4"]),
+    ],
+)
+def test_a_pre_tokenizer_splits_as_its_name_says(name: str, text: str, pieces: list[str]) -> None:
+    assert list(SPLITTINGS[name].pieces(text)) == pieces
+
+
+# --- SentencePiece and WordPiece --------------------------------------------------------------------------------------
+
+PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcé!", "▁a", "ab", "▁ab", "aa", "▁▁"]
+PIECES += ["ba", "bab", "!▁", "<tool>"]
+SCORES = [0.0] * 259 + [-float(each) for each in (60, 61, 62, 63, 64, 65, 3, 2, 5, 2, 1, 7, 4, 6, 0)]
+PIECE_KINDS = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * (len(PIECES) - 260), ADDED]
+
+
+def pieces(path: Path, **rest: object) -> str:
+    return written(path, "llama", PIECES, kinds=PIECE_KINDS, scores=SCORES, **rest)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_pieces_are_merged_by_their_scores(tmp_path: Path, leads: bool) -> None:
+    encoding = encodings.get(pieces(tmp_path / "m.gguf", add_space_prefix=leads))
+    scores = dict(zip(PIECES, SCORES, strict=True))
+
+    def lowness(left: str, right: str) -> float | None:
+        return -scores[left + right] if left + right in scores else None
+
+    for text in texts(300, "aaabb!!  éx\n"):
+        parts = merged([*("▁" if leads and text else ""), *text.replace(" ", "▁")], lowness)
+        ids = [token_id for part in parts for token_id in ids_of(part, PIECES)]
+        assert encoding.encode(text).tolist() == ids, text
+        assert encoding.decode(encoding.encode(text)) == text.encode()
+        spans = encoding.spans(text)
+        assert spans is not None
+        assert len(spans) == len(ids)
+        assert (np.diff(spans[:, 0]) >= 0).all()
+        assert not text or (spans[-1, 1] == len(text) and spans[0, 0] == 0)
+
+
+def test_named_tokens_are_found_before_a_text_is_split(inside: Embcli, tmp_path: Path) -> None:
+    path = pieces(tmp_path / "m.gguf", add_bos_token=True, add_eos_token=True)
+    plain = inside("tokenize", "a<s>b<tool>a", "--encoding", path, "-f", "json")
+    assert "the model reads <s> before and </s> after a text; --special adds them" in plain.err
+    rows = json.loads(plain.out)["tokens"]
+    assert [row["token"] for row in rows][:2] == [" a", "<"]
+    assert [row["token"] for row in rows][-2:] == ["<tool>", " a"]
+    special = inside("tokenize", "a<s>b<tool>a", "--special", "--encoding", path, "-f", "json")
+    found = [(row["token"], row["start"], row["end"]) for row in json.loads(special.out)["tokens"]]
+    assert found[:4] == [("<s>", 0, 0), (" a", 0, 1), ("<s>", 1, 4), (" ", 4, 4)]
+    assert found[4:] == [("b", 4, 5), ("<tool>", 5, 11), (" a", 11, 12), ("</s>", 12, 12)]
+    ids = [row["id"] for row in json.loads(special.out)["tokens"]]
+    assert inside("decode", *map(str, ids), "--encoding", path).out == b"<s>a<s>b<tool>a</s>"
+    looked = inside("lookup", "a", "--special", "--from", path, "-f", "json")
+    assert [row["token"] for row in json.loads(looked.out)["tokens"]] == ["<s>", " a", "</s>"]
+    near = inside("neighbors", "a", "--special", "--from", path, "--top", "1", "-f", "json")
+    assert near.status == 0
+    assert "reads" not in near.err
+
+
+def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -> None:
+    words = [
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "ab",
+        "##b",
+        "##a",
+        "a",
+        "b",
+        "!",
+        "'",
+        "it",
+        "##s",
+        "日",
+        "e",
+        "##e",
+        "1",
+        "##1",
+    ]
+    stored = [word[2:] if word.startswith("##") else word if word[0] == "[" else f"▁{word}" for word in words]
+    kinds = [CONTROL if word[0] == "[" else NORMAL for word in words]
+    rest = {"unknown_token_id": 0, "bos_token_id": 1, "seperator_token_id": 2}
+    encoding = encodings.get(written(tmp_path / "m.gguf", "bert", stored, kinds=kinds, **rest))
+    oracle = Tokenizer(models.WordPiece({word: at for at, word in enumerate(words)}, unk_token="[UNK]"))
+    oracle.normalizer, oracle.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    for text in texts(300, "aAbBé! '日s1e\t\u0301\u200b"):
+        wanted = oracle.encode(text)
+        assert encoding.encode(text).tolist() == wanted.ids, text
+        spans = encoding.spans(text)
+        assert spans is not None
+        known = [place for place, token_id in enumerate(wanted.ids) if token_id]
+        assert [tuple(spans[place]) for place in known] == [wanted.offsets[place] for place in known], text
+    assert encoding.around == ((1,), (2,))
+    assert encoding.decode(encoding.encode("ab 日")) == "ab 日".encode()
+
+
+def trie(replacements: dict[str, str]) -> bytes:
+    """Return a map of characters as SentencePiece compiles it; each node has 256 units of its own."""
+    texts, places = b"", {}
+    for key, text in replacements.items():
+        places[key.encode()] = len(texts)
+        texts += text.encode() + b"\0"
+    nodes = sorted({key[:end] for key in places for end in range(len(key) + 1)}, key=len)
+    bases = {node: 256 * (place + 1) for place, node in enumerate(nodes)}
+    units = np.zeros(256 * (len(nodes) + 2), np.uint32)
+    units[0] = bases[b""] << 10
+    for node in nodes[1:]:
+        at = bases[node[:-1]] ^ node[-1]
+        units[at] = node[-1] | (node in places) << 8 | (bases[node] ^ at) << 10
+        if node in places:
+            units[bases[node]] = places[node] | 1 << 31
+    return struct.pack("<I", units.nbytes) + units.tobytes() + texts
+
+
+REPLACED = {"\t": " ", "ﬁ": "fi", "A": "a", "\u200b": "", "a\u0301": "á", "e\u0301\u0301": "é", "…": "..."}
+
+
+def test_characters_are_replaced_the_longest_sequence_first() -> None:
+    charsmap = Charsmap(trie(REPLACED))
+    for text in texts(300, "aAe\u0301\u0301ﬁ\t…\u200bx日"):
+        normal, place = "", 0
+        while place < len(text):
+            key = max((key for key in [*REPLACED, text[place]] if text.startswith(key, place)), key=len)
+            normal, place = normal + REPLACED.get(key, key), place + len(key)
+        assert charsmap.normal(text) == normal == "".join(each for each, _ in charsmap.steps(text))
+    for damaged in (b"", b"\0\0\0\0x", trie(REPLACED)[:-1], b"\xff" * 40):
+        with pytest.raises(ValueError, match="damaged"):
+            Charsmap(damaged)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, joins: bool) -> None:
+    listed = "<pad> 0 </s> 0 <unk> 0 ▁ -2 ▁a -1.5 a -2.5 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -5 ▁b -4.5 f -6"
+    listed += " fi -7 é -9"
+    scored = [(word, float(score)) for word, score in zip(listed.split()[::2], listed.split()[1::2], strict=True)]
+    words, scores = [word for word, _ in scored], [score for _, score in scored]
+    rest = {"scores": scores, "add_space_prefix": True, "remove_extra_whitespaces": joins}
+    rest |= {"unknown_token_id": 2, "precompiled_charsmap": trie({"ﬁ": "fi"})} if joins else {"unknown_token_id": 2}
+    kinds = [CONTROL, CONTROL, UNKNOWN, *[NORMAL] * (len(words) - 3)]
+    encoding = encodings.get(written(tmp_path / "m.gguf", "t5", words, kinds=kinds, **rest))
+    oracle = Tokenizer(models.Unigram(scored, unk_id=2, byte_fallback=False))
+    for text in texts(300, "aabbfé 日x" + "ﬁ" * joins):
+        if joins:
+            spelled = "".join(f"▁{word}" for word in text.replace("ﬁ", "fi").split(" ") if word)
+        else:
+            blanks = len(text) - len(text.lstrip(" "))
+            spelled = "▁" * blanks + ("▁" if text.strip(" ") else "") + text.lstrip(" ").replace(" ", "▁")
+        wanted = oracle.encode(spelled)
+        ids = encoding.encode(text).tolist()
+        assert ids == wanted.ids, text
+        spans = encoding.spans(text)
+        assert spans is not None
+        assert len(spans) == len(ids)
+        assert (np.diff(spans[:, 0]) >= 0).all()
+        assert not ids or spans[:, 1].max() == len(text.rstrip(" ") if joins else text)
+    assert encoding.around == ((), (1,))
+
+
+def test_words_that_no_token_crosses_are_found() -> None:
+    random = Random(5)
+    for _ in range(200):
+        tokens = ["".join(random.choices("ab▁", k=random.randrange(1, 4))) for _ in range(4)]
+        text = "".join(random.choices("ab▁\n", k=30))
+        words = merging.words_between(each.encode() for each in tokens).findall(text)
+        assert "".join(words) == text
+        edges = np.cumsum([len(word) for word in words])[:-1]
+        for token in tokens:
+            for start in range(len(text)):
+                inside = text.startswith(token, start)
+                assert not (inside and any(start < edge < start + len(token) for edge in edges)), (tokens, text, words)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "rest", "told"),
+    [
+        ("gpt2", {}, "it does not name its pre-tokenizer, so it cannot split a text; --pre names one\nsuch as gpt-2"),
+        ("gpt2", {"pre": "gpt2"}, "the pre-tokenizer 'gpt2' is unknown; --pre names one\ndid you mean gpt-2"),
+        ("gpt2", {"pre": "gpt-2"}, "it has no merges"),
+        ("rwkv", {}, "cannot split a text: its tokenizer 'rwkv' is unknown; give --ids or --encoding"),
+        ("plamo2", {}, "its tokenizer 'plamo2' is unknown"),
+        ("llama", {"scores": [float("nan")] * 3}, "its tokenizer.ggml.scores are not all finite"),
+        ("llama", {"scores": [1.0]}, "not numbers, one for each token"),
+        ("t5", {"precompiled_charsmap": b"\1\2\3"}, "its map of characters is damaged"),
+    ],
+)
+def test_what_cannot_split_a_text_is_refused_by_its_name(
+    inside: Embcli, tmp_path: Path, model: str, rest: dict[str, object], told: str
+) -> None:
+    path = written(tmp_path / "m.gguf", model, ["a", "b", "c"], **rest)
+    assert told in inside.refused("lookup", "a", "--from", path)
+    assert told in inside.refused("tokenize", "a", "--encoding", path)
+    assert [row["token"] for row in json.loads(inside.ok("weights", "--from", path, "-f", "json").out)["rows"]] == [
+        *"abc"
+    ]
+
+
+def test_a_pre_tokenizer_is_named_for_a_file_that_does_not(inside: Embcli, tmp_path: Path) -> None:
+    path = written(tmp_path / "m.gguf", "gpt2", WORDS, kinds=KINDS, merges=MERGES)
+    wanted = bytes_level(False, None).encode("ab aab").ids
+    for given in (("lookup", "--from", path), ("tokenize", "--encoding", path)):
+        document = json.loads(inside(*given, "ab aab", "--pre", "gpt-2", "-f", "json").out)
+        assert [row["id"] for row in document["tokens"]] == wanted
+    assert "no pre-tokenizer" in inside.refused("tokenize", "a", "--pre", "gpt-2")
+    spm = pieces(tmp_path / "p.gguf")
+    assert "--pre is for byte-pair encodings" in inside.refused("tokenize", "a", "--pre", "gpt-2", "--encoding", spm)
+    with pytest.raises(InputError, match="pre is for"):
+        encodings.get(spm, "gpt-2").encode("a")
