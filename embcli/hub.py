@@ -1,20 +1,22 @@
-"""A path or the name of a model -> the file to read; models are looked up in the local Hugging Face cache.
+"""A path or the name of a model -> the file to read; models are looked up in the places where programs hold them.
 
-The network is never used. The guide "Understand caching" of huggingface_hub describes the cache.
+The network is never used. The guide "Understand caching" of huggingface_hub describes its cache.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embcli.binary import shortened
 from embcli.errors import InputError
+from embcli.held import HOLDERS, expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _PART = r"\w[\w.-]{0,95}"  # of a name, at most as long as the hub allows
 _MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)
@@ -70,7 +72,9 @@ def tokenizer_file(folder: Path, names: tuple[str, ...] = (*TOKENIZERS, "*.gguf"
 def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
     """Return the weights at a path, in a folder or of a model; an existing path comes first.
 
-    `of_folder` finds another file of a folder. Raises InputError if nothing is found, or several files are candidates.
+    `ollama:NAME`, `lmstudio:NAME` and `llama.cpp:NAME` are models of these programs, other names those of the Hugging
+    Face cache. `of_folder` finds another file of a folder. Raises InputError if nothing is found, or several files are
+    candidates.
     """
     try:
         path = Path(name).expanduser()
@@ -79,7 +83,8 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
         exists = False
     try:
         if not exists:
-            path = _snapshot(name)
+            holder, _, held = name.partition(":")
+            path = HOLDERS[holder].located(held) if holder in HOLDERS else _snapshot(name)
         return of_folder(path) if path.is_dir() else path
     except OSError as error:
         raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
@@ -89,15 +94,20 @@ def cache_folder() -> Path:
     """Return the folder of the local Hugging Face cache, from the environment variables of huggingface_hub."""
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     if named:
-        return _expanded(named)
+        return expanded(named)
     home = os.environ.get("HF_HOME")
     if home:
-        return _expanded(home) / "hub"
-    return _expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface" / "hub"
+        return expanded(home) / "hub"
+    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface" / "hub"
 
 
-def _expanded(path: str) -> Path:
-    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - keeps "~" if there is no home
+def cached_models(cache: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the names of the models in a Hugging Face cache, and the folder of the main revision of each."""
+    for folder in sorted(cache.glob("models--*")):
+        name = folder.name.removeprefix("models--").replace("--", "/", 1)
+        if _MODEL.fullmatch(name):
+            with suppress(InputError, OSError):
+                yield name, _revision(folder, name, "main")
 
 
 def _snapshot(name: str) -> Path:
@@ -107,8 +117,12 @@ def _snapshot(name: str) -> Path:
         raise InputError(
             f"{shortened(name)} not found as a file or a folder, and not a name like org/name or name@main"
         )
-    cache, revision = cache_folder(), named["revision"] or "main"
-    folder = _repository(cache, named["name"])
+    folder = _repository(cache_folder(), named["name"])
+    return _revision(folder, named["name"], named["revision"] or "main")
+
+
+def _revision(folder: Path, name: str, revision: str) -> Path:
+    """Return the folder of a revision of a model."""
     commit = revision
     if (folder / "refs" / revision).is_file():
         commit = (folder / "refs" / revision).read_text(errors="replace").strip()
@@ -118,9 +132,7 @@ def _snapshot(name: str) -> Path:
         if len(matches) == 1:
             return folder / "snapshots" / matches[0]
     there = ", ".join(f"@{shortened(each, 12).strip(chr(39))}" for each in commits[:4]) or "no revision"
-    raise InputError(
-        f"the Hugging Face cache has {shortened(named['name'])}, but not its revision {revision!r}; it has {there}"
-    )
+    raise InputError(f"the Hugging Face cache has {shortened(name)}, but not its revision {revision!r}; it has {there}")
 
 
 def _repository(cache: Path, name: str) -> Path:
@@ -134,7 +146,11 @@ def _repository(cache: Path, name: str) -> Path:
     if models:
         names = ", ".join(path.name.removeprefix("models--").replace("--", "/", 1) for path in models[:6])
         raise InputError(f"the Hugging Face cache has {len(models)} models {shortened(name)}: {names}; choose one")
+    others = [f"{prefix}:{name}" for prefix, holder in HOLDERS.items() if holder.has(name)]
     raise InputError(
-        f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}"
-        + (f"; embcli never downloads: run hf download {name}" if "/" in name else "")
+        f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
+        f" downloads: run hf download {name}",
+        f"did you mean {' or '.join(others)}?"
+        if others
+        else f"nor in {', '.join(holder.places() for holder in HOLDERS.values())}",
     )

@@ -227,6 +227,8 @@ def test_tokens_of_one_model_only_are_named(inside: Inside, tmp_path: Path, top:
     told = "Left out: row 4 (1 of 3) of BASE and rows 4 to 10 (7 of 9) of TUNED; -k 9 shows all."
     assert (told in text) == (top == 2)
     assert "1 - cos: how far a row turned" in text
+    narrow = inside("diff", str(base), str(tuned), "--width", "40").text.splitlines()
+    assert {"only in BASE  token", "only in TUNED  token"} <= {*narrow}
 
 
 @pytest.mark.parametrize("top", [None, 2])
@@ -236,7 +238,9 @@ def test_a_page_shows_the_rows_that_changed_most_and_least(inside: Inside, tmp_p
     shown = [row.split()[0] for row in text[text.index("Changed most, and least") :].splitlines()[3:]]
     found, count = compared(base, tuned).moved.tolist(), top or 5
     assert shown[: 2 * count + 1] == [*map(str, found[:count]), "⋮", *map(str, found[-count:])]
-    assert f"Left out: rows {count + 1} to {300 - count} ({300 - 2 * count} of 300); -k 150 shows all.\n" in text
+    assert (
+        f"Left out: changed rows {count + 1} to {300 - count} ({300 - 2 * count} of 300); -k 150 shows all.\n" in text
+    )
 
 
 def test_a_page_in_a_file_leaves_its_answer_on_standard_error(inside: Inside, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def texts(count: int, letters: str = "aabbc  \n'sé1日!", seed: int = 0) -> lis
 def written(path: Path, model: str, words: list[str | bytes], *, kinds: list[int] | None = None, **rest: object) -> str:
     """Write a vocabulary; `rest` are other keys of the tokenizer: scores, merges, pre, flags and IDs."""
     writer = GGUFWriter(path, "llama")
+    writer.add_embedding_length(2)
     writer.add_tokenizer_model(model)
     writer.add_token_list(words)
     writer.add_token_types(kinds or [NORMAL] * len(words))

@@ -445,16 +445,26 @@ def help(words: list[str] | None = None) -> None:
     {
         "versions, encodings and the cache": "embcli info",
         "the tensors of a model, and what they are for": "embcli info gpt2",
-        "the same as data": "embcli info -f json",
+        "the models that this machine holds": "embcli info --models",
     },
 )
-def info(model: NamedFile, tensors: bool = False, encoding: str | None = None, *, place: Place) -> None:
+def info(
+    model: NamedFile, tensors: bool = False, models: bool = False, encoding: str | None = None, *, place: Place
+) -> None:
     """Show versions and the cache, or the tensors of a model.
 
     With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
     """
     output = place.output_of("list")
-    if model.path is None:
+    if models:
+        from embcli.cli.console import PrintedNotes
+        from embcli.verbs.models import held_models
+
+        if model.path is not None:
+            raise InputError("--models lists all models; it goes with no model")
+        model.refuse_without_file()
+        output.write(held_models(PrintedNotes()))
+    elif model.path is None:
         from embcli.verbs.info import info
 
         model.refuse_without_file()

@@ -35,7 +35,7 @@ _COMMON = {
     "diff": ("tensor", "transposed", "top", "format", "output"),
     "tour": ("text", "step"),
     "explain": ("width", "color", "theme", "format", "output"),
-    "info": ("tensors", "encoding", "color", "format", "output"),
+    "info": ("tensors", "models", "encoding", "format", "output"),
     "cache": ("width", "color", "theme", "format", "output"),
 }
 
@@ -300,6 +300,7 @@ DECLARED: dict[str, Any] = {
         **_list_of("--fail-on", names.FAULTS),
     ),
     "tensors": _option(VIEW, "--tensors", "List all tensors of the model."),
+    "models": _option(VIEW, "--models", "List the models that this machine holds."),
     "precision": _option(VIEW, "--precision", "Decimals in a table.", metavar="N"),
     "heat": _option(VIEW, "--heat", "Show all columns as a heat map."),
     "scale": _option(VIEW, "--scale", "With --heat: the numbers from -R to R.", "the largest |number|", metavar="R"),

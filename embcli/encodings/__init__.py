@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
+from embcli.held import HOLDERS
 from embcli.hub import TOKENIZERS, located, tokenizer_file
 from embcli.words import naming
 
@@ -91,7 +92,7 @@ def get(name: str, pre: str | None = None) -> Encoding:
     if name in DEFINITIONS:
         _refuse_splitting(name, pre)
         return TiktokenEncoding(name)
-    if "/" in name or name.endswith((".json", ".gguf")):
+    if "/" in name or name.endswith((".json", ".gguf")) or name.partition(":")[0] in HOLDERS:
         return _of_path(located(name, tokenizer_file), name, pre)
     model = loaded("tiktoken.model")
     try:

@@ -16,11 +16,11 @@ from embcli.binary import Binary, shortened
 from embcli.encodings.own import OwnWords
 from embcli.files import names, open_tensors, recipes
 from embcli.files.recipes import Finder, Settings
-from embcli.files.strict_json import read_object
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe
+from embcli.strict_json import read_object
 from embcli.words import naming
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import numpy as np
 
 from embcli.encodings.own import Vocabulary
 from embcli.files.safetensors import header, read_header
-from embcli.files.strict_json import Malformed
 from embcli.store import Damaged, Store
+from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

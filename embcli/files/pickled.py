@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from embcli.binary import shortened
-from embcli.files.strict_json import Malformed
+from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

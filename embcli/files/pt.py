@@ -13,9 +13,9 @@ from embcli.binary import shortened
 from embcli.files.numbers import NAMED
 from embcli.files.pickled import ADVICE, item_size, weights_in
 from embcli.files.stored import StoredLayer, WidenedLayer, runs, unknown_numbers
-from embcli.files.strict_json import Malformed
 from embcli.files.tensors import Tensor, Tensors
 from embcli.selection import distinct
+from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
     from embcli.binary import Binary

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from embcli.files.stored import stored_layer
-from embcli.files.strict_json import Malformed, parsed_object
 from embcli.files.tensors import Tensor, Tensors
+from embcli.strict_json import Malformed, parsed_object
 
 if TYPE_CHECKING:
     from embcli.binary import Binary

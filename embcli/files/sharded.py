@@ -7,8 +7,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from embcli.binary import shortened
-from embcli.files.strict_json import read_object
 from embcli.files.tensors import Tensor, Tensors
+from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

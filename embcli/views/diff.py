@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page import Block, Column, Columns, Excerpt, Word
+from embcli.page import Block, Column, Excerpt, Word
 from embcli.tokens import tokens_of
 from embcli.views.parts import origin_in_words, put_left_out, token_column
 from embcli.words import QUANTILES, counted
@@ -76,28 +77,33 @@ def _put_tokens(result: Diff, page: Page) -> None:
     page.table([*labels, *(Column(name, _written(values, page)) for name, values in numbers.items())], shown.gaps)
     explained = hint("meaning", word=result.verb)
     page.line(f"1 - cos: how far a row turned; L2: how far it moved; {explained}")
-    put_left_out(page, shown.missing(np.arange(1, len(moved) + 1), "row"), how=hint("top", count=-(-len(moved) // 2)))
+    put_left_out(
+        page, shown.missing(np.arange(1, len(moved) + 1), "changed row"), how=hint("top", count=-(-len(moved) // 2))
+    )
 
 
 def _put_rows_without_partner(result: Diff, page: Page) -> None:
-    """Put the first rows of each matrix that the other lacks side by side on a page, with their tokens."""
+    """Put the first rows of each matrix that the other lacks on a page, with their tokens; side by side if they fit."""
     rows = {"BASE": result.matching.base_only, "TUNED": result.matching.tuned_only}
     most = max(map(len, rows.values()))
-    columns: Columns = []
+    tables: list[list[Column]] = []
     missing = []
     for (name, ids), encoding in zip(rows.items(), result.encodings, strict=True):
         shown = Excerpt(min(result.top, len(ids)), 0, len(ids))
-        blank = [""] * (min(result.top, most) - shown.head)
         if len(ids):
-            columns.append(Column(f"only in {name}", [*map(str, ids[shown.places]), *blank]))
-            columns += (
-                [token_column([*tokens_of(ids[shown.places], encoding), *[None] * len(blank)])] if encoding else []
-            )
+            labels = [token_column(tokens_of(ids[shown.places], encoding))] if encoding else []
+            tables.append([Column(f"only in {name}", [*map(str, ids[shown.places])]), *labels])
         missing += [f"{shown.missing(ids, 'row')} of {name}"] if shown.left_out else []
-    if columns:
+    beside = [_filled(column, min(result.top, most)) for columns in tables for column in columns]
+    for columns in [beside] if tables and page.holds([*beside]) else tables:
         page.line()
-        page.table(columns)
-        put_left_out(page, *missing, how=hint("top", count=most))
+        page.table([*columns])
+    put_left_out(page, *missing, how=hint("top", count=most))
+
+
+def _filled(column: Column, count: int) -> Column:
+    """Return a column with so many cells, the last of which are blank."""
+    return replace(column, cells=[*column.cells, *[""] * (count - len(column.cells))])
 
 
 def _written(values: np.ndarray, page: Page) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embcli.page import Column
 from embcli.verbs.info import Info, ModelInfo
+from embcli.verbs.models import Models
 from embcli.views.parts import head_in_words, put_guesses
 from embcli.words import counted, in_bytes
 
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 _LEAST_NAME = 12  # cells of a tensor's name, at least
 
 
-def view(result: Info | ModelInfo, page: Page) -> None:
-    """Put what embcli runs on, or what a checkpoint contains, on a page."""
-    if isinstance(result, ModelInfo):
+def view(result: Info | ModelInfo | Models, page: Page) -> None:
+    """Put what embcli runs on, what a checkpoint contains, or which models there are on a page."""
+    if isinstance(result, Models):
+        _put_models(result, page)
+    elif isinstance(result, ModelInfo):
         _put_model(result, page)
     else:
         _put_versions(result, page)
@@ -38,6 +41,21 @@ def _put_versions(result: Info, page: Page) -> None:
             Column("carried", ["yes" if each else "no" for each in carried], "left"),
         ]
     )
+
+
+def _put_models(result: Models, page: Page) -> None:
+    """Put the models that programs hold and the folders that were searched on a page."""
+    models = result.models
+    page.table(
+        [
+            Column("model", [each.name for each in models], "left", least=_LEAST_NAME),
+            Column("format", [each.format for each in models], "left"),
+            Column("V x D", [" x ".join(f"{size:,}" for size in each.shape or ()) for each in models]),
+            Column("bytes", [in_bytes(each.size) for each in models]),
+        ]
+    )
+    page.line()
+    page.line(f"{counted(len(models), 'model')} in {', '.join(result.places)}")
 
 
 def _put_model(result: ModelInfo, page: Page) -> None:

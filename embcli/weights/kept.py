@@ -19,10 +19,10 @@ import numpy as np
 from embcli.binary import gather
 from embcli.files.safetensors import header, read_header
 from embcli.files.stored import in_order, runs
-from embcli.files.strict_json import Malformed
 from embcli.layer import Layer, Meter, Summary
 from embcli.passes import unwatched
 from embcli.store import Damaged
+from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embcli.files.safetensors import BITS, Entry, Header, header, read_header
-from embcli.files.strict_json import Malformed
+from embcli.strict_json import Malformed
 
 
 def packed(entries: object, data: bytes = b"") -> bytes:

@@ -79,6 +79,7 @@ def test_a_control_character_in_an_early_word_is_part_of_a_text(tmp_path: Path, 
         assert_rows(layer, values)
 
 
+@settings(max_examples=20, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 3), st.data())
 def test_no_small_binary_form_passes_for_text(
     tmp_path_factory: pytest.TempPathFactory, count: int, dim: int, data: st.DataObject
@@ -117,7 +118,7 @@ def test_the_first_of_equal_words_is_found(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.text("abc \t.é", min_size=1, max_size=4), st.booleans()), min_size=1, max_size=30))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_words_with_spaces_keep_them(tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, bool]]) -> None:
     words = [word.strip() or "x" for word, _ in drawn]
     path = tmp_path_factory.getbasetemp() / "spaces.txt"

@@ -1,0 +1,193 @@
+"""Models that other programs hold on this machine: Ollama, LM Studio and llama.cpp; nothing is started or written.
+
+Ollama's store is described in its docs/faq and by its manifests, which are JSON; LM Studio's folder in its "Import
+models"; llama.cpp's cache in its tools' help for `-hf`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embcli.binary import Binary, shortened
+from embcli.errors import InputError
+from embcli.strict_json import read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from embcli.notes import Notes
+
+_LONGEST = 1 << 22  # bytes of a manifest
+_PART = r"\w[\w.-]{0,127}"
+_OLLAMA = re.compile(
+    rf"(?:(?:(?P<host>{_PART}(?::\d+)?)/)?(?P<namespace>{_PART})/)?(?P<model>{_PART})(?::(?P<tag>{_PART}))?", re.ASCII
+)
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_HOSTS = ("ollama.com", "registry.ollama.ai")  # of names without a host
+_MANIFESTS = ("manifests-v2", "manifests")  # the newer one first
+_MODEL_LAYER = "application/vnd.ollama.image.model"
+_RUNNERS = ("ggml", "llamacpp")  # of a manifest that lists others, those with a GGUF
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A program that holds models in folders: each has an entry with a name, which leads to a file."""
+
+    name: str
+    command: str  # that brings a model
+    folders: Callable[[], list[Path]]
+    entries: Callable[[Path], Iterator[tuple[str, Path]]]  # of a folder
+    find: Callable[[Path, str], Path | None]  # the entry with a name
+    file: Callable[[Path, Path], Path]  # of an entry in a folder
+
+    def located(self, name: str) -> Path:
+        """Return the file of a model; raises InputError if there is none."""
+        for folder in self.folders():
+            entry = self.find(folder, name)
+            if entry is not None:
+                return self.file(folder, entry)
+        raise InputError(
+            f"{shortened(name)} not found in {self.places()}; embcli never downloads: run {self.command} {name[:80]}"
+        )
+
+    def models(self, notes: Notes) -> Iterator[tuple[str, Path]]:
+        """Yield the names and the files of all models; a note names one that cannot be found."""
+        for folder in self.folders():
+            for name, entry in self.entries(folder):
+                try:
+                    yield name, self.file(folder, entry)
+                except (InputError, OSError) as error:
+                    notes.add(str(error))
+
+    def places(self) -> str:
+        """Return where it holds its models, in words."""
+        return f"{self.name}'s {' or '.join(repr(str(folder)) for folder in self.folders())}"
+
+    def has(self, name: str) -> bool:
+        """Return whether it holds a model with this name."""
+        try:
+            return any(self.find(folder, name) is not None for folder in self.folders())
+        except (InputError, OSError):
+            return False
+
+
+def expanded(path: str) -> Path:
+    """Return a path with the user's home and variables of the environment in it."""
+    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - keeps "~" if there is no home
+
+
+def _ollama_folders() -> list[Path]:
+    named = os.environ.get("OLLAMA_MODELS")
+    if named:
+        return [expanded(named)]
+    return [expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]  # the second one: of a service
+
+
+def _in_ollama(folder: Path, name: str) -> Path | None:
+    """Return the manifest of a model."""
+    named = _OLLAMA.fullmatch(name)
+    if named is None:
+        return None
+    hosts = (named["host"].replace(":", "%3A"), named["host"]) if named["host"] else _HOSTS
+    rest = (named["namespace"] or "library", named["model"], named["tag"] or "latest")
+    paths = (folder.joinpath(manifests, host, *rest) for manifests in _MANIFESTS for host in hosts)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _blob_of(folder: Path, path: Path) -> Path:
+    """Return the GGUF that a manifest leads to; raises InputError if it leads to none."""
+    binary = Binary(path)
+    manifest = read_object(binary, _LONGEST)
+    children = _objects(manifest, "manifests")
+    if children:
+        ranked = [child for runner in _RUNNERS for child in children if child.get("runner") == runner]
+        child = Binary(_blob(folder, binary, (ranked or children)[0]))
+        manifest = read_object(child, _LONGEST)
+    layers = [layer for layer in _objects(manifest, "layers") if layer.get("mediaType") == _MODEL_LAYER]
+    if not layers:
+        raise binary.refused("it leads to no GGUF: it has no layer with a model")
+    return _blob(folder, binary, layers[0])
+
+
+def _objects(manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    listed = manifest.get(name)
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _blob(folder: Path, binary: Binary, described: dict[str, Any]) -> Path:
+    digest = _DIGEST.fullmatch(str(described.get("digest")))
+    if digest is None:
+        raise binary.refused(f"its digest {shortened(str(described.get('digest')))} is not sha256 and 64 digits")
+    path = folder / "blobs" / f"sha256-{digest[1]}"
+    if not path.is_file():
+        raise binary.refused(f"its blob {str(path)!r} is missing")
+    return path
+
+
+def _ollama_entries(folder: Path) -> Iterator[tuple[str, Path]]:
+    seen = set()
+    for manifests in _MANIFESTS:
+        for path in sorted((folder / manifests).glob("*/*/*/*")):
+            host, namespace, model, tag = path.relative_to(folder / manifests).parts
+            place = "" if host in _HOSTS else f"{host.replace('%3A', ':')}/"
+            owner = "" if namespace == "library" and not place else f"{namespace}/"
+            name = f"{place}{owner}{model}:{tag}"
+            if name not in seen and _OLLAMA.fullmatch(name):
+                seen.add(name)
+                yield name, path
+
+
+def _lm_studio_folders() -> list[Path]:
+    return [expanded("~/.lmstudio/models"), expanded("~/.cache/lm-studio/models")]  # the second one: of old versions
+
+
+def _llama_folders() -> list[Path]:
+    named = os.environ.get("LLAMA_CACHE")
+    if named:
+        return [expanded(named)]
+    if sys.platform == "darwin":
+        return [expanded("~/Library/Caches/llama.cpp")]
+    return [expanded(os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "llama.cpp"]
+
+
+def _ggufs(pattern: str) -> Callable[[Path], Iterator[tuple[str, Path]]]:
+    """Return a function that yields the files of a folder that match a pattern; of several parts, the first one."""
+
+    def entries(folder: Path) -> Iterator[tuple[str, Path]]:
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file() and not re.search(r"-(?!00001)\d{5}-of-\d{5}\.gguf$", path.name):
+                yield path.relative_to(folder).as_posix().removesuffix(".gguf"), path
+
+    return entries
+
+
+def _among_ggufs(entries: Callable[[Path], Iterator[tuple[str, Path]]]) -> Callable[[Path, str], Path | None]:
+    """Return a function that finds the file with a name, or the only one of which this is a part between slashes."""
+
+    def find(folder: Path, name: str) -> Path | None:
+        wanted, listed = f"/{name.removesuffix('.gguf').casefold()}/", dict(entries(folder))
+        exact = [each for each in listed if f"/{each.casefold()}/" == wanted]
+        matches = exact or [each for each in listed if wanted in f"/{each.casefold()}/"]
+        if len(matches) > 1:
+            names = ", ".join(map(shortened, matches[:6]))
+            raise InputError(f"{str(folder)!r} has {len(matches)} models {shortened(name)}: {names}; choose one")
+        return listed[matches[0]] if matches else None
+
+    return find
+
+
+def _of_files(name: str, command: str, folders: Callable[[], list[Path]], pattern: str) -> Holder:
+    entries = _ggufs(pattern)
+    return Holder(name, command, folders, entries, _among_ggufs(entries), lambda _, path: path)
+
+
+HOLDERS: dict[str, Holder] = {
+    "ollama": Holder("Ollama", "ollama pull", _ollama_folders, _ollama_entries, _in_ollama, _blob_of),
+    "lmstudio": _of_files("LM Studio", "lms get", _lm_studio_folders, "*/*/*.gguf"),
+    "llama.cpp": _of_files("llama.cpp", "llama-cli -hf", _llama_folders, "*.gguf"),
+}

@@ -1,0 +1,113 @@
+"""The models that programs hold on this machine; of each, only a header or a config.json is read."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embcli.binary import Binary
+from embcli.errors import InputError
+from embcli.files.checkpoint import Checkpoint
+from embcli.held import HOLDERS
+from embcli.hub import cache_folder, cached_models, model_file
+from embcli.metadata import peek
+from embcli.records import Records, listed
+from embcli.result import Result
+from embcli.safe import in_data
+from embcli.strict_json import read_object
+from embcli.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from embcli.notes import Notes
+
+_LONGEST = 1 << 24  # bytes of a config.json
+_ROWS, _COLUMNS = ("vocab_size",), ("hidden_size", "n_embd", "d_model", "dim")  # keys of V and D
+_PARTS = {"model.safetensors.index.json": "*.safetensors", "pytorch_model.bin.index.json": "*.bin"}
+
+
+@dataclass(frozen=True)
+class HeldModel:
+    """A model that a program holds."""
+
+    name: str  # that a model is opened by
+    format: str
+    shape: tuple[int, int] | None  # (V, D), if its header says so
+    size: int  # in bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Models(Result, verb="info", content="list"):
+    """The models that were found, and where they were looked for."""
+
+    models: tuple[HeldModel, ...]
+    places: tuple[str, ...]  # in words
+
+    def records(self) -> Records:
+        """Return the models as rows."""
+        types = {"model": str, "format": str, "vocabulary_size": int, "dim": int, "bytes": int}
+        fields: dict[str, list[Any]] = {
+            "model": [each.name for each in self.models],
+            "format": [each.format for each in self.models],
+            "vocabulary_size": [each.shape and each.shape[0] for each in self.models],
+            "dim": [each.shape and each.shape[1] for each in self.models],
+            "bytes": [each.size for each in self.models],
+        }
+        return listed({"embcli": __version__, "places": list(self.places)}, "models", types, fields)
+
+
+def held_models(notes: Notes) -> Models:
+    """Return the models in the Hugging Face cache and those of Ollama, LM Studio and llama.cpp.
+
+    A note names a model that cannot be read.
+    """
+    cache = cache_folder()
+    found: list[HeldModel] = []
+    for name, folder in cached_models(cache):
+        with suppress(InputError):  # a repository without weights, or with those of several models
+            found.append(_described(name, model_file(folder)))
+    for prefix, holder in HOLDERS.items():
+        for name, path in holder.models(notes):
+            try:
+                found.append(_described(f"{prefix}:{name}", path))
+            except (InputError, OSError) as error:
+                notes.add(str(error))
+    places = (f"the Hugging Face cache {str(cache)!r}", *(holder.places() for holder in HOLDERS.values()))
+    return Models(tuple(found), tuple(map(in_data, places)), notes=notes)
+
+
+def _described(name: str, path: Path) -> HeldModel:
+    """Return what the header of a file, or the config.json beside it, says; raises InputError for a damaged one."""
+    files = list(path.parent.glob(_PARTS[path.name])) if path.name in _PARTS else [path]
+    size = sum(file.stat().st_size for file in files)
+    binary = Binary(path)
+    if binary.read(0, 4) == b"GGUF":
+        return HeldModel(in_data(name), "GGUF", _gguf_shape(binary), size)
+    kind = path.name.removesuffix(".index.json").rpartition(".")[2]
+    return HeldModel(in_data(name), in_data(kind), _config_shape(path), size)
+
+
+def _gguf_shape(binary: Binary) -> tuple[int, int] | None:
+    header = peek(binary)
+    architecture = header.metadata.get("general.architecture")
+    words = header.arrays.get("tokenizer.ggml.tokens")
+    rows = words.count if words is not None else header.metadata.get(f"{architecture}.vocab_size")
+    columns = header.metadata.get(f"{architecture}.embedding_length")
+    return (rows, columns) if isinstance(rows, int) and isinstance(columns, int) else None
+
+
+def _config_shape(path: Path) -> tuple[int, int] | None:
+    """Return (V, D) of the config.json beside weights, or else of the weights' own header."""
+    config = path.parent / "config.json"
+    if config.is_file():
+        described = read_object(Binary(config), _LONGEST)
+        text = described.get("text_config")
+        known = {**described, **text} if isinstance(text, dict) else described
+        rows, columns = ([known[key] for key in keys if isinstance(known.get(key), int)] for keys in (_ROWS, _COLUMNS))
+        if rows and columns:
+            return rows[0], columns[0]
+    with suppress(InputError):
+        return Checkpoint(str(path)).shape("token")
+    return None
