@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.notes import Notes
     from embcli.passes import Watch
-    from embcli.recipe import Recipe
+    from embcli.recipe import Recipe, Rotation
 
 _BLOCK = 1 << 18  # values in a block
 
@@ -143,6 +143,10 @@ class Source(Protocol):
     @property
     def recipe(self) -> Recipe | None:
         """How token rows become what a model's first block reads; None where nothing says so."""
+
+    @property
+    def rotation(self) -> Rotation | None:
+        """How a model rotates queries and keys; None where nothing says that it does."""
 
     def resized(self, context_length: int) -> Source:
         """Return the same source with a position layer of another length, if that is not from a file."""

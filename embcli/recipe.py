@@ -188,6 +188,17 @@ class Recipe:
                 return f", then projection{' of three tokens' if neighbours else ''} to {self.width:,}"
 
 
+@dataclass(frozen=True)
+class Rotation:
+    """How a model rotates queries and keys: each head alike, the first columns of it in pairs."""
+
+    pairing: Literal["interleaved", "halves"]
+    theta: float
+    head: int  # columns of a head
+    rates: tuple[float, ...]  # radians for each position, one per pair
+    scaling: str = ""  # in words
+
+
 def _of(step: AddRow) -> str:
     """Return the matrices of a step by the last words of their names."""
     return " and ".join(dict.fromkeys(name.split(".")[-2] for name in step.tensors))

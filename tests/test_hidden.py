@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gguf import GGUFWriter
 from safetensors.torch import save_file
 
 import embcli
@@ -164,6 +165,32 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(kind: str, tmp_path: 
     assert_same_bits(embcli.open(path).lookup(several, show="hidden").hidden[: len(IDS)], wanted)
 
 
+@pytest.mark.parametrize("kind", ["gemma", "bert"])
+def test_a_gguf_file_and_its_safetensors_give_equal_rows(kind: str, tmp_path: Path) -> None:
+    config, names, _ = CASES[kind]
+    wanted = embcli.open(model(tmp_path, {"model_type": kind, **config}, names)).lookup(IDS)
+    (tmp_path / "gguf").mkdir()
+    writer = GGUFWriter(tmp_path / "gguf" / "m.gguf", kind)
+    writer.add_embedding_length(D)
+    if "layer_norm_eps" in config:
+        writer.add_layer_norm_eps(config["layer_norm_eps"])
+    of_gguf = {"token": "token_embd.weight", "positions": "position_embd.weight", "types": "token_types.weight"}
+    of_gguf |= {"gain": "token_embd_norm.weight", "bias": "token_embd_norm.bias"}
+    for weight in names:
+        writer.add_tensor(of_gguf[weight], WEIGHTS[weight].numpy())
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
+    found = embcli.open(tmp_path / "gguf").lookup(IDS)
+    assert found.recipe.words == wanted.recipe.words
+    for name in wanted.matrices:
+        assert_same_bits(found.matrix(name), wanted.matrix(name))
+
+
 run = Inside()
 WRONG_OPT = {"token": "embed_tokens", "late": "embed_positions", "wide": "project_in"}
 
@@ -299,3 +326,56 @@ def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -
             seen.setdefault(name, []).append(family)
     for name, rows in seen.items():
         assert len(rows) == 1 or all(row.when or row.part for row in rows[:-1]), name
+
+
+# --- rotary positions -------------------------------------------------------------------------------------------
+
+LLAMA_3 = {"rope_type": "llama3", "factor": 8, "original_max_position_embeddings": 100}
+HEADS = {"num_attention_heads": 1, "hidden_size": D}
+
+
+@pytest.mark.parametrize(
+    ("config", "rates", "said"),
+    [
+        ({"rope_theta": 5e5}, [1, 5e5 ** (-1 / 3), 5e5 ** (-2 / 3)], "p · 500,000^(-2i/6); pairs are halves"),
+        ({"rope_scaling": {"type": "linear", "factor": 2}}, [0.5, 1e4 ** (-1 / 3) / 2, 1e4 ** (-2 / 3) / 2], "linear"),
+        ({"model_type": "gptj", "rotary_dim": 4}, [1, 0.01], "4 of the 6 columns of each head: pair i by p · 10,000"),
+        ({"partial_rotary_factor": 0.4}, [1], "2 of the 6 columns of each head"),
+        # 100 positions turn the first pair often, and the others less than once.
+        ({"rope_scaling": LLAMA_3}, [1, 1e4 ** (-1 / 3) / 8, 1e4 ** (-2 / 3) / 8], "Llama 3.1's scaling by 8"),
+    ],
+)
+def test_rotary_positions_are_the_model_s_own(
+    config: dict[str, Any], rates: list[float], said: str, tmp_path: Path
+) -> None:
+    path = str(model(tmp_path, {"model_type": "llama", **HEADS, **config}, {"token": "/model.embed_tokens"}))
+    found = json.loads(run.ok("positions", "rotary", "--from", path, "--rows", "3", "-f", "json").out)
+    np.testing.assert_allclose(found["matrices"]["position"][0], 3 * np.array(rates), rtol=1e-5)
+    assert said in run.ok("positions", "rotary", "--from", path).text
+    lookup = json.loads(run.ok("lookup", "--ids", "7,7,7,7", "--from", path, "--position", "rotary", "-f", "json").out)
+    np.testing.assert_allclose(lookup["matrices"]["position"][3], found["matrices"]["position"][0])
+    pairs = [(2 * i, 2 * i + 1) if "gptj" in str(config) else (i, i + len(rates)) for i in range(len(rates))]
+    row, turned = WEIGHTS["token"][7].double().numpy(), WEIGHTS["token"][7].double().numpy().copy()
+    for (first, second), rate in zip(pairs, rates, strict=True):
+        cosine, sine = math.cos(3 * rate), math.sin(3 * rate)
+        turned[[first, second]] = row[first] * cosine - row[second] * sine, row[first] * sine + row[second] * cosine
+    np.testing.assert_allclose(lookup["matrices"]["input"][3], turned, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"rope_theta": 0}, "config.json has '0' as rope_theta, which must be a finite number of at least 1"),
+        ({"rope_scaling": {"rope_type": "spiral"}}, "has 'spiral' as rope_type, which must be one of default, linear"),
+        ({"rope_scaling": {"rope_type": ["yarn"]}}, "has \"['yarn']\" as rope_type, which must be one of"),
+        ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1]}}, "has no short_factor of 3 numbers"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "'0' as factor, which must be a finite number of at"),
+        ({"partial_rotary_factor": 0.1}, "config.json rotates 0 columns of a head of 6; it must be pairs"),
+        ({"head_dim": 8}, "a head of this model has 8 columns, more than a token row, which has 6"),
+    ],
+)
+def test_what_no_model_rotates_by_is_refused_in_a_sentence(config: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = str(model(tmp_path, {"model_type": "llama", **HEADS, **config}, {"token": "/model.embed_tokens"}))
+    assert said in run.refused("positions", "rotary", "--from", path)
+    assert said in run.refused("lookup", "--ids", "1", "--position", "rotary", "--from", path)
+    assert run("lookup", "--ids", "1", "--from", path).status == 0

@@ -30,6 +30,7 @@ V, T, D, SEED = 50, 40, 6, 123
 class Drawn:
     """Both layers, drawn by torch in the order of the contract."""
 
+    recipe = rotation = None
     rows: int
     dim: int = D
     encoding: None = None

@@ -16,6 +16,7 @@ from embcli.binary import Binary, shortened
 from embcli.encodings.own import OwnWords
 from embcli.files import names, open_tensors, recipes
 from embcli.files.recipes import Finder, Settings
+from embcli.files.rotations import rotation_of
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from embcli.errors import InputError
     from embcli.files.families import Family
     from embcli.files.tensors import Tensor, Tensors
-    from embcli.recipe import Part
+    from embcli.recipe import Part, Rotation
 
 _TEXT_MODELS = ("text_config", "llm_config", "thinker_config")  # what config.json calls them
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
@@ -193,8 +194,10 @@ class Checkpoint:
 
     @cached_property
     def settings(self) -> Settings:
-        """The config.json, read strictly."""
-        return Settings(self.config, self.tensors.refused)
+        """The config.json, or what the metadata of a GGUF file says under its names, read strictly."""
+        if self.config:
+            return Settings(self.config, self.tensors.refused)
+        return Settings(recipes.of_gguf(self.tensors.metadata), self.tensors.refused, "its metadata")
 
     @cached_property
     def family(self) -> Family | None:
@@ -213,13 +216,18 @@ class Checkpoint:
 
         Raises InputError if config.json and the tensors do not fit together.
         """
-        family, dim, settings, model = self.family, self._shape[1], self.settings, self.config.get("model_type")
+        family, dim, settings, model = (
+            self.family,
+            self._shape[1],
+            self.settings,
+            self.settings.values.get("model_type"),
+        )
         if not isinstance(model, str) or self.is_other:
             return None
         if family is None:
             return Recipe(model, self.values, dim, is_known=False)
         recipes.check_dimension(settings, dim)
-        finder = Finder(self._module_tensor, self.tensors.refused, model)
+        finder = Finder(self._module_tensor, settings)
         steps = tuple(recipes.steps_of(family, settings, dim, finder, self.find("token_type") is not None))
         first, padding = recipes.first_position(family, settings), recipes.padding_of(family, settings)
         adds = any(isinstance(step, AddPosition) for step in steps)
@@ -228,6 +236,14 @@ class Checkpoint:
         waves = family.waves if adds and self.find("position") is None else ""
         width = self._width(steps)
         return Recipe(model, self.values, width, True, steps, first, padding, waves, family.inside, self.part)
+
+    @cached_property
+    def rotation(self) -> Rotation | None:
+        """How the model rotates queries and keys; None if nothing says that it does. Raises InputError."""
+        if self.recipe is None or self.recipe.inside != "rotary":
+            return None
+        architecture = None if self.config else str(self.tensors.metadata.get("general.architecture"))
+        return rotation_of(self.settings, self._shape[1], architecture)
 
     def _width(self, steps: tuple[Any, ...]) -> int:
         """Return the columns of what the first block reads; raises InputError for a tensor of another size."""
@@ -292,13 +308,13 @@ class Checkpoint:
     @cached_property
     def first_position(self) -> int:
         """The row of the position matrix that position 0 picks."""
-        tensor, model = self.find("position"), self.config.get("model_type")
+        tensor, model = self.find("position"), self.settings.values.get("model_type")
         if tensor is None:
             return 0
         rows = self._oriented(tensor)[0][0]
         if isinstance(model, str):
             first = recipes.first_position(self.family, self.settings) if self.family else 0
-            reason = f"config.json says that it is a {shortened(model)} model"
+            reason = f"{self.settings.where} says that it is a {shortened(model)} model"
         else:
             family = names.family_of_tensor(tensor.name, rows)
             first = family.first_row if family else 0

@@ -167,3 +167,29 @@ FAMILIES = (
         when=When("normalization_type", "no_norm", default="no_norm"),
     ),
 )
+
+# What llama.cpp calls a `model_type`, if it is another word.
+OF_GGUF = {
+    "gemma3": "gemma3_text",
+    "phi2": "phi",
+    "gptneox": "gpt_neox",
+    "starcoder": "gpt_bigcode",
+    "gpt-oss": "gpt_oss",
+    "command-r": "cohere",
+    "qwen2moe": "qwen2_moe",
+    "qwen3moe": "qwen3_moe",
+    "deepseek2": "deepseek_v2",
+    "modern-bert": "modernbert",
+    "t5encoder": "t5",
+}
+# Keys of config.json, and what follows the architecture in GGUF's.
+KEYS_OF_GGUF = {
+    **dict.fromkeys(("layer_norm_eps", "layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon"),
+    "hidden_size": "embedding_length",
+    "embedding_multiplier": "embedding_scale",
+    "max_position_embeddings": "context_length",
+    "num_attention_heads": "attention.head_count",
+    "head_dim": "attention.key_length",
+    "rope_theta": "rope.freq_base",
+    "rotary_dim": "rope.dimension_count",
+}

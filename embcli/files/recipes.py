@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embcli.binary import shortened
-from embcli.files.families import FAMILIES
+from embcli.files.families import FAMILIES, KEYS_OF_GGUF, OF_GGUF
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
 from embcli.words import counted
 
@@ -30,8 +30,10 @@ _SUFFIXES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}  # the fir
 class Settings:
     """What config.json says, read strictly: a value of the wrong type is refused; null is a missing value."""
 
-    def __init__(self, values: Mapping[str, Any], refused: Callable[[str], InputError]) -> None:
-        self.values, self.refused = values, refused
+    def __init__(
+        self, values: Mapping[str, Any], refused: Callable[[str], InputError], where: str = "config.json"
+    ) -> None:
+        self.values, self.refused, self.where = values, refused, where
 
     def number(self, key: str, default: float, least: float = -_LARGEST) -> float:
         """Return a finite number."""
@@ -66,7 +68,20 @@ class Settings:
     def wrong(self, key: str, right: str) -> InputError:
         """Return the error for a value of the wrong type."""
         given = shortened(str(self.values[key]), 40)
-        return self.refused(f"its config.json has {given} as {key}, which must be {right}")
+        return self.refused(f"{self.where} has {given} as {key}, which must be {right}")
+
+
+def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the metadata of a GGUF file says, under the names of config.json; empty for another file.
+
+    >>> of_gguf({"general.architecture": "gemma3", "gemma3.embedding_length": 640})
+    {'model_type': 'gemma3_text', 'hidden_size': 640}
+    """
+    architecture = metadata.get("general.architecture")
+    if not isinstance(architecture, str):
+        return {}
+    said = {key: metadata.get(f"{architecture}.{name}") for key, name in KEYS_OF_GGUF.items()}
+    return {"model_type": OF_GGUF.get(architecture, architecture)} | {k: v for k, v in said.items() if v is not None}
 
 
 def family_of(settings: Settings, part: Part | None = None) -> Family | None:
@@ -128,10 +143,8 @@ def steps_of(family: Family, settings: Settings, dim: int, find: Finder, types: 
 class Finder:
     """Finds the tensors of steps by the names of their modules; of several, the one nearest to the token matrix."""
 
-    def __init__(
-        self, search: Callable[[str], Tensor | None], refused: Callable[[str], InputError], model: str
-    ) -> None:
-        self._search, self._refused, self._model = search, refused, model
+    def __init__(self, search: Callable[[str], Tensor | None], settings: Settings) -> None:
+        self._search, self._settings = search, settings
 
     def __call__(self, name: str, suffix: str) -> Tensor:
         """Return a tensor; raises InputError if there is none."""
@@ -154,7 +167,8 @@ class Finder:
 
     def missing(self, name: str) -> InputError:
         """Return the error for a tensor that a model of this type must have."""
-        return self._refused(f"config.json says that it is a {shortened(self._model)} model, and it has no {name}")
+        model = shortened(str(self._settings.values["model_type"]))
+        return self._settings.refused(f"{self._settings.where} says that it is a {model} model, and it has no {name}")
 
 
 def check_dimension(settings: Settings, dim: int) -> None:
@@ -162,4 +176,6 @@ def check_dimension(settings: Settings, dim: int) -> None:
     said = {key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None}
     if said and dim not in said.values():
         listed = ", ".join(f"{key} {value:,}" for key, value in said.items())
-        raise settings.refused(f"config.json says {listed}; rows of its token matrix have {counted(dim, 'column')}")
+        raise settings.refused(
+            f"{settings.where} says {listed}; rows of its token matrix have {counted(dim, 'column')}"
+        )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -25,8 +25,9 @@ from embcli.words import naming
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from embcli.recipe import Rotation
 
-@final
+
 @dataclass(frozen=True, eq=False)
 class Rotary(ShownPositions, JoinedPositions):
     """Rotary positions of Su et al. 2021: pairs of columns are rotated by an angle that grows with the position.
@@ -70,7 +71,11 @@ class Rotary(ShownPositions, JoinedPositions):
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the angles of these positions, in radians, (n, D/2) float32."""
-        return angles(positions, self.dim, self.theta).astype(np.float32)
+        return self.radians(positions).astype(np.float32)
+
+    def radians(self, positions: np.ndarray) -> np.ndarray:
+        """Return the angles of these positions, (n, D/2) float64."""
+        return angles(positions, self.dim, self.theta)
 
     def exact(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return token rows (n, D), or one for all (1, D), rotated at these positions, (n, D) float64.
@@ -78,10 +83,10 @@ class Rotary(ShownPositions, JoinedPositions):
         >>> Rotary(2).exact(np.array([[1.0, 0.0]]), np.array([0, 1])).round(4).tolist()
         [[1.0, 0.0], [0.5403, 0.8415]]
         """
-        radians = angles(positions, self.dim, self.theta)
-        cosines, sines = np.cos(radians), np.sin(radians)
         first, second = self.pairs.T
-        rotated = np.empty((len(positions), self.dim))
+        radians = np.tile(self.radians(positions), len(first) // self.columns)  # the same in each head
+        cosines, sines = np.cos(radians), np.sin(radians)
+        rotated = np.repeat(token_rows, len(positions) // len(token_rows), axis=0).astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite
             rotated[:, first] = token_rows[:, first] * cosines - token_rows[:, second] * sines
             rotated[:, second] = token_rows[:, first] * sines + token_rows[:, second] * cosines
@@ -135,3 +140,75 @@ class Rotary(ShownPositions, JoinedPositions):
             column="pair",
             heading=f"The angles in radians, D/2 = {self.columns:,}; one column per pair",
         )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OwnRotary(Rotary):
+    """The rotary positions of a real model, which rotate the columns of each head alike, perhaps not all of them.
+
+    A token row is rotated as if it were heads side by side; columns after the last whole head stay as they are.
+    """
+
+    width = "R/2"
+
+    rotation: Rotation | None = None
+
+    def __post_init__(self) -> None:
+        if self.own.head > self.dim:
+            what = f"a head of this model has {self.own.head:,} columns, more than a token row, which has {self.dim:,}"
+            raise LayerError(f"{what}: it cannot be rotated")
+
+    @property
+    def own(self) -> Rotation:
+        """What the model says; raises LayerError if it says nothing."""
+        if self.rotation is None:
+            raise LayerError("this model says nothing of rotary positions")
+        return self.rotation
+
+    @property
+    def columns(self) -> int:
+        """R/2 angles, one for each pair of columns of a head."""
+        return len(self.own.rates)
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """The two columns of each pair, those of the first head first, (heads x R/2, 2) int64."""
+        every = np.arange(2 * self.columns)
+        pairs = every.reshape(-1, 2) if self.pairing == "interleaved" else every.reshape(2, -1).T
+        heads = np.arange(self.dim // self.own.head)[:, None, None] * self.own.head
+        joined: np.ndarray = (heads + pairs).reshape(-1, 2)
+        return joined
+
+    def radians(self, positions: np.ndarray) -> np.ndarray:
+        """Return the angles of these positions, (n, R/2) float64."""
+        radians: np.ndarray = positions[:, None] * np.array(self.own.rates)
+        return radians
+
+    def document(self) -> dict[str, Any]:
+        """Return its options and what the model says for the `run` of a JSON document."""
+        own = {"head_columns": self.own.head, "rotated_columns": 2 * self.columns, "scaling": self.own.scaling or None}
+        return {**super().document(), **own}
+
+    @property
+    def _said(self) -> str:
+        rotated, scaling = 2 * self.columns, f", {self.own.scaling}" if self.own.scaling else ""
+        share = f"{rotated:,} of " if rotated < self.own.head else ""
+        columns = f"{share}the {self.own.head:,} columns of each head"
+        return f"{columns}: pair i by p · {self.theta:,g}^(-2i/{rotated}){scaling}; pairs are {self.pairing}"
+
+    def shown_words(self, length: int, stored: bool) -> ShownWords:
+        """Return the words for T positions."""
+        words, shape = super().shown_words(length, stored), f"(T, R/2) = ({length:,}, {self.columns:,}) angles"
+        return replace(words, shape=shape, formula=f"This model rotates {self._said}.")
+
+    def joined_words(self, first_position: int) -> JoinedWords:
+        """Return the words of a lookup."""
+        words = super().joined_words(first_position)
+        heading = f"The angles in radians, R/2 = {self.columns:,}; one column per pair of a head"
+        return replace(words, position=f"position: the model rotates {self._said}", heading=heading)
+
+
+def own_rotary(rotation: Rotation, dim: int, pairing: Pairing | None) -> OwnRotary:
+    """Return the positions of a model, with another pairing if one is given."""
+    return OwnRotary(dim, pairing=pairing or rotation.pairing, theta=rotation.theta, rotation=rotation)

@@ -15,6 +15,7 @@ from embcli.layer import shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS
+from embcli.positions.rotary import own_rotary
 from embcli.positions.sinusoidal import OwnSinusoidal
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Scale
 from embcli.records import Array, Names, Piece, Records
@@ -290,6 +291,8 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     check_ids(tokens, vocabulary_size, grows=seeded)
     options, recipe = _followed(source, options)
     positions = options.positions(dim)
+    if options.position == "rotary" and options.theta is None and source.rotation is not None:
+        positions = own_rotary(source.rotation, dim, options.pairing)
     reads_positions = positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves)
     if reads_positions:
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)

@@ -10,9 +10,10 @@ import numpy as np
 from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import shape_of
-from embcli.names import SHORT_LENGTH
+from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.positions import Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
+from embcli.positions.rotary import own_rotary
 from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
@@ -106,11 +107,16 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     if source.origin.is_seeded:
         stored, dim = shape_of(source, "position")
         length = shown_kind(options.kind).default_length or stored if context_length is None else context_length
+    elif options.kind == "rotary" and source.rotation is not None:
+        length, dim = DEFAULT_CONTEXT_LENGTH if context_length is None else context_length, shape_of(source, "token")[1]
     else:
         length, dim = stored_shape(source, options.kind)
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
     kind, token_id = options.positions(dim), options.token_id()
+    pairing = options.pairing
+    if options.kind == "rotary" and options.theta is None and pairing != "both" and source.rotation is not None:
+        kind = own_rotary(source.rotation, dim, pairing)
     source = source.resized(kind.layer_rows(length))
     chosen = select(options.rows, length, "position")
     columns = select(options.columns, length if options.similarity else kind.columns, "column")
@@ -128,6 +134,8 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     else:
         matrices = kind.matrices(length, columns, token_id, row)
     origin = layers.origin if layers else None
-    is_chosen = context_length is not None or options.rows is not None or not source.origin.is_seeded
+    is_chosen = (
+        context_length is not None or options.rows is not None or (kind.is_stored and not source.origin.is_seeded)
+    )
     is_long = not is_chosen and length > SHORT_LENGTH
     return PositionTable(options, length, kind, chosen, columns, matrices, origin, is_long, notes=source.notes)

@@ -103,4 +103,6 @@ def _most(page: Page, alone: bool, total: int, around: int) -> int:
 def _origin_in_words(origin: Origin) -> str:
     """Return in words which rows of a file these are."""
     first = f"; position 0 is its row {origin.first_position}" if origin.first_position else ""
+    if "position" not in origin.tensors:
+        return f"{origin.tensors['token']} ({origin.dtypes['token']})"
     return f"{origin.tensors['position']} ({origin.dtypes['position']}){first}"

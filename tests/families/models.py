@@ -186,12 +186,12 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def saved(name: str, folder: Path) -> Any:
+def saved(name: str, folder: Path, **more: Any) -> Any:
     """Save a tiny model with random weights, gains and biases; return it as transformers loads it."""
     class_name, configuration, given = MODELS[name]
     kind = getattr(transformers, f"{configuration}Config")
     known = kind()
-    sizes = {key: size for key, size in SMALL.items() if hasattr(known, key)} | given
+    sizes = {key: size for key, size in SMALL.items() if hasattr(known, key)} | given | more
     torch.manual_seed(7)
     model = getattr(transformers, class_name)(kind(**{key: size for key, size in sizes.items() if size is not None}))
     random = torch.Generator().manual_seed(11)
