@@ -10,8 +10,6 @@ verbs of the command and return what it shows.
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from embcli.version import __version__ as __version__
 
 TYPE_CHECKING = False  # of typing, whose import would take longer than all the rest
@@ -34,6 +32,8 @@ def __getattr__(name: str) -> object:
     """Import a public name when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # not before the process can be interrupted without a traceback
+
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # `python -m embcli`; start.py does the same for the installed command
+    import _signal  # type: ignore[import-not-found]
+
+    if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 import gc
 import os
 import signal
@@ -102,6 +108,8 @@ def _command() -> object:
     words = None if completion.prepare() else sys.argv[1:]
     refuse_shortage("embcli", *_LEAST_MEMORY)
     _handle(_end_at_once, _end)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         try:
             status = app.run(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -49,6 +50,7 @@ def destination(path: Path) -> Iterator[BinaryIO]:
         with os.fdopen(os.dup(number), "wb") as file:  # a duplicate, as opening it anew would start at the beginning
             yield file
         return
+    refuse_read_only(path)
     status = status_of(path)
     if status is None or stat.S_ISREG(status.st_mode):
         with replacing(path.resolve(), None if status is None else stat.S_IMODE(status.st_mode)) as file:
@@ -86,6 +88,15 @@ def refuse_others(folder: Path, own: Iterable[str]) -> None:
     others = sorted({each.name for each in folder.iterdir()} - {*own})
     if others:
         raise OutputError(f"{str(folder)!r} contains {others[0]!r}, which is not embcli's; name another folder")
+
+
+def refuse_read_only(path: Path) -> None:
+    """Raise PermissionError for a file that its owner, or the system, protects: replacing it needs no permission."""
+    status = status_of(path)
+    if status is None or not stat.S_ISREG(status.st_mode):
+        return
+    if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only")
 
 
 def status_of(path: Path) -> os.stat_result | None:

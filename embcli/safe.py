@@ -10,6 +10,10 @@ _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_LONG = re.compile(
+    r"""('[^']{200})[^']+(?=')|("[^"]{200})[^"]+(?=")|(\([^()]{200})[^()]+(?=\))|([^\s'"]{200})[^\s'"]+"""
+)
+_LONGEST_LINE = 1000  # characters of a message, whatever is in it
 _BLANKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
@@ -29,6 +33,16 @@ def in_line(text: str) -> str:
     'a\\nb\\u001b[2J'
     """
     return printable(text).translate(_BLANKS)
+
+
+def shortened(line: str) -> str:
+    """Return a message with 200 characters of each word, and of each text in quotes or brackets, that is longer.
+
+    >>> shortened(f"there is no option '{'long' * 60}'") == f"there is no option '{'long' * 50}...'"
+    True
+    """
+    short = _LONG.sub(lambda match: f"{match[match.lastindex or 0]}...", line)
+    return short if len(short) <= _LONGEST_LINE else f"{short[:_LONGEST_LINE]}..."
 
 
 def in_data(text: str) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from embcli.atomic import refuse_others
+from embcli.atomic import refuse_others, refuse_read_only
 from embcli.errors import OutputError, lacks
 from embcli.formats import ALIASES, FORMATS, SUFFIXES, able
 from embcli.words import naming
@@ -79,6 +79,7 @@ def _refuse_unwritable(path: Path, format: FormatName) -> None:
             refuse_others(path, FORMATS[format].folder)
         elif stat.S_ISDIR(path.stat().st_mode):
             raise _failed(errno.EISDIR)
+        refuse_read_only(path)
 
 
 @contextmanager

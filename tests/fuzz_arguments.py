@@ -103,7 +103,7 @@ def _is_large(words: list[str]) -> bool:
 def fault(ran: Ran) -> str:
     """Return what is wrong with the end of a run; nothing, as it should be."""
     said = [line for line in ran.err.splitlines() if line]
-    told = [line for line in said if not line.startswith(_NOTES)]
+    told = [line for line in said if not any(note in line for note in _NOTES)]
     if ran.status not in (0, 1, 2):
         return f"status {ran.status}"
     if "Traceback" in ran.err:
@@ -115,7 +115,10 @@ def fault(ran: Ran) -> str:
     return "output beside an error" if ran.out else ""
 
 
-_NOTES = ("embcli: the input is empty", "embcli: nothing is cached", "embcli: no JSON", "embcli: NaN")
+_NOTES = (
+    *("embcli: the input is empty", "embcli: nothing is cached", "embcli: no JSON", "embcli: NaN"),
+    *(" is read as a text; for ", "embcli: status 1: "),
+)
 
 
 def _given_up() -> None:

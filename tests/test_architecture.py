@@ -19,7 +19,12 @@ FILES = {
     for path in sorted((ROOT / "embcli").rglob("*.py"))
 }
 FOLDERS = sorted({name.rpartition(".")[0] for name in FILES} - {""})
-PORCH = ("embcli.cli", "embcli.explore", "embcli.__main__")  # who knows flags, terminals and standard streams
+PORCH = (
+    "embcli.cli",
+    "embcli.explore",
+    "embcli.__main__",
+    "embcli.start",
+)  # who knows flags, terminals and standard streams
 
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
@@ -74,6 +79,7 @@ HEAVY = {
 
 # What functions of a module may import of embcli itself, though it is light: each run needs few of these modules.
 CHOSEN = {
+    "embcli": ("importlib",),  # 2 ms in which an interrupt would leave a traceback
     "embcli.model": ("embcli.verbs", "embcli.weights", "embcli.files"),  # all of them 30 to 40 ms
     "embcli.files": ("embcli.files",),  # the formats
     "embcli.cli.app": ("embcli.cli.output",),  # 15 ms, neither for help nor for completion

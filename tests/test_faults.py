@@ -9,14 +9,18 @@ import re
 import signal
 import subprocess
 import sys
+import time
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from embcli import encodings
+from embcli.encodings.growth import Growth
 from tests import fuzz_arguments, random_signals
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Inside
@@ -157,7 +161,7 @@ def test_where_numpy_has_no_room_that_is_said_and_is_no_answer(kind: str, megaby
 @pytest.mark.parametrize(("size", "status"), [(10**9, 2), (0, 1)])
 def test_a_library_that_ends_the_process_gives_no_answer_where_memory_is_limited(size: int, status: int) -> None:
     """As OpenBLAS does, by C's exit."""
-    script = "import ctypes, embcli.cli.app as app; app.command_line = lambda _: ctypes.CDLL(None).exit(1)\n"
+    script = "import ctypes, embcli.cli.app as app; app.run = lambda *_: ctypes.CDLL(None).exit(1)\n"
     command = (sys.executable, "-c", f"{script}from embcli.__main__ import run; run()")
     assert limited(size, command=command).status == status
 
@@ -198,6 +202,146 @@ def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(command: str) -> No
 def test_rows_that_are_asked_for_again_and_again_take_no_more_memory_than_once() -> None:
     command = "weights --vocab 100000 --dim 256 --no-cache --columns 0 --rows :,:,: -f npy -o /dev/null"
     assert limited(850_000_000, *command.split()).status == 0
+
+
+# --- what is given is too long ----------------------------------------------------------------------------------------
+
+LONG = "x" * 5000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lookup", f"--{LONG}"),
+        ("info", "--from", LONG),
+        ("tokenize", "hi", "x y " * 1000),
+        ("tokenize", "hi", *["x"] * 1000),
+        ("lookup", "--ids", "2", "--vocab", LONG),
+        ("lookup", "--ids", LONG),
+        ("tokenize", "hi", "-o", f"{LONG}.json"),
+        ("compare", "-o", "'" * 5000),
+        ("audit", "--from", "m.pt"),
+    ],
+    ids=range(9),
+)
+def test_an_error_shows_no_more_than_200_characters_of_what_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("m.pt", "w") as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02c" + LONG.encode() + b"\nx\n.")
+        archive.writestr(f"a/{LONG}", b"")
+    told = Inside().refused(*words)
+    assert max(map(len, told.splitlines())) < 1100
+    assert not re.search("x{201}|(x,? ){101}|'{201}", told)
+
+
+@pytest.mark.parametrize("place", ["normalizer", "decoder", "added_tokens"])
+def test_rules_that_multiply_a_text_beyond_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """By 50 each, one after the other, in a file of a kilobyte."""
+    monkeypatch.chdir(tmp_path)
+    rule = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 50}
+    rules = {"type": "Sequence", "normalizers": [rule] * 8}
+    content: dict[str, object] = {
+        "version": "1.0",
+        "model": {"type": "WordLevel", "vocab": {" a": 0}, "unk_token": " a"},
+    }
+    if place == "decoder":
+        content |= {"decoder": {"type": "Sequence", "decoders": [rule] * 8}, "added_tokens": []}
+    else:
+        token = {"id": 1, "content": "aa", "normalized": True, "special": False}
+        token |= dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        content |= {"normalizer": rules, "added_tokens": [token] if place == "added_tokens" else []}
+    Path("tokenizer.json").write_text(json.dumps(content))
+    command = "decode 0" if place != "normalizer" else "tokenize aaa"
+    told = Inside().refused(*command.split(), "--encoding", str(tmp_path / "tokenizer.json"))
+    assert re.search("its Replace rules multiply [23] characters beyond memory$", told)
+
+
+def test_rules_that_keep_a_text_short_are_no_hindrance() -> None:
+    spaces = [{"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
+    quotes = [{"type": "Replace", "pattern": {"String": "``"}, "content": '"'}] * 40
+    data = json.dumps({"normalizer": {"type": "Sequence", "normalizers": quotes + spaces}}).encode()
+    assert Growth(data).most("normalizer", 10**6) == 2 * 10**6
+    assert Growth(data.replace(b"Replace", b"Repl\\u0061ce")).most("normalizer", 10**6) == 2 * 10**6
+    assert Growth(b'{"normalizer": {"type": "Replace"}}').most("normalizer", 10**6) == 10**6
+
+
+# --- a text without an end --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("tokenize", "--file", "/dev/zero"), ("batch", "/dev/zero")])
+def test_a_device_without_an_end_is_refused(words: tuple[str, ...]) -> None:
+    assert "'/dev/zero': it is a device that gives more than 10.0 MB" in Inside().refused(*words)
+
+
+def test_a_text_without_an_end_is_ended_by_a_signal() -> None:
+    with (
+        subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless,
+        subprocess.Popen([*Embcli.command, "tokenize"], stdin=endless.stdout) as process,
+    ):
+        time.sleep(1)
+        process.terminate()
+        assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
+        endless.kill()
+
+
+INTERRUPTED = """
+import os, runpy, signal, sys
+class Interrupts:
+    def find_spec(name, path, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts)
+if sys.argv.pop() == "-m":
+    runpy.run_module("embcli", run_name="__main__", alter_sys=True)
+else:
+    from embcli.start import run
+    run()
+"""
+
+
+@pytest.mark.parametrize("module", ["embcli.memory", "typer"])
+@pytest.mark.parametrize("start", ["-m", "run"])
+def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str, start: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, module, start]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+# --- its own input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("diff m.npy m.npy -o m.npy", "diff m.npy n.npy -o ./n.npy", "weights --from m.npy -o link.npy"),
+        *("tokenize --file m.npy --errors replace -f npy -o m.npy", "weights --from . -o tokenizer.json"),
+        *("weights m.npy -o m.npy", "neighbors --vector m.npy -o m.npy", "batch m.npy -o m.npy"),
+    ],
+)
+def test_an_output_does_not_replace_what_the_command_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("m.npy", "n.npy", "tokenizer.json"):
+        np.save(tmp_path / "m.npy", np.eye(3, dtype=np.float32))
+        Path(name).write_bytes((tmp_path / "m.npy").read_bytes())
+    Path("link.npy").symlink_to("m.npy")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert "is read by this command; name another file with --output" in Inside().refused(*command.split())
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("command", ["tokenize hi -o", "decode 1 -o", "tokenize hi -f ids -o"])
+def test_a_read_only_file_is_not_replaced(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "a.txt.json"
+    path.write_text("mine")
+    path.chmod(0o444)
+    assert Inside().refused(*command.split(), str(path)).endswith("a.txt.json': it is read-only\n")
+    assert path.read_text() == "mine"
 
 
 # --- places -----------------------------------------------------------------------------------------------------------

@@ -397,6 +397,49 @@ def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: p
     assert [keys.pressed() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("embcli cache {text}", "clear"),
+        ("embcli cache -- {text}", "clear"),
+        ("embcli cache cl{text}", "ear"),
+        ("embcli tokenize --{text} --", "output=x"),
+        ("embcli tokenize -{text} --", "ox"),
+        ("embcli tokenize {text} hi --", "-ox"),
+    ],
+)
+def test_a_command_is_checked_with_the_text_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "kept"
+    Inside().ok("lookup", "--ids", "2", "--vocab", "6", "--dim", "3", EMBCLI_CACHE_DIR=str(kept))
+    before = sorted(tmp_path.rglob("*"))
+    tour = a_tour(tmp_path, STEP, {**STEP, "command": command})
+    error = Inside().refused("tour", tour, "--text", text, EMBCLI_CACHE_DIR=str(kept))
+    assert "step 2: " in error
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, Path(tour)])
+
+
+def test_a_tour_reads_only_files_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+        np.save(folder / "m.npy", np.eye(3, dtype=np.float32))
+        (folder / "tokenizer.json").write_text("{}")
+    (own / "link.npy").symlink_to(other / "m.npy")
+    monkeypatch.chdir(own)
+    Inside().ok("tour", a_tour(own, {**STEP, "command": "embcli info --from m.npy"}))
+    files = ("info --from", "info", "batch", "weights --from", "diff m.npy", "neighbors --vector", "tokenize --file")
+    outside = [f"{command} {other}/m.npy" for command in files]
+    outside += ["info link.npy", "audit ../other/m.npy", "tokenize hi --encoding ../other/tokenizer.json", "info gpt2"]
+    ran = Inside()("tour", a_tour(own, *({**STEP, "command": f"embcli {command}"} for command in outside)))
+    assert ran.status == 2
+    assert ran.err.count("embcli: a tour reads only files of its own folder, and ") == len(outside)
+    named = a_tour(own, {**STEP, "command": "embcli info --from {text}"})
+    Inside().ok("tour", named, "--text", str(other / "m.npy"))
+
+
 def test_a_text_that_is_not_utf_8_is_refused_before_any_step(inside: Inside) -> None:
     assert inside.refused("tour", "--text", "\ud800").startswith("embcli: --text is not UTF-8: byte 0xed at offset 0 ")
 

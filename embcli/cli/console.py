@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from embcli.cli.options import flag_of
 from embcli.notes import Notes
-from embcli.safe import in_line
+from embcli.safe import in_line, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,10 +21,10 @@ _PATIENCE = 1.0  # seconds before a bar is shown
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, made safe; the first one starts with embcli."""
+    """Print lines on standard error, made safe and short; the first one starts with embcli."""
     if sys.stderr is not None:
         with suppress(OSError):  # if nobody reads it, the result is still good
-            print("embcli:", "\n".join(map(in_line, lines)), file=sys.stderr, flush=True)
+            print("embcli:", "\n".join(in_line(shortened(line)) for line in lines), file=sys.stderr, flush=True)
 
 
 class PrintedNotes(Notes):

@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from embcli.cli.options import PANELS, declared
+from embcli.cli.paths import refuse_own_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +40,16 @@ class Group:
         """Move values that are given in another option's place there, before groups are made of all of them."""
 
 
-def grouped(command: Callable[..., Any], verb: str, kind: Kind | None = None) -> Callable[..., Any]:
+def grouped(
+    command: Callable[..., Any],
+    verb: str,
+    kind: Kind | None = None,
+    check: Callable[[dict[str, Any]], None] | None = None,
+) -> Callable[..., Any]:
     """Return a command for Typer, with the fields of its groups in place of the groups, panel by panel.
 
-    `kind` is the kind of its result, if it can be written in several formats.
+    `kind` is the kind of its result, if it can be written in several formats; `check` gets the values of all options
+    and may raise an error.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {}
@@ -61,6 +68,9 @@ def grouped(command: Callable[..., Any], verb: str, kind: Kind | None = None) ->
         for group in groups.values():
             if issubclass(group, Group):
                 group.merge(given)
+        refuse_own_input(given)
+        if check is not None:
+            check(given)
         for name, group in groups.items():
             given[name] = group(**{field: given.pop(field) for field, *_ in _fields(group)})
         return command(**given)

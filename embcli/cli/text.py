@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from embcli.cli.console import say
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids
+from embcli.words import in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
+
+_PIECE, _MOST_OF_A_DEVICE = 1 << 20, 10**7  # bytes
 
 
 def read(
@@ -88,9 +92,33 @@ def argument(text: str, name: str = "TEXT", errors: str | None = None) -> str:
 
 def _file(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return _all_of(file, repr(str(path)))
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
+
+
+def _all_of(file: BinaryIO, name: str) -> bytes:
+    """Return what a file holds, read in pieces between which signals are handled.
+
+    Raises InputError for a device with more than anybody types: it may have no end, as /dev/zero.
+    """
+    pieces, size = [], 0
+    is_device = _is_device(file)
+    while piece := file.read(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if is_device and size > _MOST_OF_A_DEVICE:
+            raise InputError(f"cannot read {name}: it is a device that gives more than {in_bytes(_MOST_OF_A_DEVICE)}")
+    return b"".join(pieces)
+
+
+def _is_device(file: BinaryIO) -> bool:
+    try:
+        mode = os.fstat(file.fileno()).st_mode
+    except OSError:  # not a file of the system
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def _text(text: str | None, file: Path | None, errors: str, example: str) -> str:
@@ -108,7 +136,7 @@ def _standard_input(name: str, example: str, errors: str | None = None) -> str:
             f"no {name} given and nothing is piped in, as in: {example}", f"Try '{_verb(example)} --help' for help."
         )
     try:
-        data = sys.stdin.buffer.read()
+        data = _all_of(sys.stdin.buffer, "standard input")
     except OSError as error:
         raise InputError(f"cannot read standard input: {os.strerror(error.errno or 0)}") from None
     return decoded(data, "standard input", errors or "strict", replaceable=errors is not None)

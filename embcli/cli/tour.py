@@ -7,20 +7,21 @@ import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from embcli.cli import keys
 from embcli.cli.console import say
 from embcli.cli.options import flag_of
 from embcli.cli.output import Output
+from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
-from embcli.verbs.tour import PLACE, read
+from embcli.verbs.tour import OWN, PLACE, read
 from embcli.views import tour as view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from embcli.page import Page
     from embcli.verbs.tour import Step, Tour
@@ -34,18 +35,26 @@ _REFUSED_OPTIONS = ("--output", "--install-completion")
 
 
 def guide(
-    file: Path | None, verbs: tuple[str, ...], text: str, first: int | None, run: Callable[[list[str]], object]
+    file: Path | None,
+    verbs: tuple[str, ...],
+    text: str,
+    first: int | None,
+    run: Callable[[list[str], Callable[[dict[str, Any]], None]], object],
 ) -> int:
     """Go through a tour, on a terminal from the step that is named; in a pipe print all steps, or only that one.
 
-    `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
-    Raises InputError for a file that is not a tour, a step that does not exist, and a text that means standard input.
+    `run` runs the words after `embcli`, and passes the values of their options to a check first. A step that fails is
+    reported and the tour continues; then the status is 2. Raises InputError for a file that is not a tour, a step that
+    does not exist or would write a file, and a text that means standard input.
     """
     if text == "-":
         raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
     tour = read(file, verbs, argument(text, "--text"), refused_word)
     tour.check(first)
-    guided = _Guided(tour, run)
+    for number, step in enumerate(tour.steps, 1):
+        _refuse_filled(number, typed(step, text))
+    folder = (file or OWN).resolve().parent
+    guided = _Guided(tour, lambda words: run(words, lambda given: refuse_outside(given, folder, text)))
     if sys.stdout is not None and sys.stdout.isatty() and keys.available():
         guided.walk(first or 1)
         print()
@@ -63,10 +72,17 @@ def refused_word(words: list[str]) -> str | None:
     for word in words:
         name = word.partition("=")[0]
         shortened = len(name) > 2 and any(option.startswith(name) for option in _REFUSED_OPTIONS)
-        clears = words[0] == "cache" and len(word) > 1 and "clear".startswith(word)
+        clears = words[0] == "cache" and ((len(word) > 1 and "clear".startswith(word)) or PLACE in word)
         if shortened or clears or _WRITES.match(word):
             return word
     return None
+
+
+def _refuse_filled(number: int, words: list[str]) -> None:
+    """Raise InputError if a command, with the text in its place, writes files; after -- there are no options."""
+    word = refused_word(words[: words.index("--")] if "--" in words else words)
+    if word is not None:
+        raise InputError(f"step {number}: with this text the command would write files, by {word[:40]!r}")
 
 
 def typed(step: Step, text: str) -> list[str]:

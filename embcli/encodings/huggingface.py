@@ -13,10 +13,12 @@ import numpy as np
 
 from embcli.binary import Binary, refused, shortened
 from embcli.encodings.encoding import Encoding
+from embcli.encodings.growth import Growth
 from embcli.encodings.spelling import from_characters, from_piece, spans_of
 from embcli.errors import lacks
-from embcli.memory import refuse_shortage
+from embcli.memory import free, refuse_shortage
 from embcli.safe import in_data
+from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
 _ROOM, _TIMES = 12 * 10**6, 42  # bytes of memory that the package takes for itself, and for each byte of a file
+_MANY_CHARACTERS = 1 << 20  # below which nobody asks how much memory is free
+_BYTES_OF_A_CHARACTER = 64  # of memory, in the package, while it normalizes a text
 _LAST_ID = (1 << 32) - 1
 _LOCK = RLock()  # special tokens and standard error are set for one call at a time
 
@@ -52,6 +56,8 @@ class HuggingFaceEncoding(Encoding):
             raise refused(self.path, lacks("a tokenizer.json", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
         refuse_shortage(str(self.path), *[_ROOM + _TIMES * len(data)] * 2)
+        self._growth = Growth(data)
+        self._refuse_growth("normalizer", self._growth.added)
         tokenizer: tokenizers.Tokenizer = self._call(lambda: Tokenizer.from_buffer(data), "it is not a tokenizer.json")
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -128,8 +134,10 @@ class HuggingFaceEncoding(Encoding):
     def _drops_first_space(self) -> bool:
         """Whether the tokenizer adds a space before a text and removes it again; ByteLevel keeps it."""
         ids = self._encoded("a", False).ids
-        if not super().decode(np.array(ids)).startswith(b" "):
+        joined = super().decode(np.array(ids))
+        if not joined.startswith(b" "):
             return False
+        self._refuse_growth("decoder", len(joined))
         decoded: str = self._call(lambda: self.tokenizer.decode(ids, False), "it cannot decode these IDs")
         return not decoded.startswith(" ")
 
@@ -160,12 +168,19 @@ class HuggingFaceEncoding(Encoding):
         with _LOCK:
             if self._last is None or self._last[:2] != (text, special):
                 self.tokenizer.encode_special_tokens = not special
+                self._refuse_growth("normalizer", len(text))
                 encoded = self._call(
                     lambda: self.tokenizer.encode(text, add_special_tokens=False),
                     f"it cannot split this text of {len(text):,} characters",
                 )
                 self._last = text, special, encoded
             return self._last[2]
+
+    def _refuse_growth(self, part: str, length: int) -> None:
+        """Raise InputError if the rules of a part can make more of so many characters than memory has room for."""
+        most = self._growth.most(part, length)
+        if most > max(length, _MANY_CHARACTERS) and most > free() // _BYTES_OF_A_CHARACTER:
+            raise refused(self.path, f"its Replace rules multiply {counted(length, 'character')} beyond memory")
 
     def _call(self, function: Callable[[], Any], failure: str) -> Any:
         """Call the package; raises InputError for its errors and its panics, which are not Exceptions."""

@@ -1,0 +1,43 @@
+"""The files that a command reads: which of them a tour may name, and that no output replaces one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embcli.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_READ = ("file", "path", "base", "tuned", "vector", "encoding")  # parameters that name files
+
+
+def refuse_own_input(given: dict[str, Any]) -> None:
+    """Raise OutputError if the output of a command would replace a file, or one of a folder, that the command reads."""
+    output = given.get("output")
+    if output is None or not output.is_file():
+        return
+    for _, path in _named(given):
+        with suppress(OSError, ValueError):
+            place = Path(path)
+            if output.samefile(place) or (place.is_dir() and place.samefile(output.parent)):
+                raise OutputError(f"{str(output)!r} is read by this command; name another file with --output")
+
+
+def refuse_outside(given: dict[str, Any], folder: Path, text: str) -> None:
+    """Raise InputError if a command of a tour names a file outside a folder; the text of the user may name one."""
+    for name, path in _named(given):
+        try:
+            is_own = Path(path).resolve(strict=True).is_relative_to(folder)
+        except (OSError, ValueError):  # a name of the local Hugging Face cache or of an encoding, or nothing
+            is_own = name == "encoding" and "/" not in path
+        if not is_own and path != text:
+            raise InputError(f"a tour reads only files of its own folder, and {path[:60]!r} is not one")
+
+
+def _named(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters that name files, and the files; - is standard input."""
+    values = ((name, given.get(name)) for name in _READ)
+    return ((name, str(value)) for name, value in values if value is not None and str(value) != "-")
