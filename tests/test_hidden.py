@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -379,3 +381,30 @@ def test_what_no_model_rotates_by_is_refused_in_a_sentence(config: dict[str, Any
     assert said in run.refused("positions", "rotary", "--from", path)
     assert said in run.refused("lookup", "--ids", "1", "--position", "rotary", "--from", path)
     assert run("lookup", "--ids", "1", "--from", path).status == 0
+
+
+# --- what is told, and what it costs ------------------------------------------------------------------------------
+
+
+def test_where_the_model_scales_by_another_number_is_told(tmp_path: Path) -> None:
+    wide = {"model.embed_tokens.weight": torch.randn(4, 3072).bfloat16()}
+    save_file(wide, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "gemma"}')
+    words = ("lookup", "--ids", "1", "--from", str(tmp_path))
+    assert "the scale is 55.4256 in float32; the model in bfloat16 rounds it to 55.5 first\n" in run(*words).err
+    for verb in (("audit",), ("neighbors", "--ids", "1")):
+        assert "the rows are as stored; the model multiplies them by 55.4256\n" in run(*verb, *words[-2:]).err
+    assert "multiplies them" in run("diff", str(tmp_path), str(tmp_path)).err
+    esm = {"model_type": "esm", "token_dropout": True, "mask_token_id": 7, "position_embedding_type": "rotary"}
+    path = str(model(tmp_path, {**esm, "emb_layer_norm_before": False}, BERT))
+    assert "ID 7 is masked: the model sets the rows" in run("lookup", "--ids", "3,7", "--from", path).err
+    assert "masked" not in run("lookup", "--ids", "3,6", "--from", path).err
+
+
+@pytest.mark.parametrize(("kind", "needs_torch"), [("gemma", False), ("marian", False), ("bert", True)])
+def test_torch_is_imported_for_norms_and_projections_only(kind: str, needs_torch: bool, tmp_path: Path) -> None:
+    config, names, _ = CASES[kind]
+    path = model(tmp_path, {"model_type": kind, **config}, names)
+    code = "import sys, embcli; str(embcli.open(sys.argv[1]).lookup([1, 2])); print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{needs_torch}\n"
