@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from embcli.words import Message
 
+PATIENCE = 0.5  # seconds before somebody who waits is told what for
+
 
 class Notes:
     """Remarks in order, each once.
@@ -33,6 +35,9 @@ class Notes:
 
     def added(self, message: Message) -> None:
         """Do nothing; the command prints the remark here."""
+
+    def slow(self, what: str) -> None:
+        """Do nothing; the command says on a terminal what takes more than PATIENCE."""
 
     def count(self, remark: Callable[[], str]) -> None:
         """Add a remark that changes while rows are read; it is empty if there is nothing to say."""

@@ -82,6 +82,7 @@ CHOSEN = {
     "embcli": ("importlib",),  # 2 ms in which an interrupt would leave a traceback
     "embcli.model": ("embcli.verbs", "embcli.weights", "embcli.files"),  # all of them 30 to 40 ms
     "embcli.files": ("embcli.files",),  # the formats
+    "embcli.encodings": ("embcli.encodings",),  # the dialects
     "embcli.cli.app": ("embcli.cli.output",),  # 15 ms, neither for help nor for completion
     "embcli.cli.help": ("embcli.cli.output",),
     "embcli.cli.places": ("embcli.cli.output",),

@@ -96,7 +96,7 @@ BAD = [
     ("weights --rows 60000", "row 60000 is out of range: there are 50,257, from 0 to 50256"),
     ("weights --rows 0:50258", "row 50257 is out of range"),
     ("weights --rows 5:2", "rows 5:2"),
-    ("weights --rows one", "'one' does not choose rows"),
+    ("weights --rows xyzzy", "--rows takes IDs and tokens, and 'xyzzy' is 2 tokens"),
     ("weights --rows -1", "'-1' does not choose rows"),
     (f"weights --rows 1:{DIGITS}", "out of range", "50256"),
     ("weights --layer position --rows 1024", "row 1024 is out of range: there are 1,024, from 0 to 1023"),

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from embcli.errors import LayerError
-from embcli.weights import build
+from embcli.notes import Notes
+from embcli.weights import build, source
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.weights.kept import Key
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT
+from tests.inside import Inside
 
 VERSION = "__version__ = '2.12.0'\ngit_version: Optional[str] = 'aa'\n"
 
@@ -208,6 +210,28 @@ def test_a_torch_that_is_missing_is_told_in_a_sentence(
     with_torch(monkeypatch, torch_of(tmp_path, version, None))
     with pytest.raises(LayerError, match=r"^torch is not installed, .*; pip install torch$"), loading_torch():
         pytest.fail("not to be tried")
+
+
+@pytest.mark.parametrize(("patience", "told"), [(0.0, ["loading torch"]), (60.0, [])], ids=["short", "long"])
+def test_loading_that_takes_longer_than_patience_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patience: float, told: list[str]
+) -> None:
+    with_torch(monkeypatch, torch_of(tmp_path, code="import time; time.sleep(0.2)"))
+    monkeypatch.setattr(build, "PATIENCE", patience)
+    notes = Notes()
+    said: list[str] = []
+    monkeypatch.setattr(notes, "slow", said.append)
+    with loading_torch(notes):
+        assert said == told
+
+
+def test_what_takes_long_is_said_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(source, "PATIENCE", -1)
+    look = ("lookup", "--ids", "1", "--vocab", "50", "--dim", "4", "--position", "none")
+    for noisy, told in ((True, "embcli: drawing a token layer of 50 x 4, to be kept\n"), (False, "")):
+        ran = Inside(noisy=noisy)(*look, EMBCLI_CACHE_DIR=str(tmp_path / str(noisy)))
+        assert (ran.status, ran.err) == (0, told)
+        assert Inside(noisy=noisy)(*look, EMBCLI_CACHE_DIR=str(tmp_path / str(noisy))).err == ""
 
 
 def test_torch_loads_without_touching_the_handlers_of_signals(monkeypatch: pytest.MonkeyPatch) -> None:

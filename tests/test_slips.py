@@ -222,6 +222,22 @@ def test_a_row_can_be_named_by_its_token(more: tuple[str, ...]) -> None:
     assert "does not choose rows" in Inside().refused("weights", "--rows", "dog", "--layer", "position", *toy)
 
 
+def test_a_text_or_a_table_in_place_of_a_model_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my book.txt").write_text("Every effort moves you.\n")
+    said, hint = Inside().refused("info", "my book.txt").splitlines()
+    assert said == "embcli: cannot read 'my book.txt': it is a text, not a model"
+    command = hint.partition(": ")[2].partition(";")[0]
+    assert command == "embcli tokenize --file 'my book.txt'"
+    Inside().ok(*shlex.split(command)[1:])
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    said, hint = Inside().refused("weights", "x.parquet").splitlines()
+    assert said == "embcli: cannot read 'x.parquet': it is a table in parquet, which embcli writes only"
+    assert hint == "Save its matrix as .npy, which --from reads: numpy.save('matrix.npy', matrix)"
+
+
 # --- a model or a kind of positions as an argument --------------------------------------------------------------------
 
 

@@ -430,6 +430,10 @@ def test_a_tour_reads_only_files_of_its_own_folder(tmp_path: Path, monkeypatch: 
     (own / "link.npy").symlink_to(other / "m.npy")
     monkeypatch.chdir(own)
     Inside().ok("tour", a_tour(own, {**STEP, "command": "embcli info --from m.npy"}))
+    (tmp_path / "gpt2").mkdir()  # which no encoding means
+    monkeypatch.chdir(tmp_path)
+    Inside().ok("tour", a_tour(own, {**STEP, "command": "embcli tokenize hi"}))
+    monkeypatch.chdir(own)
     files = ("info --from", "info", "batch", "weights --from", "diff m.npy", "neighbors --vector", "tokenize --file")
     outside = [f"{command} {other}/m.npy" for command in files]
     outside += ["info link.npy", "audit ../other/m.npy", "tokenize hi --encoding ../other/tokenizer.json", "info gpt2"]

@@ -34,6 +34,11 @@ class PrintedNotes(Notes):
         """Print a note."""
         say(message.spelled(flag_of))
 
+    def slow(self, what: str) -> None:
+        """Print what takes long, on a terminal."""
+        if sys.stderr is not None and sys.stderr.isatty():
+            say(what)
+
     def finish(self) -> None:
         """Print the remarks that changed while rows were read."""
         for text in self.counted:

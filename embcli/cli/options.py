@@ -113,7 +113,9 @@ def _encodings(incomplete: str) -> list[str]:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
             here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
         plain = [
-            name for name in here if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.(json|gguf))", name)
+            name
+            for name in here
+            if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.(json|gguf|tiktoken))", name)
         ]
         known += sorted(plain)
     return known

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embcli import names
 from embcli.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def refuse_outside(given: dict[str, Any], folder: Path, text: str) -> None:
             is_own = Path(path).resolve(strict=True).is_relative_to(folder)
         except (OSError, ValueError):  # a name of the local Hugging Face cache or of an encoding, or nothing
             is_own = name == "encoding" and "/" not in path
+        is_own = is_own or (name == "encoding" and path in names.ENCODINGS)  # whatever is in the working folder
         if not is_own and path != text:
             raise InputError(f"a tour reads only files of its own folder, and {path[:60]!r} is not one")
 

@@ -17,10 +17,13 @@ from embcli.words import naming
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from embcli.encodings.listed import Read
     from embcli.notes import Notes
 
 
 __all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
+
+_SUFFIXES = (".json", ".gguf", ".tiktoken", ".txt")  # of files
 
 
 def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
@@ -58,24 +61,41 @@ def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes, pre: str
         if own is None:
             _refuse_splitting(weights.name, pre)
         return own
-    if path.name == "tokenizer.json" and find_spec("tokenizers") is None:
-        notes.add(lacks("the tokenizer.json beside the weights", "models"))
+    if path.name in ("tokenizer.json", "vocab.txt") and find_spec("tokenizers") is None:
+        notes.add(lacks(f"the {path.name} beside the weights", "models"))
         return own
     return _of_path(path, str(path), pre)
 
 
 @lru_cache  # freeing a large tokenizer takes a tenth of the time of loading it
 def _of_path(path: Path, name: str, pre: str | None) -> Encoding:
-    """Return the encoding of a file, whose name or first bytes tell the dialect."""
+    """Return the encoding of a file, whose first bytes or name tell the dialect."""
     with suppress(OSError), open(path, "rb") as file:
         if file.read(4) == b"GGUF":
             from embcli.encodings.gguf import gguf_encoding
 
             return gguf_encoding(path, name, pre)
+    if (read := _reader(path)) is not None:
+        from embcli.encodings.listed import ListedEncoding
+
+        return ListedEncoding(path, name, read, pre)
     _refuse_splitting(name, pre)
+    if path.suffix == ".txt":
+        from embcli.encodings.bert import BertEncoding
+
+        return BertEncoding(path, name)
     from embcli.encodings.huggingface import HuggingFaceEncoding
 
     return HuggingFaceEncoding(path, name)
+
+
+def _reader(path: Path) -> Read | None:
+    """Return what reads a file that lists tokens, by its name; None for a tokenizer.json and a vocab.txt."""
+    from embcli.encodings.pairs import read_pairs
+    from embcli.encodings.ranks import read_tekken, read_tiktoken
+
+    readers = {"*.tiktoken": read_tiktoken, "tekken.json": read_tekken, "*vocab.json": read_pairs}
+    return next((read for pattern, read in readers.items() if path.match(pattern)), None)
 
 
 @lru_cache
@@ -92,7 +112,7 @@ def get(name: str, pre: str | None = None) -> Encoding:
     if name in DEFINITIONS:
         _refuse_splitting(name, pre)
         return TiktokenEncoding(name)
-    if "/" in name or name.endswith((".json", ".gguf")) or name.partition(":")[0] in HOLDERS:
+    if "/" in name or name.endswith(_SUFFIXES) or name.partition(":")[0] in HOLDERS:
         return _of_path(located(name, tokenizer_file), name, pre)
     model = loaded("tiktoken.model")
     try:

@@ -42,8 +42,8 @@ class PieceByPiece(Algorithm):
     """The tokens of a piece depend on nothing around it."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, Parts] = _Kept(self.parts)
-        self._ids: dict[str, tuple[int, ...]] = _Kept(self._ids_of)
+        self._parts: dict[str, Parts] = Kept(self.parts)
+        self._ids: dict[str, tuple[int, ...]] = Kept(self._ids_of)
 
     @abstractmethod
     def parts(self, piece: str) -> Parts:
@@ -66,7 +66,7 @@ class PieceByPiece(Algorithm):
         return tuple(token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN)
 
 
-class _Kept(dict[str, _Value]):
+class Kept(dict[str, _Value]):
     """What a function returns for pieces; that of short ones is kept."""
 
     def __init__(self, function: Callable[[str], _Value]) -> None:

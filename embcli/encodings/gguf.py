@@ -16,10 +16,11 @@ from embcli.encodings.charsmap import Charsmap
 from embcli.encodings.merging import BytePairs, Scores
 from embcli.encodings.own import Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
-from embcli.encodings.splitting import SPLITTINGS, Splitting
+from embcli.encodings.splitting import SPLITTINGS, Splitting, splitting_of
 from embcli.encodings.unigram import Unigrams
 from embcli.encodings.vocabulary import Named, VocabularyEncoding
 from embcli.encodings.wordpiece import WordPieces
+from embcli.errors import InputError
 from embcli.metadata import read_header, read_numbers, read_words
 from embcli.safe import in_data
 from embcli.words import naming
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.encodings.algorithm import Algorithm
-    from embcli.errors import InputError
     from embcli.metadata import Array, Header
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
@@ -86,6 +86,10 @@ class GgufEncoding(VocabularyEncoding):
         plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
         return Vocabulary(*self._stored, spelled, np.isin(self._given_kinds, plain))
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes of one token, or None for an ID after the last one."""
+        return self.words[token_id] if 0 <= token_id < self.vocabulary_size else None
+
     @cached_property
     def named(self) -> list[Named]:
         """The special and the user-defined tokens, the longest first, as a text is searched for them."""
@@ -141,7 +145,7 @@ class GgufEncoding(VocabularyEncoding):
             for token_id, word in enumerate(self._words)
             if self._kinds[token_id] == _NORMAL and len(word.decode(errors="replace")) > 1
         ]
-        scores = self._numbers("scores", _SCORE)
+        scores = self._numbers("scores", _SCORE).tolist()
         return sorted(ids, key=lambda token_id: -scores[token_id])
 
     @cached_property
@@ -159,17 +163,11 @@ class GgufEncoding(VocabularyEncoding):
         if self.model != "gpt2" or self._splitting is not None:
             return None
         given = self._pre or self._header.metadata.get("tokenizer.ggml.pre")
-        if given is None:
-            reason = "it does not name its pre-tokenizer, so it cannot split a text; {pre} names one"
-            return self._binary.refused(
-                naming(reason), "such as gpt-2, llama-bpe, qwen2, deepseek-llm, falcon, default"
-            )
-        from difflib import get_close_matches
-
-        near = get_close_matches(str(given), SPLITTINGS, n=3, cutoff=0.5)
-        reason = "the pre-tokenizer {given} is unknown; {pre} names one"
-        hint = f"did you mean {' or '.join(near)}?" if near else ""
-        return self._binary.refused(naming(reason, given=shortened(str(given))), hint)
+        try:
+            splitting_of(self._binary, None if given is None else str(given))
+        except InputError as error:
+            return error
+        return None
 
     @property
     def _splitting(self) -> Splitting | None:

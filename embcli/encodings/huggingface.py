@@ -41,6 +41,8 @@ class HuggingFaceEncoding(Encoding):
     package `tokenizers` is missing.
     """
 
+    kind = "tokenizer.json"
+
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.name = in_data(name)
@@ -51,14 +53,14 @@ class HuggingFaceEncoding(Encoding):
     def tokenizer(self) -> tokenizers.Tokenizer:
         """The `tokenizers.Tokenizer` itself, without truncation, padding and dropout."""
         try:
-            from tokenizers import Tokenizer
+            make = self._maker()
         except Exception as error:
-            raise refused(self.path, lacks("a tokenizer.json", "models", error)) from None
+            raise refused(self.path, lacks(f"a {self.kind}", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
         refuse_shortage(str(self.path), *[_ROOM + _TIMES * len(data)] * 2)
         self._growth = Growth(data)
         self._refuse_growth("normalizer", self._growth.added)
-        tokenizer: tokenizers.Tokenizer = self._call(lambda: Tokenizer.from_buffer(data), "it is not a tokenizer.json")
+        tokenizer: tokenizers.Tokenizer = self._call(lambda: make(data), f"it is not a {self.kind}")
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:
@@ -145,6 +147,13 @@ class HuggingFaceEncoding(Encoding):
     def _added(self) -> dict[int, tokenizers.AddedToken]:
         added: dict[int, tokenizers.AddedToken] = self.tokenizer.get_added_tokens_decoder()
         return added
+
+    def _maker(self) -> Callable[[bytes], tokenizers.Tokenizer]:
+        """Return what makes the tokenizer of the bytes of a file; raises ImportError without the package."""
+        from tokenizers import Tokenizer
+
+        make: Callable[[bytes], tokenizers.Tokenizer] = Tokenizer.from_buffer
+        return make
 
     def _token(self, token_id: int) -> str | None:
         return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
 
-_NEVER = float("inf")
+NEVER = float("inf")
 _SHORT = 100  # parts up to which a search through all of them is faster than a heap
 
 
@@ -33,7 +33,7 @@ def merged(parts: list[bytes], order: Order) -> list[bytes]:
     orders = [order(left, right) for left, right in pairwise(parts)]
     while orders:
         least = min(orders)
-        if least == _NEVER:
+        if least == NEVER:
             break
         place = orders.index(least)
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
@@ -51,7 +51,7 @@ def _merged_by_heap(parts: list[bytes], order: Order) -> list[bytes]:
     heap = [
         (least, place, len(left) + len(right))
         for place, (left, right) in enumerate(pairwise(parts))
-        if (least := order(left, right)) != _NEVER
+        if (least := order(left, right)) != NEVER
     ]
     heapify(heap)
     while heap:
@@ -65,7 +65,7 @@ def _merged_by_heap(parts: list[bytes], order: Order) -> list[bytes]:
         if after[place] < len(parts):
             before[after[place]] = place
         for left, right in ((before[place], place), (place, after[place])):
-            if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != _NEVER:
+            if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != NEVER:
                 heappush(heap, (least, left, len(parts[left]) + len(parts[right])))
     return [part for part in parts if part]
 
@@ -107,8 +107,8 @@ class BytePairs(PieceByPiece):
 
     def _order(self, left: bytes, right: bytes) -> float:
         if not self._splitting.is_of_bytes and left.find(b" ", 1) >= 0:
-            return _NEVER  # the vocabulary's own separator
-        return self._ranks.get(b"%b %b" % (left, right), _NEVER)
+            return NEVER  # the vocabulary's own separator
+        return self._ranks.get(b"%b %b" % (left, right), NEVER)
 
     def _cut(self, line: str) -> list[str]:
         return self._words.findall(line)
@@ -147,7 +147,7 @@ class Scores(PieceByPiece):
         return [(0, 0), *((place, place + 1) for place in range(len(text)))] if self._leads else None
 
     def _order(self, left: bytes, right: bytes) -> float:
-        return self._orders.get(left + right, _NEVER)
+        return self._orders.get(left + right, NEVER)
 
     def _of_byte(self, byte: int) -> int:
         return self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte]), self._unknown))

@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from embcli.binary import shortened
+from embcli.encodings.algorithm import LONGEST_KEPT, Kept
+from embcli.words import naming
+
+if TYPE_CHECKING:
+    from embcli.binary import Binary
 
 Rule = str | Callable[[str], Iterable[str]]
 
@@ -106,28 +114,36 @@ class Splitting:
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the pieces of a text in order."""
-        pieces: Iterable[str] = (text,)
-        for rule in self.rules:
-            pieces = _split(rule, pieces)
+        pieces: Iterable[str] = _split(self.rules[0], text)
+        for rule in self.rules[1:]:
+            pieces = chain.from_iterable(map(partial(_split_again, rule, _kept(rule)), pieces))
         return pieces
 
 
-def _split(rule: Rule, texts: Iterable[str]) -> Iterator[str]:
+def _split(rule: Rule, text: str) -> Iterator[str]:
+    """Yield what a rule matches in a text, and what is between."""
     if not isinstance(rule, str):
-        for text in texts:
-            yield from filter(None, rule(text))
+        yield from filter(None, rule(text))
         return
-    find = _compiled(rule).finditer
-    for text in texts:
-        place = 0
-        for match in find(text):
-            start, end = match.span()
-            if start > place:
-                yield text[place:start]
-            yield text[start:end]
-            place = end
-        if place < len(text):
-            yield text[place:]
+    place = 0
+    for match in _compiled(rule).finditer(text):
+        start, end = match.span()
+        if start > place:
+            yield text[place:start]
+        yield text[start:end]
+        place = end
+    if place < len(text):
+        yield text[place:]
+
+
+def _split_again(rule: Rule, kept: Kept[tuple[str, ...]], piece: str) -> Iterable[str]:
+    return kept[piece] if len(piece) <= LONGEST_KEPT else _split(rule, piece)
+
+
+@cache
+def _kept(rule: Rule) -> Kept[tuple[str, ...]]:
+    """Return how a rule splits pieces: most of those that another rule leaves are short and occur often."""
+    return Kept(lambda piece: tuple(_split(rule, piece)))
 
 
 @cache
@@ -241,3 +257,17 @@ SPLITTINGS: dict[str, Splitting] = {
         )
     ),
 }
+
+
+def splitting_of(binary: Binary, name: str | None) -> Splitting:
+    """Return the pre-tokenizer with a name; raises InputError, for a file, if there is none."""
+    if name is None:
+        reason = naming("it does not name its pre-tokenizer, so it cannot split a text; {pre} names one")
+        raise binary.refused(reason, "such as gpt-2, llama-bpe, qwen2, deepseek-llm, falcon or default")
+    if name not in SPLITTINGS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, SPLITTINGS, n=3, cutoff=0.5)
+        reason = naming("the pre-tokenizer {given} is unknown; {pre} names one", given=shortened(name))
+        raise binary.refused(reason, f"did you mean {' or '.join(near)}?" if near else "")
+    return SPLITTINGS[name]

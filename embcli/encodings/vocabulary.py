@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.encodings.algorithm import Algorithm
-    from embcli.encodings.own import Vocabulary
 
 _BLANKS = " \t\n\v\f\r"
+_START = 4  # characters of a name that many share: a text without them has none of these names
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,6 @@ class VocabularyEncoding(Encoding):
 
     @property
     @abstractmethod
-    def words(self) -> Vocabulary:
-        """The bytes of the tokens."""
-
-    @property
-    @abstractmethod
     def named(self) -> list[Named]:
         """The tokens that a text can contain by their names, in the order in which they are found."""
 
@@ -56,11 +51,6 @@ class VocabularyEncoding(Encoding):
     @abstractmethod
     def algorithm(self) -> Algorithm:
         """What splits a text between named tokens; raises InputError if this is not known."""
-
-    @property
-    def vocabulary_size(self) -> int:
-        """V: the number of tokens."""
-        return len(self.words)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
@@ -70,10 +60,6 @@ class VocabularyEncoding(Encoding):
             for token_id, start, end in self._fragments(text, special)
         ]
         return np.concatenate([np.empty(0, np.uint32), *found])
-
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None for an ID after the last one."""
-        return self.words[token_id] if 0 <= token_id < self.vocabulary_size else None
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the first and the end character of each token of a text, (T, 2) int64."""
@@ -108,8 +94,9 @@ class VocabularyEncoding(Encoding):
     def _fragments(self, text: str, special: bool) -> list[tuple[int | None, int, int]]:
         """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
         fragments: list[tuple[int | None, int, int]] = [(None, 0, len(text))] if text else []
+        begun = {start: start in text for start in {named.name[:_START] for named in self.named}}
         for named in self.named:
-            if (special or not named.is_special) and named.name in text:
+            if (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
                 fragments = [part for each in fragments for part in _split(text, each, named)]
         return fragments
 

@@ -167,7 +167,7 @@ def loader_order(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray
 
 def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
     """Return all samples in the order of the loader, (N,) int64, and the position rows, (T, D) float32."""
-    with loading_torch():
+    with loading_torch(source.notes):
         import torch
 
         from embcli.weights.drawing import global_generator

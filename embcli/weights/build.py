@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from embcli.errors import LayerError, does_not_load
 from embcli.memory import ran_out, refuse_shortage
+from embcli.notes import PATIENCE, Notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,17 +69,17 @@ def cpu_capability() -> str | None:
 
 
 @contextmanager
-def loading_torch() -> Iterator[None]:
+def loading_torch(notes: Notes | None = None) -> Iterator[None]:
     """Import torch, in a thread of its own; raises LayerError, with the reason, if that fails.
 
-    While torch starts, its C++ code calls Python and lets no exception through: the exception of a signal's handler
-    would end the process with SIGABRT. Handlers run in the main thread only.
+    `notes` are told if it takes long. While torch starts, its C++ code calls Python and lets no exception through: the
+    exception of a signal's handler would end the process with SIGABRT. Handlers run in the main thread only.
     """
     if this_build().torch == NO_TORCH:
         raise LayerError("torch is not installed, and is needed here; pip install torch")
     if "torch" not in sys.modules:
         refuse_shortage("torch", _ADDRESSES, _DATA)
-        error = _imported()
+        error = _imported(notes or Notes())
         if error is not None and ran_out(error):
             raise LayerError(_OUT_OF_MEMORY)
         if error is not None:
@@ -86,7 +87,7 @@ def loading_torch() -> Iterator[None]:
     yield
 
 
-def _imported() -> Exception | None:
+def _imported(notes: Notes) -> Exception | None:
     """Import torch in a thread; return the error if there is one."""
     errors: list[Exception] = []
 
@@ -101,6 +102,9 @@ def _imported() -> Exception | None:
         thread.start()
     except RuntimeError as error:  # there is no memory for a thread
         return error
+    thread.join(PATIENCE)
+    if thread.is_alive():
+        notes.slow("loading torch")
     thread.join()
     return errors[0] if errors else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from embcli.layer import Layer, Layers, Origin, Summary
 from embcli.memory import explaining_shortage
-from embcli.notes import Notes
+from embcli.notes import PATIENCE, Notes
 from embcli.passes import unwatched
 from embcli.store import Damaged
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
@@ -115,16 +116,26 @@ class SeededSource:
 
     def _drawn(self, key: Key, ids: np.ndarray | None, read_again: bool = True) -> KeptLayer | DrawnLayer:
         """Draw a layer and keep it; `read_again` returns it from the store, if it was kept."""
-        with loading_torch():
+        with loading_torch(self.notes):
             from embcli.weights.drawing import DrawnLayer
         layer = DrawnLayer(self.seeded, key.name)
         if self.store is not None:
-            self.store.write(key.file_name, key.file_bytes, lambda file: write(file, key, layer.blocks(), layer.build))
+            blocks = self._told(layer.blocks(), key)
+            self.store.write(key.file_name, key.file_bytes, lambda file: write(file, key, blocks, layer.build))
             if read_again and (kept := self._kept(key)) is not None:
                 return kept
         if ids is not None:
             layer.hold(ids)
         return layer
+
+    def _told(self, blocks: Iterator[np.ndarray], key: Key) -> Iterator[np.ndarray]:
+        """Yield the blocks of a layer, and say what is drawn once that has taken long."""
+        start, told = time.monotonic(), False
+        for block in blocks:
+            if not told and time.monotonic() - start > PATIENCE:
+                told = True
+                self.notes.slow(f"drawing a {key.name} layer of {key.shape[0]:,} x {key.shape[1]:,}, to be kept")
+            yield block
 
     def _redrawn(self, key: Key, ids: np.ndarray | None, error: Damaged) -> Layer:
         """Draw a layer again whose kept file is damaged; the new file is not read, as it may be damaged, too."""

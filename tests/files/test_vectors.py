@@ -345,9 +345,13 @@ def test_a_row_is_a_word_and_cannot_be_transposed(tmp_path: Path) -> None:
     ("data", "reason"),
     [
         (b"", "it is empty"),
-        (b"hello\n", "begins with b'hello"),
+        (b"hello\n\xff", "begins with b'hello"),
+        (b"hello\n", "it is a text, not a model"),
+        ("hällo ".encode() * 20_000 + b"\xc3", "it is a text, not a model"),
+        (b"PAR1\x15\x04", "it is a table in parquet, which embcli writes only"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git lfs pull"),
-        (b"<!DOCTYPE html>\n<html>", "begins with"),
+        (b"<!DOCTYPE html>\n<html>", "it is a text, not a model"),
+        (b"text\x1b[2J", "begins with"),
         (bytes(1000), "begins with"),
     ],
 )

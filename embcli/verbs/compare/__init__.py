@@ -46,7 +46,7 @@ def compare(
     if options.bench:
         _refuse_too_large(largest, dim, 3 if largest == size else 2)  # with the first weights of the comparison itself
     check_ids(tokens, size, grows=origin.is_seeded)
-    with loading_torch():
+    with loading_torch(source.notes):
         from embcli.verbs.compare import layers  # torch, once it is sure to be needed
         from embcli.weights.drawing import global_generator
     with global_generator():

@@ -1,0 +1,50 @@
+"""GPT-2's two files, `vocab.json` with the IDs of tokens and `merges.txt` with the merges of bytes in their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embcli.binary import Binary
+from embcli.encodings.listed import LONGEST, MOST_IDS, Listed
+from embcli.encodings.merging import BytePairs
+from embcli.encodings.spelling import from_characters
+from embcli.encodings.splitting import splitting_of
+from embcli.strict_json import read_object
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
+_PRE = {
+    **dict.fromkeys(("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer"), "gpt-2"),
+    **dict.fromkeys(("gpt2", "roberta", "bart", "opt", "longformer"), "gpt-2"),
+    **dict.fromkeys(("Qwen2Tokenizer", "qwen2"), "qwen2"),
+}
+
+
+def read_pairs(binary: Binary, pre: str | None) -> Listed:
+    """Return the tokens of `vocab.json` and the merges of the `merges.txt` beside it."""
+    ids = read_object(binary, LONGEST)
+    if not all(type(token_id) is int and 0 <= token_id < MOST_IDS for token_id in ids.values()):
+        raise binary.refused("it is not a list of tokens with their IDs")
+    path = binary.path.with_name("merges.txt")
+    lines = Binary(path).read_whole(LONGEST).splitlines()
+    merges = [line for line in lines if line and not line.startswith(b"#version")]
+    splitting = splitting_of(binary, pre or _named_beside(binary.path))
+    words = {token.encode(errors="replace"): token_id for token, token_id in ids.items()}
+    ranks = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
+    tokens = {token_id: from_characters(word) for word, token_id in words.items()}
+    merged = (words.get(line.replace(b" ", b"", 1)) for line in merges)
+    known = list(dict.fromkeys(token_id for token_id in merged if token_id is not None))
+    return Listed(tokens, BytePairs(words, ranks, splitting), merges=known)
+
+
+def _named_beside(path: Path) -> str | None:
+    """Return the pre-tokenizer that follows from the files beside a vocabulary."""
+    for name, key in (("tokenizer_config.json", "tokenizer_class"), ("config.json", "model_type")):
+        beside = path.with_name(name)
+        if beside.is_file():
+            value = str(read_object(Binary(beside), LONGEST).get(key))
+            if value.removesuffix("Fast") in _PRE:
+                return _PRE[value.removesuffix("Fast")]
+    return None

@@ -1,0 +1,88 @@
+"""Files of tokens by rank, which are merged in this order: tiktoken's `.tiktoken` and Mistral's `tekken.json`."""
+
+from __future__ import annotations
+
+from binascii import Error, a2b_base64
+from typing import TYPE_CHECKING
+
+from embcli.encodings.algorithm import NO_TOKEN, Parts, PieceByPiece
+from embcli.encodings.listed import LONGEST, MOST_IDS, Listed
+from embcli.encodings.merging import NEVER, merged
+from embcli.encodings.splitting import Splitting, splitting_of
+from embcli.encodings.tiktoken import DEFINITIONS
+from embcli.encodings.vocabulary import Named
+from embcli.strict_json import read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from embcli.binary import Binary
+
+
+class Ranks(PieceByPiece):
+    """Merges of bytes into tokens, the token of the least rank first."""
+
+    def __init__(self, ranks: Mapping[bytes, int], splitting: Splitting, first: int = 0) -> None:
+        """Take the rank of each token; its ID is `first` more."""
+        super().__init__()
+        self._ranks, self._splitting, self._first = ranks, splitting, first
+
+    def pieces(self, text: str) -> Iterable[str]:
+        """Return the pieces of a text in order."""
+        return self._splitting.pieces(text)
+
+    def parts(self, piece: str) -> Parts:
+        """Return the tokens of a piece in order."""
+        data = piece.encode()
+        tokens = [data] if data in self._ranks else merged([bytes([byte]) for byte in data], self._order)
+        return [
+            (self._ranks[token] + self._first if token in self._ranks else NO_TOKEN, len(token)) for token in tokens
+        ]
+
+    def _order(self, left: bytes, right: bytes) -> float:
+        return self._ranks.get(left + right, NEVER)
+
+
+def read_tiktoken(binary: Binary, pre: str | None) -> Listed:
+    """Return the tokens of a `.tiktoken` file: its name, or that of a pre-tokenizer, tells how a text is split."""
+    lines = binary.read_whole(LONGEST).split(b"\n")
+    try:
+        ranks = {a2b_base64(word): int(rank) for word, rank in (line.split() for line in lines if line.strip())}
+    except (ValueError, Error):
+        raise binary.refused("it is not a file of tokens and ranks") from None
+    if any(not 0 <= rank < MOST_IDS for rank in ranks.values()):
+        raise binary.refused("it has a rank that no vocabulary has")
+    known = DEFINITIONS.get(binary.path.stem) if pre is None else None
+    if known is not None:
+        splitting, special = Splitting((known.pattern,)), known.special_tokens
+    else:
+        splitting, special = splitting_of(binary, pre), {}
+    named = [Named(name, token_id, True) for name, token_id in special.items()]
+    return _listed(ranks, Ranks(ranks, splitting), named)
+
+
+def read_tekken(binary: Binary, pre: str | None) -> Listed:
+    """Return the tokens of a `tekken.json`: special tokens have the first IDs."""
+    content = read_object(binary, LONGEST)
+    try:
+        config = content["config"]
+        first, size = int(config["default_num_special_tokens"]), int(config["default_vocab_size"])
+        ranks = {a2b_base64(each["token_bytes"]): int(each["rank"]) for each in content["vocab"]}
+        given = {int(each["rank"]): str(each["token_str"]) for each in content.get("special_tokens") or ()}
+        splitting = Splitting((str(config["pattern"]),)) if pre is None else splitting_of(binary, pre)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise binary.refused(f"it is not a tekken.json ({error!r})") from None
+    if not 0 <= first <= size < MOST_IDS or any(rank < 0 for rank in ranks.values()):
+        raise binary.refused("it has a rank that no vocabulary has")
+    kept = {token: rank for token, rank in ranks.items() if rank < size - first}
+    named = [Named(given.get(rank, f"<SPECIAL_{rank}>"), rank, True) for rank in range(first)]
+    return _listed(kept, Ranks(kept, splitting, first), named, first)
+
+
+def _listed(ranks: dict[bytes, int], algorithm: Ranks, named: list[Named], first: int = 0) -> Listed:
+    tokens = {rank + first: token for token, rank in ranks.items()}
+    tokens |= {each.token_id: each.name.encode() for each in named}
+    merges = [token_id for token_id in sorted(tokens) if len(tokens[token_id]) > 1]
+    special = {each.token_id for each in named}
+    ordered = sorted(named, key=lambda each: -len(each.name))
+    return Listed(tokens, algorithm, ordered, [token_id for token_id in merges if token_id not in special])

@@ -1,0 +1,117 @@
+"""Vocabularies in other files: tiktoken's and Mistral's ranks, GPT-2's two files, BERT's list of tokens."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+import tiktoken
+from tokenizers import BertWordPieceTokenizer
+
+from embcli import encodings
+from embcli.errors import InputError
+from embcli.hub import tokenizer_file
+from tests.conftest import Embcli
+from tests.test_vocabularies import CUTS, MERGES, PAIRS, WORDS, bytes_level, texts
+
+RANKS = {bytes([byte]): byte for byte in range(256)}
+RANKS |= {word: 256 + place for place, word in enumerate([b"ab", b" a", b"aa", b"aab", b"\n\n", "é".encode(), b" ab"])}
+TEXTS = texts(200)
+
+
+def listed(path: Path, first: int = 0) -> Path:
+    lines = [b"%b %d\n" % (b64encode(word), rank + first) for word, rank in RANKS.items()]
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def same_as(oracle: tiktoken.Encoding, path: Path, pre: str | None, special: bool = False) -> None:
+    encoding = encodings.get(str(path), pre)
+    for text in TEXTS:
+        ids = encoding.encode(text, special)
+        wanted = oracle.encode(text, allowed_special="all" if special else set(), disallowed_special=())
+        assert ids.tolist() == wanted, text
+        assert encoding.decode(ids) == text.encode()
+    assert encoding.vocabulary_size == oracle.n_vocab
+    assert [encoding.token_bytes(each) for each in range(5)] == [
+        oracle.decode_single_token_bytes(each) for each in range(5)
+    ]
+
+
+def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(inside: Embcli, tmp_path: Path) -> None:
+    path = listed(tmp_path / "own.tiktoken")
+    same_as(tiktoken.Encoding("own", pat_str=CUTS, mergeable_ranks=RANKS, special_tokens={}), path, "llama-bpe")
+    assert encodings.get(str(path), "llama-bpe").merges() == list(range(256, 263))
+    assert "does not name its pre-tokenizer" in inside.refused("tokenize", "a", "--encoding", str(path))
+    named = listed(tmp_path / "cl100k_base.tiktoken")
+    assert encodings.get(str(named)).encode("ab ab").tolist() == [256, 262]
+    assert encodings.get(str(named)).encode("<|endoftext|>", True).tolist() == [100257]
+
+
+def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
+    config = {"pattern": CUTS, "default_vocab_size": 263, "default_num_special_tokens": 3}
+    vocab = [{"rank": rank, "token_bytes": b64encode(word).decode()} for word, rank in RANKS.items()]
+    special = [{"rank": 1, "token_str": "<s>", "is_control": True}]
+    path = tmp_path / "tekken.json"
+    path.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}))
+    kept = {word: rank + 3 for word, rank in RANKS.items() if rank < 260}
+    names = {"<SPECIAL_0>": 0, "<s>": 1, "<SPECIAL_2>": 2}
+    for special_too in (False, True):
+        oracle = tiktoken.Encoding("own", pat_str=CUTS, mergeable_ranks=kept, special_tokens=names)
+        same_as(oracle, path, None, special_too)
+    assert encodings.get(str(path)).encode("a<s>b", True).tolist() == [ord("a") + 3, 1, ord("b") + 3]
+
+
+def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(WORDS)}))
+    (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))
+    told = inside.refused("tokenize", "a", "--encoding", str(tmp_path / "vocab.json"))
+    assert "does not name its pre-tokenizer, so it cannot split a text; --pre names one" in told
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2TokenizerFast"}')
+    encoding, oracle = encodings.get(f"{tmp_path}/."), bytes_level(False, None)
+    for text in TEXTS:
+        ids = encoding.encode(text)
+        assert ids.tolist() == oracle.encode(text).ids, text
+        assert encoding.decode(ids) == text.encode()
+    assert encoding.merges() == [WORDS.index("".join(pair)) for pair in PAIRS]
+    assert encoding.token_bytes(len(WORDS)) is None
+
+
+@pytest.mark.parametrize("lowers", [True, False])
+def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ab", "##b", "##a", "a", "b", "!", "'", "A", "日", "1", "##1", "##é"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowers}))
+    encoding = encodings.get(f"{tmp_path}/vocab.txt")
+    oracle = BertWordPieceTokenizer(str(tmp_path / "vocab.txt"), lowercase=lowers)
+    for text in TEXTS:
+        assert encoding.encode(text).tolist() == oracle.encode(text, add_special_tokens=False).ids, text
+    assert (encoding.vocabulary_size, encoding.token_bytes(5), encoding.entry(5)) == (16, b"b", b"##b")
+
+
+def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
+    for name in ("m.gguf", "vocab.txt", "vocab.json", "own.tiktoken", "tekken.json", "tokenizer.json"):
+        (tmp_path / name).touch()
+        assert tokenizer_file(tmp_path).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("own.tiktoken", "YQ==", "not a file of tokens and ranks"),
+        ("own.tiktoken", "YQ== x", "not a file of tokens and ranks"),
+        ("own.tiktoken", "YQ== -1", "a rank that no vocabulary has"),
+        ("tekken.json", "{}", "it is not a tekken.json"),
+        ("tekken.json", "[]", "is not an object"),
+        ("vocab.json", '{"a": "b"}', "not a list of tokens"),
+        ("vocab.json", '{"a": 9999999999}', "not a list of tokens"),
+        ("vocab.json", '{"a": 1}', "merges.txt"),
+        ("vocab.txt", "\udcff", "it is not a vocab.txt"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path: Path, name: str, content: str, told: str) -> None:
+    (tmp_path / name).write_text(content, errors="surrogateescape")
+    with pytest.raises(InputError, match=told):
+        encodings.get(str(tmp_path / name)).encode("a")
