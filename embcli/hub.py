@@ -41,7 +41,7 @@ _FILES = (
 
 
 # The files of a tokenizer in order of preference.
-TOKENIZERS = ("tokenizer.json", "tekken.json", "*.tiktoken", "vocab.json", "vocab.txt")
+TOKENIZERS = ("tokenizer.json", "tekken.json", "tokenizer.model", "*.tiktoken", "vocab.json", "vocab.txt")
 
 
 def model_file(folder: Path) -> Path:

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
+import struct
 from base64 import b64encode
 from pathlib import Path
 
 import pytest
 import tiktoken
-from tokenizers import BertWordPieceTokenizer
+from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 
 from embcli import encodings
 from embcli.errors import InputError
 from embcli.hub import tokenizer_file
 from tests.conftest import Embcli
-from tests.test_vocabularies import CUTS, MERGES, PAIRS, WORDS, bytes_level, texts
+from tests.test_vocabularies import (
+    CUTS,
+    MERGES,
+    PAIRS,
+    PIECE_KINDS,
+    PIECES,
+    SCORES,
+    WORDS,
+    bytes_level,
+    ids_of,
+    merged,
+    texts,
+    trie,
+)
 
 RANKS = {bytes([byte]): byte for byte in range(256)}
 RANKS |= {word: 256 + place for place, word in enumerate([b"ab", b" a", b"aa", b"aab", b"\n\n", "é".encode(), b" ab"])}
@@ -92,9 +106,75 @@ def test_a_list_of_tokens_is_berts(tmp_path: Path, lowers: bool) -> None:
 
 
 def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
-    for name in ("m.gguf", "vocab.txt", "vocab.json", "own.tiktoken", "tekken.json", "tokenizer.json"):
+    for name in (
+        "m.gguf",
+        "vocab.txt",
+        "vocab.json",
+        "own.tiktoken",
+        "tokenizer.model",
+        "tekken.json",
+        "tokenizer.json",
+    ):
         (tmp_path / name).touch()
         assert tokenizer_file(tmp_path).name == name
+
+
+def message(*fields: tuple[int, int | float | bytes]) -> bytes:
+    """Return a message of a protocol buffer; numbers of a field are below 128."""
+    data = b""
+    for number, value in fields:
+        if isinstance(value, bytes):
+            length = len(value)
+            data += bytes([number << 3 | 2, length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14]) + value
+        elif isinstance(value, float):
+            data += bytes([number << 3 | 5]) + struct.pack("<f", value)
+        else:
+            data += bytes([number << 3, value])
+    return data
+
+
+def sentencepiece(
+    path: Path, kind: int, scored: list[tuple[str, float, int]], *normalizer: tuple[int, int | bytes]
+) -> str:
+    pieces = [(1, message((1, word.encode()), (2, score), (3, each))) for word, score, each in scored]
+    path.write_bytes(message(*pieces, (2, message((3, kind))), (3, message(*normalizer))))
+    return str(path)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path: Path, joins: bool) -> None:
+    scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
+    path = sentencepiece(
+        tmp_path / "tokenizer.model", 2, scored, (4, int(joins)), (2, trie({"A": "a", "e\u0301": "é"}))
+    )
+    encoding, scores = encodings.get(path), dict(zip(PIECES, SCORES, strict=True))
+
+    def lowness(left: str, right: str) -> float | None:
+        return -scores[left + right] if left + right in scores else None
+
+    for text in texts(200, "aaAbb!! e\u0301éx\n"):
+        normal = text.replace("A", "a").replace("e\u0301", "é")
+        words = normal.split(" ") if not joins else [word for word in normal.split(" ") if word]
+        spelled = "▁" + "▁".join(words) if normal and words else ""
+        parts = merged(list(spelled), lowness)
+        assert encoding.encode(text).tolist() == [each for part in parts for each in ids_of(part, PIECES)], text
+        spans = encoding.spans(text)
+        assert spans is not None
+        assert not len(spans) or spans[:, 1].max() == len(text.rstrip(" ") if joins else text)
+    assert encoding.encode("a<tool>b", True).tolist() == [PIECES.index(each) for each in ("▁a", "<tool>", "b")]
+    assert encoding.decode(encoding.encode("ab a")) == b"ab a"
+
+
+def test_the_pieces_of_a_sentencepiece_model_have_the_best_sum(tmp_path: Path) -> None:
+    words = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("▁", -2.0, 1), ("▁a", -1.5, 1), ("a", -2.5, 1), ("b", -2.25, 1)]
+    words += [("ab", -3.0, 1), ("ba", -3.5, 1), ("bab", -4.75, 1), ("aa", -5.5, 1)]
+    encoding = encodings.get(sentencepiece(tmp_path / "tokenizer.model", 1, words))
+    oracle = Tokenizer(models.Unigram([(word, score) for word, score, _ in words], unk_id=0, byte_fallback=False))
+    for text in texts(200, "aabbé 日"):
+        spelled = "".join(f"▁{word}" for word in text.split(" ") if word)
+        assert encoding.encode(text).tolist() == oracle.encode(spelled).ids, text
+    added = encodings.get(sentencepiece(tmp_path / "added.model", 1, [*words, ("bb", 0.0, 4)]))
+    assert added.encode("abba").tolist() == [3, 10, 4]
 
 
 @pytest.mark.parametrize(
@@ -109,6 +189,10 @@ def test_a_folder_says_which_file_it_has(tmp_path: Path) -> None:
         ("vocab.json", '{"a": 9999999999}', "not a list of tokens"),
         ("vocab.json", '{"a": 1}', "merges.txt"),
         ("vocab.txt", "\udcff", "it is not a vocab.txt"),
+        ("tokenizer.model", "x", "it is not a SentencePiece model"),
+        ("tokenizer.model", "", "it is not a SentencePiece model"),
+        ("tokenizer.model", "\x0a\x03\x0a\x01a", "it has no unknown token"),
+        ("tokenizer.model", "\x0a\x03\x0a\x01a\x12\x02\x18\x04", "a kind of SentencePiece model"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, name: str, content: str, told: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
 
-_SUFFIXES = (".json", ".gguf", ".tiktoken", ".txt")  # of files
+_SUFFIXES = (".json", ".gguf", ".tiktoken", ".model", ".txt")  # of files
 
 
 def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
@@ -93,8 +93,10 @@ def _reader(path: Path) -> Read | None:
     """Return what reads a file that lists tokens, by its name; None for a tokenizer.json and a vocab.txt."""
     from embcli.encodings.pairs import read_pairs
     from embcli.encodings.ranks import read_tekken, read_tiktoken
+    from embcli.encodings.sentencepiece import read_sentencepiece
 
     readers = {"*.tiktoken": read_tiktoken, "tekken.json": read_tekken, "*vocab.json": read_pairs}
+    readers |= {"*.model": read_sentencepiece}
     return next((read for pattern, read in readers.items() if path.match(pattern)), None)
 
 

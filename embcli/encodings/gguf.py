@@ -14,6 +14,7 @@ import numpy as np
 from embcli.binary import Binary, shortened
 from embcli.encodings.charsmap import Charsmap
 from embcli.encodings.merging import BytePairs, Scores
+from embcli.encodings.normalizing import Normalization
 from embcli.encodings.own import Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
 from embcli.encodings.splitting import SPLITTINGS, Splitting, splitting_of
@@ -272,7 +273,8 @@ class GgufEncoding(VocabularyEncoding):
 
     def _of_scores(self) -> Algorithm:
         scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))
-        return Scores(self._ids, scores, self._special("unknown", 0), self.leads_with_space)
+        normalization = Normalization(leads=self.leads_with_space)
+        return Scores(self._ids, scores, self._special("unknown", 0), normalization)
 
     def _of_words(self) -> Algorithm:
         lowers = self._flag("normalizer.lowercase", True)
@@ -295,7 +297,8 @@ class GgufEncoding(VocabularyEncoding):
                 raise self._binary.refused(str(error)) from None
         worst = float(scores[kinds == _NORMAL].min(initial=0))
         joins = self._flag("remove_extra_whitespaces", False)
-        return Unigrams(tokens, self._special("unknown", 2), worst, charsmap, self.leads_with_space, joins)
+        normalization = Normalization(charsmap, joins, self.leads_with_space, leads_words=True)
+        return Unigrams(tokens, self._special("unknown", 2), worst, normalization)
 
 
 def gguf_encoding(path: Path, name: str, pre: str | None = None) -> GgufEncoding:

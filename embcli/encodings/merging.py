@@ -14,6 +14,7 @@ from embcli.encodings.spelling import SPACE, byte_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from embcli.encodings.normalizing import Normalization
     from embcli.encodings.splitting import Splitting
 
     Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
@@ -121,36 +122,55 @@ class BytePairs(PieceByPiece):
 class Scores(PieceByPiece):
     """SentencePiece's byte-pair encoding: neighbours whose token has the best score are merged."""
 
-    def __init__(self, ids: Mapping[bytes, int], scores: Mapping[bytes, float], unknown: int, leads: bool) -> None:
-        """Take the IDs and scores of tokens, the unknown token, and whether a text gets a space before it."""
+    def __init__(
+        self,
+        ids: Mapping[bytes, int],
+        scores: Mapping[bytes, float],
+        unknown: int,
+        normalization: Normalization,
+        kept: Iterable[bytes] = (),
+    ) -> None:
+        """Take the IDs and scores of tokens, the unknown token, and tokens that are `kept` whole, the longest first."""
         super().__init__()
-        self._tokens, self._unknown, self._leads = ids, unknown, leads
+        self._tokens, self._unknown, self._normalization = ids, unknown, normalization
         self._orders = {token: -score for token, score in scores.items()}
+        names = [name for token in kept if (name := token.decode(errors="replace"))]
+        self._kept_whole = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the words of a text in order, as the vocabulary spells them."""
-        return self._words.findall((SPACE if self._leads else "") + text.replace(" ", SPACE))
+        return self._words.findall(self._normalization.spelled(text))
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
         parts: Parts = []
-        for symbol in merged([character.encode() for character in piece], self._order):
-            token_id = self._tokens.get(symbol)
-            if token_id is not None:
-                parts.append((token_id, len(symbol)))
-            else:
-                parts += [(self._of_byte(byte), 1) for byte in symbol]
+        for place, run in enumerate(self._kept_whole.split(piece) if self._kept_whole else (piece,)):
+            symbols = [run.encode()] if place % 2 else merged([each.encode() for each in run], self._order)
+            for symbol in symbols:
+                token_id = self._tokens.get(symbol)
+                if token_id is not None:
+                    parts.append((token_id, len(symbol)))
+                else:
+                    self._spell(symbol, parts)
         return parts
 
-    def origins(self, text: str) -> list[tuple[int, int]] | None:
-        """Return the span in the text of each character of the pieces, joined; None if they are the text's own."""
-        return [(0, 0), *((place, place + 1) for place in range(len(text)))] if self._leads else None
+    def _spell(self, symbol: bytes, parts: Parts) -> None:
+        """Add the bytes of a symbol, or else the unknown token; several of these in a row are one."""
+        of_bytes = [self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte]))) for byte in symbol]
+        known = [token_id for token_id in of_bytes if token_id is not None]
+        if len(known) == len(symbol):
+            parts += [(token_id, 1) for token_id in known]
+        elif parts and parts[-1][0] == self._unknown:
+            parts[-1] = self._unknown, parts[-1][1] + len(symbol)
+        else:
+            parts.append((self._unknown, len(symbol)))
+
+    def origins(self, text: str) -> list[tuple[int, int]]:
+        """Return the span in the text of each character of the pieces, joined."""
+        return self._normalization.origins(text)
 
     def _order(self, left: bytes, right: bytes) -> float:
         return self._orders.get(left + right, NEVER)
-
-    def _of_byte(self, byte: int) -> int:
-        return self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte]), self._unknown))
 
     @cached_property
     def _words(self) -> re.Pattern[str]:

@@ -8,12 +8,11 @@ import numpy as np
 
 from embcli.encodings.algorithm import LONGEST_KEPT, MOST_KEPT, Algorithm, Parts
 from embcli.encodings.merging import words_between
-from embcli.encodings.spelling import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from embcli.encodings.charsmap import Charsmap
+    from embcli.encodings.normalizing import Normalization
 
     _Way = tuple[Parts, list[float]]  # tokens and their scores
 
@@ -22,23 +21,13 @@ _CLOSE = 1e-4  # the order of sums that differ by less can depend on the text be
 
 
 class Unigrams(Algorithm):
-    """A text is normalised by a map of characters first, if there is one."""
+    """A text is normalised first."""
 
     def __init__(
-        self,
-        tokens: Mapping[str, tuple[int, float]],
-        unknown: int,
-        worst: float,
-        charsmap: Charsmap | None,
-        leads: bool,
-        joins_spaces: bool,
+        self, tokens: Mapping[str, tuple[int, float]], unknown: int, worst: float, normalization: Normalization
     ) -> None:
-        """Take the IDs and scores of tokens, the unknown token and the worst score, and how spaces are treated.
-
-        `leads`: a text gets a space before it; `joins_spaces`: several spaces are one, and those at the end none.
-        """
-        self._tokens, self._unknown, self._charsmap = tokens, unknown, charsmap
-        self._leads, self._joins_spaces = leads, joins_spaces
+        """Take the IDs and scores of tokens, the unknown token, and the worst score of a normal one."""
+        self._tokens, self._unknown, self._normalization = tokens, unknown, normalization
         self._unknown_score = float(np.float32(worst) - _PENALTY)
         self._longest = max(map(len, tokens), default=0)
         self._words = words_between(map(str.encode, tokens))
@@ -46,12 +35,7 @@ class Unigrams(Algorithm):
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the words of a text in order, as the vocabulary spells them."""
-        normal = self._charsmap.normal(text) if self._charsmap else text
-        if self._joins_spaces:
-            return self._words.findall("".join(SPACE + word for word in normal.split(" ") if word))
-        begun = normal.lstrip(" ")
-        lead = SPACE * (len(normal) - len(begun) + (self._leads and begun != ""))
-        return self._words.findall(lead + begun.replace(" ", SPACE))
+        return self._words.findall(self._normalization.spelled(text))
 
     def ids(self, text: str) -> np.ndarray:
         """Return the token IDs of a text, (T,) uint32."""
@@ -66,19 +50,7 @@ class Unigrams(Algorithm):
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         """Return the span in the text of each character of the pieces, joined."""
-        origins: list[tuple[int, int]] = []
-        place, is_within, has_lead = 0, False, False
-        for normal, length in self._charsmap.steps(text) if self._charsmap else ((each, 1) for each in text):
-            for character in normal:
-                if character != " " and not is_within:
-                    if self._joins_spaces or (self._leads and not has_lead):
-                        origins.append((place, place))
-                    has_lead = True
-                is_within = character != " "
-                if is_within or not self._joins_spaces:
-                    origins.append((place, place + length))
-            place += length
-        return origins
+        return self._normalization.origins(text)
 
     def _parts(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the tokens of a text and their bytes; unknown characters that follow each other are one token."""
