@@ -335,7 +335,7 @@ def positions(
 ) -> None:
     """Show how a position becomes a vector.
 
-    In four ways, or as a real model learned it. A page shows positions 0 to 15, unless you choose T or rows.
+    In six ways, or as a real model has it. A page shows positions 0 to 15, unless you choose T or rows.
     """
     output = place.output_of("embeddings", vars(options))
     output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
