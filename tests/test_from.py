@@ -292,7 +292,7 @@ def test_positions_are_the_rows_of_the_file_and_their_dot_products(
     assert document["run"]["tensors"] == {"position": "transformer.wpe.weight"}
     assert (document["run"]["kind"], document["run"]["guesses"]) == ("learned", {})
     page = inside.ok("positions", "--from", str(path)).text
-    assert "Learned positions, (T, D) = (64, 5)" in page
+    assert "Learned positions: T = 64 positions, D = 5 columns" in page
     assert page.endswith("transformer.wpe.weight (float32)\n")
 
 
@@ -301,7 +301,7 @@ def test_positions_that_begin_behind_padding_are_told(inside: Inside, tmp_path: 
     inside.ok("positions", "--from", folder, "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:])
     page = inside.ok("positions", "--from", folder).text
-    assert "(T, D) = (10, 6)" in page
+    assert "T = 10 positions, D = 6 columns" in page
     assert "roberta.embeddings.position_embeddings.weight (float32); position 0 is its row 2\n" in page
     document = json.loads(inside.ok("positions", "--from", folder, "-f", "json").out)
     assert document["run"]["first_position"] == 2

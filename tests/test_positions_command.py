@@ -203,7 +203,7 @@ def test_a_page_without_a_length_shows_positions_0_to_15_of_the_whole_layer(kind
     options, source = PositionOptions(kind, similarity=similarity), Drawn(1024, 64)
     result = positions(source, options)
     length = 16 if kind == "relative" else 1024
-    first = f"{kind} positions{'' if kind == 'relative' else ' 0 to 15 of 1,024'}, "
+    first = f"{kind} positions{'' if kind == 'relative' else ' 0 to 15 of 1,024'}: "
     for paper in (Paper(80, 24), Paper(120)):
         page = Terminal(paper)
         view(result, page)
@@ -229,7 +229,7 @@ def test_chosen_rows_and_a_given_length_are_shown_whatever_they_are() -> None:
     whole = ("positions", "--kind", "sinusoidal", "--dim", "4", "--rows", "1000,1023")
     assert [line.split()[0] for line in Inside().ok(*whole).text.splitlines()[4:6]] == ["1000", "1023"]
     given = Inside().ok("positions", "--kind", "sinusoidal", "--dim", "4", "--context-length", "1024").text
-    assert "(T, D) = (1,024, 4)" in given
+    assert "T = 1,024 positions, D = 4 columns" in given
     assert "\n1023  │" in given
     learned = Inside().ok("positions", "--vocab", "50", "--dim", "4").text.splitlines()
     looked_up = Inside().ok("lookup", "--ids", "1,2,3", "--vocab", "50", "--dim", "4", "--show", "position").text

@@ -79,7 +79,7 @@ class Alibi(Biases):
         """Return the words for T positions."""
         return ShownWords(
             "ALiBi positions",
-            f"(T, H) = ({length:,}, {self.heads:,}) biases",
+            f"T = {length:,} positions, H = {self.heads:,} heads",
             "Row d: what attention adds to the score of a token d positions back, -slope · d; one column per head.",
             "",
             _NOTE,
@@ -124,7 +124,7 @@ class Buckets(Biases):
         """Return the words for T positions."""
         return ShownWords(
             "Relative positions of T5",
-            f"(T, 3) = ({length:,}, 3), {self.buckets:,} buckets",
+            f"T = {length:,} distances, {self.buckets:,} buckets",
             "Row d: the bucket of a token d positions back (column 0) and ahead (1) in the encoder, and back in the "
             "decoder (2).",
             "",

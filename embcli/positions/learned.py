@@ -31,7 +31,7 @@ class Learned(AddedPositions):
 
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
-        title = "Learned positions", f"(T, D) = ({length:,}, {self.dim:,})"
+        title = "Learned positions", f"T = {length:,} positions, D = {self.dim:,} columns"
         if stored:
             return ShownWords(
                 *title,

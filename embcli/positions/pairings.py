@@ -79,7 +79,7 @@ class BothPairings(ShownPositions):
         """Return the words for T positions."""
         return ShownWords(
             "Both pairings of rotary positions",
-            f"(T, D) = ({length:,}, {self.dim:,})",
+            f"T = {length:,} positions, D = {self.dim:,} columns",
             "interleaved rotates columns 2i and 2i + 1 together, halves i and i + D/2.",
             "They depend only on the distance, and are the same in both pairings.",
             f"Both rotate pair i by p · {self.theta:,g}^(-2i/D).",

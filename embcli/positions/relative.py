@@ -88,7 +88,7 @@ class Relative(ShownPositions):
         """Return the words for T positions."""
         return ShownWords(
             "Relative positions",
-            f"(T, T, D) = ({length:,}, {length:,}, {self.dim:,}), k = {self.clip:,}",
+            f"T = {length:,} positions, D = {self.dim:,} columns, k = {self.clip:,}",
             "From token i to token j: the row of the distance j - i, clipped to ±k.",
             "With this row: equal at equal distances, the same for all distances >= k.",
         )

@@ -122,7 +122,7 @@ class Rotary(ShownPositions, JoinedPositions):
         """Return the words for T positions."""
         return ShownWords(
             "Rotary positions",
-            f"(T, D/2) = ({length:,}, {self.columns:,}) angles",
+            f"T = {length:,} positions, D/2 = {self.columns:,} angles",
             f"Pair i of the columns is rotated by p · {self.theta:,g}^(-2i/D); pairs are {self.pairing}.",
             "They depend only on the distance: equal along each diagonal.",
             "Models rotate queries and keys like this in every layer, not the embedding.",
@@ -199,7 +199,7 @@ class OwnRotary(Rotary):
 
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
-        words, shape = super().shown_words(length, stored), f"(T, R/2) = ({length:,}, {self.columns:,}) angles"
+        words, shape = super().shown_words(length, stored), f"T = {length:,} positions, R/2 = {self.columns:,} angles"
         return replace(words, shape=shape, formula=f"This model rotates {self._said}.")
 
     def joined_words(self, first_position: int) -> JoinedWords:

@@ -34,7 +34,7 @@ class OwnSinusoidal(AddedPositions):
         """Return the words for T positions."""
         return ShownWords(
             "Sinusoidal positions",
-            f"(T, D) = ({length:,}, {self.dim:,})",
+            f"T = {length:,} positions, D = {self.dim:,} columns",
             "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added.",
             "They depend only on the distance: equal along each diagonal.",
         )
@@ -77,7 +77,7 @@ class Sinusoidal(AddedPositions):
         """Return the words for T positions."""
         return ShownWords(
             "Sinusoidal positions",
-            f"(T, D) = ({length:,}, {self.dim:,})",
+            f"T = {length:,} positions, D = {self.dim:,} columns",
             "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
             "They depend only on the distance: equal along each diagonal."
             if self.dim % 2 == 0

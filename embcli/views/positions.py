@@ -42,13 +42,12 @@ def view(result: PositionTable, page: Page) -> None:
     if result.origin is not None:
         put_origin(end, result.origin)
     if options.similarity:
-        t = f"{result.length:,}"
-        page.title(f"Dot products of {options.kind} positions{first}, (T, T) = ({t}, {t})")
+        page.title(f"Dot products of {options.kind} positions{first}: T = {result.length:,}")
         page.line(words.products)
         if result.kind.needs_row(similarity=True):
             page.line(f"The row is that of token ID {options.token_id()}.")
     else:
-        page.title(f"{words.name}{first}, {words.shape}")
+        page.title(f"{words.name}{first}: {words.shape}")
         page.line(words.formula)
     for place, matrix in enumerate(shown):
         if place:
