@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOLD: ContextVar[str | None] = ContextVar("_TOLD", default=None)
 
 
 @cache
@@ -14,9 +22,19 @@ def _hints() -> dict[str, str]:
 
 
 def hint(name: str, **values: object) -> str:
-    """Return a hint by its name, with values in place of its braces.
+    """Return a hint by its name, with values in place of its braces; it is empty if the reader was told already.
 
     >>> hint("columns")
     '--columns picks'
     """
-    return _hints()[name].format_map(values)
+    return "" if _TOLD.get() == name else _hints()[name].format_map(values)
+
+
+@contextmanager
+def told(name: str | None) -> Iterator[None]:
+    """Leave out a hint that the words around a page give; the words of a step in a tour, for one."""
+    token = _TOLD.set(name)
+    try:
+        yield
+    finally:
+        _TOLD.reset(token)

@@ -83,7 +83,7 @@ CHOSEN = {
     "embcli.model": ("embcli.verbs", "embcli.weights", "embcli.files"),  # all of them 30 to 40 ms
     "embcli.files": ("embcli.files",),  # the formats
     "embcli.encodings": ("embcli.encodings",),  # the dialects
-    "embcli.cli.app": ("embcli.cli.output",),  # 15 ms, neither for help nor for completion
+    "embcli.cli.app": ("embcli.cli.output", "embcli.cli.slips"),  # 15 ms, neither for help nor for completion
     "embcli.cli.help": ("embcli.cli.output",),
     "embcli.cli.places": ("embcli.cli.output",),
 }

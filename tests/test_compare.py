@@ -32,7 +32,7 @@ from embcli.passes import Watch, unwatched
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.compare import Comparison, ComparisonOptions, compare, layers
-from embcli.verbs.compare.result import Cost, Timing
+from embcli.verbs.compare.result import Timing
 from embcli.views.compare import view
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
@@ -182,15 +182,6 @@ def test_a_time_is_the_median_of_the_runs_and_the_least_of_them() -> None:
     timing = seeded([1, 2], 6).cost.product
     assert 0 < timing.least <= timing.seconds
     assert timing.runs >= 5
-
-
-@pytest.mark.parametrize(("slow", "noisy"), [(1.4, False), (1.6, True)])
-@pytest.mark.parametrize("way", ["lookup", "product"])
-def test_runs_that_vary_are_noted(way: str, slow: float, noisy: bool) -> None:
-    steady = {"lookup": Timing(1e-6, 1e-6, 20), "product": Timing(5e-6, 5e-6, 5)}
-    cost = Cost(2, 6, 5, **{**steady, way: replace(steady[way], seconds=slow * steady[way].least)}, slices=1)
-    text = printed(replace(seeded([1, 2], 6), cost=cost))
-    assert ("Timings vary" in text) == noisy
 
 
 @pytest.mark.parametrize("largest", [1, 16, 17, 1000])
@@ -442,15 +433,11 @@ def test_the_page_has_as_many_steps_as_the_screen_holds_those_first_that_one_nee
         missing = [name for name in STEPS if name not in shown]
         assert ("--show" in text) == bool(missing)
         if missing:
-            assert missing == text.partition("--show ")[2].strip().split(",")
+            assert missing == re.search("--show (.*)", text)[1].split(",")
             more = replace(result, options=ComparisonOptions(tuple(NEEDED[: len(shown) + 1])))
             needed = printed(more, 80, lines).count("\n") + 2  # with the names of the others, and the prompt
             assert needed > lines
         counts.append(len(shown))
-    product = result.cost.product
-    scattered = replace(result, cost=replace(result.cost, product=replace(product, least=product.seconds / 2)))
-    assert "Timings vary" in printed(scattered, 80, 24)
-    assert printed(scattered, 80, 24).count("\n") <= 23
     assert counts == sorted(counts)
     assert {*counts} == {1, 2, 3, 4, 5}
 

@@ -220,9 +220,10 @@ LONG = "x" * 5000
         ("lookup", "--ids", LONG),
         ("tokenize", "hi", "-o", f"{LONG}.json"),
         ("compare", "-o", "'" * 5000),
+        ("decode", "1", "-o", LONG),
         ("audit", "--from", "m.pt"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_an_error_shows_no_more_than_200_characters_of_what_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

@@ -38,7 +38,7 @@ def test_ids_pick_rows(inside: Embcli) -> None:
 @pytest.mark.parametrize("name", ["token", "position", "input"])
 def test_shapes_of_a_batch(inside: Embcli, name: str) -> None:
     shown = inside.ok("lookup", "Every effort moves you", "--show", name).text
-    assert "(T, D) = (4, 256)" in shown.splitlines()[0]
+    assert "T = 4 tokens, D = 256 columns" in shown.splitlines()[0]
 
 
 VERDICT = (

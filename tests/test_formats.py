@@ -421,11 +421,11 @@ def whole_output(form: str) -> str:
         for matrix, name in names.items()
     ]
     return (
-        "Input embeddings = token embeddings + position embeddings, (T, D) = (2, 3)\n"
+        "Input embeddings = token + position embeddings: T = 2 tokens, D = 3 columns\n"
         f"            row  │        0        1        2\n{'─' * 45}\n"
         + "".join(lines)
-        + "token: row ID of the token weight matrix, (V, D) = (6, 3)\n"
-        "position: row p of the position weight matrix, (C, D) = (1,024, 3)\n"
+        + "token: row ID of V = 6 tokens; position: row p of C = 1,024 positions\n"
+        "Untrained: random rows of seed 123. --from MODEL reads a real model.\n"
     )
 
 

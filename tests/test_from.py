@@ -100,7 +100,7 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
         heads[name] = page[0], [line.partition("│")[0].split() for line in (page[1], *page[3:6])]
     tokens = [["ID", "token"], ["0", "[UNK]"], ["1", "every"], ["2", "effort"]]
     assert heads == {
-        "wte.weight": ("Token weight matrix, (V, D) = (5, 2): one row per token ID", tokens),
+        "wte.weight": ("Token weight matrix: V = 5 tokens, one row each, D = 2 columns", tokens),
         "lm_head.weight": ("Tensor lm_head.weight: 5 rows, 2 columns", tokens),
         "h.0.mlp.weight": ("Tensor h.0.mlp.weight: 3 rows, 4 columns", [["row"], ["0"], ["1"], ["2"]]),
     }
@@ -111,14 +111,13 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
 
 def test_the_sum_of_the_book_on_vectors_of_ones_own(inside: Embcli, own: Path) -> None:
     assert inside.ok("lookup", "--ids", "0", "--from", str(own), "--precision", "1").text == (
-        "Input embeddings = token embeddings + position embeddings, (T, D) = (1, 3)\n"
+        "Input embeddings = token + position embeddings: T = 1 token, D = 3 columns\n"
         "            row  │     0     1     2\n"
         "────────────────────────────────────\n"
         "token         0  │   0.5  -0.2   0.1\n"
         "+ position    0  │   0.1   0.3  -0.1\n"
         "= input       0  │   0.6   0.1   0.0\n"
-        "token: row ID of the token weight matrix, (V, D) = (2, 3)\n"
-        "position: row p of the position weight matrix, (C, D) = (2, 3)\n"
+        "token: row ID of V = 2 tokens; position: row p of C = 2 positions\n"
     )
 
 
@@ -387,7 +386,9 @@ def test_the_page_tells_of_a_token_type_and_of_its_part_in_a_sum(
     path, tensors = bert
     words = ("lookup", "--ids", "7,9", "--from", path, "--columns", "63", "--precision", "6")
     page = inside.ok(*words, "--token-type", "1", "--trace", "1").text
-    assert page.startswith("Input embeddings = token embeddings + token type 1 + position embeddings, (T, D) = (2, 64)")
+    assert page.startswith(
+        "Input embeddings = token embeddings + token type 1 + position embeddings: T = 2 tokens, D = 64"
+    )
     line = "token type: row 1 of bert.embeddings.token_type_embeddings.weight, (2, 64); "
     assert f"{line}input = (token + token_type) + position\n" in page
     assert "Trace of token 1: token row 9 + type row 1 + position row 1 = input row 1\n" in page
@@ -427,7 +428,7 @@ def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: P
     inside.ok(*words, "--show", "position", "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:5])
     page = inside.ok(*words, "--trace", "2").text
-    assert "position: row p + 2 of the position weight matrix, (C, D) = (10, 6)\n" in page
+    assert "position: row p + 2 of C = 10 positions" in page
     assert "A guess: position 0 is row 2: config.json says that it is a 'roberta' model\n" in page
     assert "token row 3 + type row 0 + position row 4 = input row 2\n" in page
     long = inside.refused("lookup", "--ids", ",".join("1" * 11), "--from", folder)

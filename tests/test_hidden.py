@@ -233,7 +233,7 @@ def test_a_config_that_contradicts_the_tensors_is_refused_in_a_sentence(
 
 
 PAGE = """\
-Input embeddings = token embeddings + token type 1 + position embeddings, (T, D) = (2, 6)
+Input embeddings = token embeddings + token type 1 + position embeddings: T = 2 tokens, D = 6 columns
             row  │        0
 ───────────────────────────
 token         3  │  {t[0]}
@@ -246,8 +246,8 @@ token         7  │  {t[1]}
 + position    1  │  {p[1]}
 = input       1  │  {i[1]}
 hidden        1  │  {h[1]}
-token: row ID of the token weight matrix, (V, D) = (20, 6)
-position: row p of the position weight matrix, (C, D) = (12, 6)
+token: row ID of V = 20 tokens
+position: row p of C = 12 positions
 token type: row 1 of bert.embeddings.token_type_embeddings.weight, (3, 6); input = (token + token_type) + position
 hidden: token + token type 1 + position, then LayerNorm; the first block of this bert model reads it
 

@@ -30,7 +30,7 @@ def test_the_page_of_info_tells_versions_capability_cache_and_encodings(inside: 
         "cache": str(shared_cache),
     }
     header, rule, *rows = table.rstrip("\n").split("\n")
-    assert header.split() == ["encoding", "V", "carried"]
+    assert header.split() == ["encoding", "tokens", "carried"]
     assert {*rule} == {"─"}
     assert [row.split() for row in rows] == [
         [name, f"{definition.vocabulary_size:,}", "yes"] for name, definition in DEFINITIONS.items()

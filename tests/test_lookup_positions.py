@@ -161,7 +161,7 @@ def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 ONLY = """\
-Input embeddings = token embeddings + position embeddings, 2 of 6 tokens
+Input embeddings = token + position embeddings: 2 of 6 tokens, D = 2 columns
 token              row  │        0        1
 ───────────────────────────────────────────
 ␣the   token       262  │  {t}
@@ -170,13 +170,13 @@ token              row  │        0        1
 ␣the   token       262  │  {t}
        + position    4  │  {p4}
        = input       4  │  {i4}
-token: row ID of the token weight matrix, (V, D) = (50,257, 2)
-{position}
+token: row ID of V = 50,257 tokens; {position}
+Untrained: random rows of seed 123. --from MODEL reads a real model.
 """
-LEARNED = "position: row p of the position weight matrix, (C, D) = (1,024, 2)"
+LEARNED = "position: row p of C = 1,024 positions"
 SINES = "position: columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
 ROTARY = """\
-Input embeddings = token embeddings, rotated by position, 2 of 6 tokens
+Input embeddings = token embeddings, rotated by position: 2 of 6 tokens, D = 2 columns
        row  token  │        0        1
 ──────────────────────────────────────
 token  262  ␣the   │  {t}
@@ -188,20 +188,21 @@ pos  │       0
 ──────────────
   0  │  0.0000
   4  │  4.0000
-token: row ID of the token weight matrix, (V, D) = (50,257, 2)
+token: row ID of V = 50,257 tokens
 position: pair i is rotated by p · 10,000^(-2i/D); pairs are interleaved
 input: the rotated token row. Models rotate queries and keys, not this row.
+Untrained: random rows of seed 123. --from MODEL reads a real model.
 """
 NONE = """\
-Input embeddings = token embeddings, 2 of 6 tokens
+Input embeddings = token embeddings: 2 of 6 tokens, D = 2 columns
          row  token  │        0        1
 ────────────────────────────────────────
 token    262  ␣the   │  {t}
          262  ␣the   │  {t}
 = input    0  ␣the   │  {t}
            4  ␣the   │  {t}
-token: row ID of the token weight matrix, (V, D) = (50,257, 2)
-input: the token row, the same at every position
+token: row ID of V = 50,257 tokens; input: the token row, the same at every position
+Untrained: random rows of seed 123. --from MODEL reads a real model.
 """
 
 

@@ -121,7 +121,7 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, optio
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        ("lookup --window -f table", b"Input embeddings = token embeddings + "),
+        ("lookup --window -f table", b"Input embeddings = token + position"),
         ("lookup --window -f json", b'{"run":{"embcli":"'),
         ("lookup --window -f ndjson", b'{"sequence":0,"position":0,"id":6109,"token":"Every",'),
         ("lookup --window -f csv", b"sequence,position,id,token,0,1,"),

@@ -187,7 +187,7 @@ def test_a_page_fits_a_screen_and_holds_the_numbers_of_its_corners(kind: str, si
     page = Terminal(Paper(80, 24))
     view(result, page)
     lines = page.content().decode().splitlines()
-    assert len(lines) <= 22
+    assert len(lines) <= 23
     assert max(map(len, lines)) <= 80
     matrices = {each.name: each for each in result.matrices}
     name = next(iter(matrices)) if kind != "relative" or similarity else "distance"
@@ -209,7 +209,7 @@ def test_a_page_without_a_length_shows_positions_0_to_15_of_the_whole_layer(kind
         view(result, page)
         lines = page.content().decode().splitlines()
         assert first in lines[0].lower()
-        assert len(lines) <= 22 or paper.screen is None
+        assert len(lines) <= 23 or paper.screen is None
         rows = [int(line.split()[0]) for line in lines if line.split()[:1] and line.split()[0].isdigit()]
         assert {0, 1, 14, 15} <= {*rows} <= {*range(17)}
         if kind in ("learned", "sinusoidal") or paper.screen is None:

@@ -69,8 +69,10 @@ def check_lookup(printed: str, width: int, text: str, layers: dict[str, np.ndarr
     found = [label[:-2] for label in table.labels[::3]]  # tokens are shortened, or left out, on a narrow page
     assert found in ([[]] * len(rows), [[name] for name in names]) or width < 80
     assert all(len(label) == 2 for place, label in enumerate(table.labels) if place % 3)
-    assert f"position embeddings, (T, D) = ({len(ids)}, {D}) " in " ".join(printed.split())
-    assert f"token: row ID of the token weight matrix, (V, D) = ({V:,}, {D}) " in " ".join(printed.split())
+    said = " ".join(printed.split())
+    assert f"position embeddings: T = {len(ids)} tokens, D = {D} columns " in said
+    assert re.search(f"token: row ID of V = {V:,} tokens(;| ) ?position: row p of C = {C:,} positions ", said)
+    assert said.endswith("Untrained: random rows of seed 123. --from MODEL reads a real model.")
     check_left_out(printed, "column", table.columns, D)
 
 
@@ -190,7 +192,7 @@ def test_compare_fits_on_24_lines_with_all_its_columns() -> None:
     assert terminal.history == 0
     assert len(terminal.text.splitlines()) <= 23
     assert "Bit-identical" in terminal.text
-    (outputs,) = grids(terminal.text.partition("5. The outputs")[2], 80)
+    (outputs,) = grids(terminal.text.partition("The outputs")[2], 80)
     assert outputs.columns == [*range(5)]
     weight = live(Seeded(4, 5))["token"]
     outputs.check(weight[[2, 2, 3, 3, 1, 1]])  # each looked up, and as a product
@@ -280,7 +282,7 @@ TOKENIZED = r"""pos     token        ID  bytes  span
 日 is in tokens 1 to 3: \x20\xe6 + \x97 + \xa5
 本 is in tokens 4 to 5: \xe6\x9c + \xac
 """
-WEIGHED = """Position weight matrix, (C, D) = (4, 5): one row per position
+WEIGHED = """Position weight matrix: C = 4 positions, one row each, D = 5 columns
 pos  │        0        1        2        3        4
 ───────────────────────────────────────────────────
   0  │  {:7.4f}  {:7.4f}  {:7.4f}  {:7.4f}  {:7.4f}
@@ -290,8 +292,9 @@ pos  │        0        1        2        3        4
 
 seed 7, 20 parameters (float32), 80 bytes
 mean {:.4f}, standard deviation {:.4f}, minimum {:.4f}, maximum {:.4f}
+Untrained: random rows of seed 7. --from MODEL reads a real model.
 """
-LOOKED_UP = """Input embeddings = token embeddings + position embeddings, (T, D) = (2, 3)
+LOOKED_UP = """Input embeddings = token + position embeddings: T = 2 tokens, D = 3 columns
             row  │        0        1        2
 ─────────────────────────────────────────────
 token         5  │  {:7.4f}  {:7.4f}  {:7.4f}
@@ -300,8 +303,8 @@ token         5  │  {:7.4f}  {:7.4f}  {:7.4f}
 token         3  │  {:7.4f}  {:7.4f}  {:7.4f}
 + position    1  │  {:7.4f}  {:7.4f}  {:7.4f}
 = input       1  │  {:7.4f}  {:7.4f}  {:7.4f}
-token: row ID of the token weight matrix, (V, D) = (6, 3)
-position: row p of the position weight matrix, (C, D) = (1,024, 3)
+token: row ID of V = 6 tokens
+position: row p of C = 1,024 positions
 
 Trace of token 1: token row 3 + position row 1 = input row 1
 column     token   position      input
@@ -309,6 +312,7 @@ column     token   position      input
      1  {:8.4f} + {:8.4f} = {:8.4f}
      2  {:8.4f} + {:8.4f} = {:8.4f}
 The sum is computed in float32; it is shown to 4 decimals.
+Untrained: random rows of seed 123. --from MODEL reads a real model.
 """
 
 
@@ -348,13 +352,13 @@ def test_a_lookup_shows_the_matrices_that_are_wanted_and_no_others(
 ) -> None:
     printed = inside.ok("lookup", PLAIN, "--show", show).text
     lines = printed.splitlines()
-    assert lines[0] == f"{title}, (T, D) = (4, 256)"
+    assert lines[0] == f"{title}: T = 4 tokens, D = 256 columns"
     assert re.sub(" +", " ", headers) in re.sub(" +", " ", lines[1])
     (table,) = grids(printed, 120)
     table.check(np.concatenate([looked_up(layers, PLAIN)[1][name] for name in show.split(",")]))
     after = lines[3 + len(table.values) :]
-    assert len(after) == told + 1  # where the rows are from, and what is left out: no sum where none is shown
-    assert after[-1].startswith("Left out: columns")
+    assert len(after) == told + 2  # where the rows are from, what is left out, and that they are random: no sum
+    assert after[-2].startswith("Left out: columns")
     assert "position" not in printed or "position" in show or show == "input"
 
 

@@ -57,7 +57,7 @@ def test_a_whole_matrix_is_shown_in_short(inside: Embcli) -> None:
     printed = inside.ok("weights").text
     (table,) = grids(printed, 120)
     assert len(table.values) == 10
-    assert printed.startswith("Token weight matrix, (V, D) = (50,257, 256): one row per token ID\n")
+    assert printed.startswith("Token weight matrix: V = 50,257 tokens, one row each, D = 256 columns\n")
     assert "rows 5 to 50251 (50,247 of 50,257)" in printed
     assert "--rows and --columns pick, -f npy gives all." in printed
     assert "seed 123, 12,865,792 parameters (float32), 51.5 MB" in printed

@@ -23,7 +23,6 @@ from embcli.cli.models import (
     TwoModels,
 )
 from embcli.cli.places import Place, PlaceOfNumbers
-from embcli.cli.slips import Slip
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
@@ -97,6 +96,8 @@ def run(
     try:
         return command_line(words, check)(words, prog_name=PROGRAM, standalone_mode=False, **settings)
     except typer.TyperException as error:
+        from embcli.cli.slips import Slip
+
         slip = Slip.of(error, words or ())
     if slip.meant is None or check is not None:
         raise InputError(slip.message, slip.hint)

@@ -18,12 +18,12 @@ _READ = ("file", "path", "base", "tuned", "vector", "encoding")  # parameters th
 def refuse_own_input(given: dict[str, Any]) -> None:
     """Raise OutputError if the output of a command would replace a file, or one of a folder, that the command reads."""
     output = given.get("output")
-    if output is None or not output.is_file():
+    if output is None:
         return
     for _, path in _named(given):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):  # one of them does not exist
             place = Path(path)
-            if output.samefile(place) or (place.is_dir() and place.samefile(output.parent)):
+            if output.is_file() and (output.samefile(place) or (place.is_dir() and place.samefile(output.parent))):
                 raise OutputError(f"{str(output)!r} is read by this command; name another file with --output")
 
 

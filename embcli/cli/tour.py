@@ -17,6 +17,7 @@ from embcli.cli.output import Output
 from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
+from embcli.hints import told
 from embcli.verbs.tour import OWN, PLACE, read
 from embcli.views import tour as view
 
@@ -150,7 +151,7 @@ class _Guided:
         words = typed(step, self.tour.text)
         _put(lambda page: view.put_command(words, page))
         try:
-            with _isolated():
+            with _isolated(), told(step.told):
                 self.run(words)
         except EmbcliError as error:
             self.failed = True

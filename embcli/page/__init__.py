@@ -33,6 +33,7 @@ from embcli.page.layout import (
     Word,
     as_word,
     beside,
+    cell_len,
     fitted,
     width,
 )
@@ -239,6 +240,10 @@ class Page(ABC):
     def room(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
         """Return how many numbers a strip beside these columns can show one by one."""
         return beside(self.width, labels, after)[1] * self._per_cell
+
+    def fits(self, text: str) -> bool:
+        """Return whether a text fits into a line of the page."""
+        return cell_len(self.safe(text)) <= self.width
 
     def holds(self, columns: Columns) -> bool:
         """Return whether a table of these columns, shortened as far as possible, fits on the page."""

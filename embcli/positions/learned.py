@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 from embcli.positions.kind import AddedPositions, ShownWords
-from embcli.words import naming
+from embcli.words import counted, naming
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,6 @@ class Learned(AddedPositions):
 
     def joined_words(self, first_position: int) -> JoinedWords:
         """Return the words of a lookup."""
-        size, dim = self.layer.shape
         row = f"p + {first_position}" if first_position else "p"
-        where = f"position: row {row} of the position weight matrix, (C, D) = ({size:,}, {dim:,})"
+        where = f"position: row {row} of C = {counted(self.layer.shape[0], 'position')}"
         return replace(super().joined_words(first_position), position=where)

@@ -31,6 +31,7 @@ class Step:
     words: str
     question: str | None = None
     answer: str | None = None
+    told: str | None = None  # the hint that its words give, so that the page leaves it out
 
     def is_right(self, answer: str) -> bool:
         """Return whether this is the answer; blanks, commas and capitals do not count."""
@@ -103,7 +104,7 @@ def _check_keys(step: Any, where: str) -> None:
             raise InputError(f"{where} has an unknown key {key[:40]!r}; the keys are {', '.join(known)}")
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{where}: {key!r} is not a text")
-    required = known if "question" in step or "answer" in step else _REQUIRED
+    required = (*_REQUIRED, "question", "answer") if "question" in step or "answer" in step else _REQUIRED
     missing = [key for key in required if key not in step]
     if missing:
         raise InputError(f"{where} has no {missing[0]!r}")

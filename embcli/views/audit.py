@@ -9,7 +9,7 @@ import numpy as np
 from embcli.hints import hint
 from embcli.names import BROKEN
 from embcli.page import Block, Column, Excerpt, Word
-from embcli.views.parts import head_in_words, origin_in_words, put_guesses, put_left_out, token_column
+from embcli.views.parts import head_in_words, origin_in_words, put_left_out, put_origin, token_column
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def view(result: Audit, page: Page) -> None:
     """Put the verdict on a page, broken and unused rows, statistics of all rows, and rows that stand out."""
     size, dim = result.shape
     origin = origin_in_words(result.origin, "token")
-    page.title(f"Audit of a token matrix, (V, D) = ({size:,}, {dim:,}): {origin}, {result.dtype}")
+    sizes = f"V = {counted(size, 'row')}, D = {counted(dim, 'column')}"
+    page.title(f"Audit of a token matrix, {sizes}: {origin}, {result.dtype}")
     for name, words in _rows_in_words(result).items():
         page.line(f"{name:12}  ", words if isinstance(words, Word) else Word(words))
     page.line()
@@ -39,7 +40,7 @@ def view(result: Audit, page: Page) -> None:
     if result.head is not None:
         _put_head(result.head, page)
     page.line(Word(f"What these words mean: {hint('meaning', word=result.verb)}", "dim"))
-    put_guesses(page, result.run)
+    put_origin(page, result.origin)
     page.line(_verdict(result))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from embcli.page import Bar, Block, Column, Columns, Excerpt
 from embcli.tokens import shown
-from embcli.views.parts import put_left_out, token_column
+from embcli.views.parts import put_left_out, put_origin, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def view(result: Batches, page: Page) -> None:
     if skipped > 0:
         page.line(f"The stride exceeds T: {skipped:,} of {result.batching.stride:,} tokens are in no sample.")
     _put_order(result, page)
+    put_origin(page, result.origin, "untrained batches")
 
 
 def _title(result: Batches) -> str:
@@ -43,7 +44,8 @@ def _title(result: Batches) -> str:
     which = f"Batch {result.first:,} of {count:,}"
     if batching.all:
         which = "The only batch" if count == 1 else f"All {count:,} batches"
-    samples = f"{counted(len(result.order), 'sample')} of {counted(batching.max_length, 'token')}"
+    letter = "N" if batching.all else "B"
+    samples = f"{letter} = {counted(len(result.order), 'sample')} of T = {counted(batching.max_length, 'token')}"
     return f"{which}: {samples}, stride {batching.stride:,}{', shuffled' if batching.shuffle else ''}"
 
 
@@ -121,11 +123,12 @@ def _put_picture(result: Batches, page: Page) -> None:
 def _put_shapes(result: Batches, page: Page) -> None:
     """Put the shapes on the page, from IDs to what the model reads."""
     (size, dim), length = result.layer.shape, result.batching.max_length
+    layer = f"V = {counted(size, 'token')}, D = {counted(dim, 'column')}"
     batch = f"{len(result.order):,}, {length:,}"
     first = "N" if result.batching.all else "B"
     steps = [
         ("IDs", f"({first}, T)", f"({batch})", ""),
-        ("token", f"({first}, T, D)", f"({batch}, {dim:,})", f"rows of the token layer ({size:,}, {dim:,})"),
+        ("token", f"({first}, T, D)", f"({batch}, {dim:,})", f"rows of {layer}"),
         ("+ position", "(T, D)", f"({length:,}, {dim:,})", "the same for each sample"),
         ("= input", f"({first}, T, D)", f"({batch}, {dim:,})", "what the model reads"),
     ]

@@ -14,7 +14,7 @@ from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
 from embcli.verdict import largest_by_row
-from embcli.views.parts import PickedRows, bar, put_guesses, put_left_out, token_labels
+from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def view(result: Comparison, page: Page) -> None:
     available = math.inf if screen is None else screen - _FRAME  # lines
     asked = options.draw or options.trace or result.gradient is not None or bool(result.sweep)
     end, cost, sweep, origin = (page.part() for _ in range(4))
-    put_guesses(origin, result.run)
+    put_origin(origin, result.origin)
     available -= origin.lines
     _put_end(result, end, available)
     _put_costs(result, cost)
@@ -394,18 +394,18 @@ def _put_cost(cost: Cost, page: Page) -> None:
         ("weight read", in_bytes(cost.lookup_bytes), in_bytes(cost.product_bytes), "T·D and V·D float32"),
         ("one-hot matrix", "0", " + ".join(one_hot.values()), "T·V int64, as torch makes it, and float32"),
         ("time on 1 thread", in_seconds(cost.lookup.seconds), in_seconds(cost.product.seconds), _runs(cost)),
-        ("  at least", in_seconds(cost.lookup.least), in_seconds(cost.product.least), "the fastest run"),
     ]
     is_wide = page.width >= _WIDE_COST
+    if is_wide:  # a narrow screen is low too
+        least = in_seconds(cost.lookup.least), in_seconds(cost.product.least)
+        rows.append(("  at least", *least, "the fastest run"))
     if not page.holds(_cost_columns(rows, is_wide)):
         rows[2:3] = [(f"one-hot {name}", "0", size, "") for name, size in one_hot.items()]
-    page.table(_cost_columns(rows, is_wide), ruled=is_wide)  # a narrow screen is low too
+    page.table(_cost_columns(rows, is_wide), ruled=is_wide)
     ratio = f"{cost.ratio:.1f}" if cost.ratio < 10 else f"{cost.ratio:,.0f}"
     zeros = f"{cost.multiplications_by_zero:,} of {cost.multiply_adds:,}" if cost.length else "none"
     slices = f"; computed in {cost.slices:,} slices of tokens to save memory" if cost.slices > 1 else ""
     page.line(f"linear: {ratio}x the time; {zeros} are multiplications by zero{slices}.")
-    if cost.is_noisy:
-        page.line("Timings vary (busy machine?); trust the fastest runs.")
 
 
 def _cost_columns(rows: Sequence[tuple[str, str, str, str]], is_wide: bool) -> Columns:

@@ -37,7 +37,7 @@ def _put_versions(result: Info, page: Page) -> None:
     page.table(
         [
             Column("encoding", names, "left"),
-            Column("V", [f"{size:,}" for size in sizes]),
+            Column("tokens", [f"{size:,}" for size in sizes]),
             Column("carried", ["yes" if each else "no" for each in carried], "left"),
         ]
     )
@@ -84,4 +84,4 @@ def _put_model(result: ModelInfo, page: Page) -> None:
         page.line(f"hidden{f' of the {checkpoint.part}' if checkpoint.part else ''} = {result.recipe}")
     for name, value in checkpoint.positions.items():
         page.line(f"{name}: {value}")
-    put_guesses(page, result.run)
+    put_guesses(page, result.run["guesses"])

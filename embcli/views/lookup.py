@@ -11,7 +11,7 @@ from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt
 from embcli.recipe import PARTS
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, left_out, matrix_in_words, put_guesses, token_column, token_labels
+from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -43,26 +43,25 @@ class Band:
 def view(result: Lookup, page: Page) -> None:
     """Put the chosen matrices of a lookup on a page, below a picture and above a trace."""
     words = result.positions.joined_words(result.origin.first_position)
-    if result.options.draw:
-        _put_picture(result, page)
+    every = Excerpt(len(result.columns), 0, len(result.columns))
+    drawn = _put_picture(result, page) if result.options.draw else every
     rows = Excerpt.most(_MOST_TOKENS, len(result))
     index = result.index(rows.places)
     in_table, apart = _bands(result, index)
-    page.title(f"{_title(result, words, bool(in_table))}, {_shape(result, bool(in_table))}")
-    columns = _put_bands(result, page, index, in_table, rows) if in_table else Excerpt(len(result.columns), 0, 0)
+    page.title(f"{_title(result, words, bool(in_table))}: {_sizes(result, words, bool(in_table))}")
+    columns = _put_bands(result, page, index, in_table, rows) if in_table else every
     for band in apart:
         _put_apart(result, page, index, band, words, rows)
-    for line in _meaning(result, words):
-        page.line(line)
+    _put_meaning(result, words, page)
     if result.same_bag:
         page.line("Both sequences are the same bag of tokens in different orders:")
         page.line(words.bag)
-    missing = left_out(rows.missing(np.arange(len(result)), "row"), columns.missing(result.columns, "column"))
-    if missing:
-        page.line(f"{missing}; {hint('columns') + ', ' if columns.left_out else ''}{hint('npy')}.")
-    put_guesses(page, {"guesses": result.origin.guesses})
+    columns = columns if columns.left_out else drawn  # those of the picture are fewer
+    missing = rows.missing(np.arange(len(result)), "row"), columns.missing(result.columns, "column")
+    put_left_out(page, *missing, how=f"{hint('columns') + ', ' if columns.left_out else ''}{hint('npy')}")
     if result.options.trace is not None:
         _put_trace(result, page, result.options.trace)
+    put_origin(page, result.origin)
 
 
 def _bands(result: Lookup, index: np.ndarray) -> tuple[list[Band], list[Band]]:
@@ -109,20 +108,24 @@ def _title(result: Lookup, words: JoinedWords, in_table: bool) -> str:
     scale = result.recipe.scale if result.recipe else 1.0
     scaled = f" x {scale:.4g}" if scale != 1 else ""
     typed = f" + token type {token_type}" if result.type_row is not None and result.adds_type else ""
-    return f"Input embeddings = token embeddings{scaled}{typed}{words.title}"
+    token = "token" if words.title.startswith(" + ") and not (scaled or typed) else "token embeddings"
+    return f"Input embeddings = {token}{scaled}{typed}{words.title}"
 
 
-def _shape(result: Lookup, in_table: bool) -> str:
-    """Return the shape of the matrices, or how many rows the user chose."""
-    tokens = result.tokens
-    d, dim = ("D", result.layer.shape[1]) if in_table else (result.positions.width, result.positions.columns)
+def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
+    """Return the sizes of the matrices, each with what it counts, and how many of the tokens the user chose."""
+    tokens, count = result.tokens, counted(len(result.tokens), "token")
+    columns = f"D = {counted(result.layer.shape[1], 'column')}"
+    if not in_table:
+        columns = f"{result.positions.width} = {counted(result.positions.columns, words.column)}"
     if result.only is not None:
-        return f"{len(result):,} of {counted(len(tokens), 'token')}"
+        return f"{len(result):,} of {count}, {columns}"
     if not tokens.many:
-        return f"(T, {d}) = ({len(tokens):,}, {dim:,})"
+        return f"T = {count}, {columns}"
+    sequences = counted(tokens.sequences, "sequence")
     if tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
-        return f"(B, T, {d}) = ({tokens.sequences:,}, {tokens.longest:,}, {dim:,})"
-    return f"{counted(tokens.sequences, 'sequence')}, {counted(len(tokens), 'token')}, {d} = {dim:,}"
+        return f"B = {sequences}, T = {counted(tokens.longest, 'token')}, {columns}"
+    return f"{sequences}, {count}, {columns}"
 
 
 def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band], rows: Excerpt) -> Excerpt:
@@ -173,23 +176,19 @@ def _put_apart(result: Lookup, page: Page, index: np.ndarray, band: Band, words:
     """Put a band with columns of its own, such as angles, in a table of its own."""
     is_hidden = band.label == "hidden"
     numbers = result.columns_of(band.label)
-    page.line(
-        f"What the first block reads, (T, H) = ({len(result):,}, {len(numbers):,})" if is_hidden else words.heading
-    )
+    page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}" if is_hidden else words.heading)
     columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
-    missing = left_out(columns.missing(numbers, "column" if is_hidden else words.column))
-    if missing:
-        page.line(f"{missing}.")
+    put_left_out(page, columns.missing(numbers, "column" if is_hidden else words.column))
 
 
-def _meaning(result: Lookup, words: JoinedWords) -> list[str]:
-    """Return lines on where the rows come from; the title tells it of a plain sum."""
+def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
+    """Say where the rows come from, in one line if it fits; the title tells it of a plain sum."""
     shown, typed = result.shown, result.type_row is not None and result.adds_type
-    size, dim = result.layer.shape
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
-        lines.append(f"token: row ID of {matrix_in_words(result.origin, 'token')}, (V, D) = ({size:,}, {dim:,})")
-    if "position" in shown:
+        tensor = f"{matrix_in_words(result.origin, 'token')}, " if result.origin.is_other else ""
+        lines.append(f"token: row ID of {tensor}V = {counted(result.layer.shape[0], 'token')}")
+    if "position" in shown and words.position:
         lines.append(words.position)
     in_title = result.positions.adds and shown != ("input",)
     if "input" in shown and not in_title and (words.sum or not typed):
@@ -203,15 +202,17 @@ def _meaning(result: Lookup, words: JoinedWords) -> list[str]:
     if result.recipe is not None and result.recipe.part is not None:
         other = next(part for part in PARTS if part != result.recipe.part)
         lines.append(f"part: {result.recipe.part}; {hint('part', part=other)}")
-    return lines
+    line = "; ".join(lines)
+    for each in [line] if line and page.fits(line) else lines:
+        page.line(each)
 
 
-def _put_picture(result: Lookup, page: Page) -> None:
-    """Put the token layer on the page with the picked rows marked, and where each of them goes."""
+def _put_picture(result: Lookup, page: Page) -> Excerpt:
+    """Put the token layer on the page with the picked rows marked, and where they go; return which columns it shows."""
     index = result.index(np.arange(len(result)))
-    size, dim = result.layer.shape
-    picked = PickedRows.of(result.tokens.ids[index], rows_beside(size))
-    page.title(f"Each ID picks a row of the token weight matrix, (V, D) = ({size:,}, {dim:,})")
+    picked = PickedRows.of(result.tokens.ids[index], rows_beside(result.layer.shape[0]))
+    size, dim = counted(result.layer.shape[0], "token"), counted(result.layer.shape[1], "column")
+    page.title(f"Each ID picks a row of the token matrix: V = {size}, D = {dim}")
     labels = [Column("ID", [f"{row} →" if mark else "" for row, mark in zip(picked.rows, picked.marks, strict=True)])]
     if result.tokens.encoding is not None:
         words = result.tokens.bytes_of(picked.rows)
@@ -220,9 +221,8 @@ def _put_picture(result: Lookup, page: Page) -> None:
     values = result.layer.rows(picked.rows)[:, result.columns]
     goals = _goals(result, index, picked, page, labels, values)
     columns = page.grid(labels, [Block("", values)], result.columns, picked.gaps, [goals], picked.tones)
-    missing = left_out(picked.missing, columns.missing(result.columns, "column"))
-    if missing:
-        page.line(f"{missing}.")
+    put_left_out(page, picked.missing)
+    return columns
 
 
 def _goals(
@@ -278,8 +278,7 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
     page.line(f"The sum is computed in float32; it is shown to {page.paper.precision} decimals.")
     if result.norm is not None:
         _put_norm(result, page, place, terms)
-    if terms.left_out:
-        page.line(f"{left_out(terms.missing(result.columns, 'column'))}; {hint('columns')}.")
+    put_left_out(page, terms.missing(result.columns, "column"), how=hint("columns"))
 
 
 def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:

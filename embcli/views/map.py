@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Block, Column
-from embcli.views.parts import put_guesses
+from embcli.views.parts import put_origin
 from embcli.views.weights import put_padding, put_summary, title
 from embcli.words import counted
 
@@ -47,7 +47,7 @@ def view(result: WeightMap, page: Page) -> None:
     page.line()
     put_summary(result, bins.summary, page)
     put_padding(result, page)
-    put_guesses(page, result.run)
+    put_origin(page, result.origin)
 
 
 def _below(bins: Bins, columns: int) -> list[str]:

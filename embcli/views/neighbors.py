@@ -11,7 +11,7 @@ import numpy as np
 from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt, Word
 from embcli.tokens import shown
-from embcli.views.parts import bar, put_guesses, put_left_out, token_column
+from embcli.views.parts import bar, put_left_out, put_origin, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def view(result: Neighbors, page: Page) -> None:
     _put_search(result, page)
     missing = queries.missing(np.arange(1, len(result.queries) + 1), "query", "queries")
     put_left_out(page, missing, how=hint("ndjson"))
-    put_guesses(page, result.run)
+    put_origin(page, result.origin)
 
 
 def _put_query(result: Neighbors, number: int, page: Page) -> None:

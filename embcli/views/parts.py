@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page import LEAST_TOKEN, Column, Excerpt, Word
 from embcli.selection import distinct
 from embcli.tokens import shown
@@ -49,9 +50,16 @@ def matrix_in_words(origin: Origin, layer: str) -> str:
     return f"tensor {origin.tensors[layer]}" if layer == "token" and origin.is_other else f"the {layer} weight matrix"
 
 
-def put_guesses(page: Page, run: Mapping[str, Any]) -> None:
-    """Put the guesses about the origin of the numbers on a page."""
-    for reason in run.get("guesses", {}).values():
+def put_origin(page: Page, origin: Origin, untrained: str = "untrained") -> None:
+    """Say at the end of a page that seeded rows are random, or what is a guess about those of a file."""
+    put_guesses(page, origin.guesses)
+    if origin.is_seeded and (words := hint(untrained, seed=origin.seed)):
+        page.line(Word(words, "dim"))
+
+
+def put_guesses(page: Page, guesses: Mapping[str, str]) -> None:
+    """Put the guesses about the origin of the numbers on a page, by their reasons."""
+    for reason in guesses.values():
         page.line(f"A guess: {reason}")
 
 

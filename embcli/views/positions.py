@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from embcli.names import SHORT_LENGTH
 from embcli.page import Block, Column, Excerpt, Raster
-from embcli.views.parts import left_out, put_guesses
+from embcli.views.parts import left_out, put_origin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,8 @@ def view(result: PositionTable, page: Page) -> None:
         end.line(words.note)
     if origin is not None:
         end.line(_origin_in_words(origin))
-        put_guesses(end, {"guesses": origin.guesses})
+    if result.origin is not None:
+        put_origin(end, result.origin)
     if options.similarity:
         t = f"{result.length:,}"
         page.title(f"Dot products of {options.kind} positions{first}, (T, T) = ({t}, {t})")

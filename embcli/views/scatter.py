@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page.canvas import CELL, LINE, MARGIN, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
@@ -31,7 +32,8 @@ _TICK = 5
 def view(result: Scatter, canvas: Canvas) -> None:
     """Draw the rows as dots, with axes and the labels that do not overlap."""
     cells = int((canvas.width - 2 * MARGIN) / CELL)
-    title, details = (textwrap.wrap(text, cells) for text in _head(result))
+    title, *more = (textwrap.wrap(text, cells) for text in _head(result))
+    details = [line for lines in more for line in lines]
     for number, line in enumerate([*title, *details]):
         _write(canvas, MARGIN, MARGIN + number * LINE, line, bold=number < len(title))
     frame = _Frame.around(result.points, canvas, MARGIN + (len(title) + len(details) + 2) * LINE)
@@ -50,12 +52,12 @@ def view(result: Scatter, canvas: Canvas) -> None:
             _write(canvas, box[0], box[1], label, halo=True)
 
 
-def _head(result: Scatter) -> tuple[str, str]:
-    """Return the title, and the details below it."""
+def _head(result: Scatter) -> tuple[str, str, str]:
+    """Return the title, the details below it, and the warning that seeded rows are random."""
     size, dim = result.shape
-    letter = "V" if result.name == "token" else "C"
+    letter, what = ("V", "token") if result.name == "token" else ("C", "position")
     title = f"The rows of {matrix_in_words(result.origin, result.name)} by the first two principal components"
-    details = [f"({letter}, D) = ({size:,}, {dim:,})"]
+    details = [f"{letter} = {counted(size, what)}, D = {counted(dim, 'column')}"]
     if result.columns < dim:
         details.append(f"of {result.columns:,} chosen columns")
     details.append("labels: the outermost rows" if result.chosen is None else "labels: the chosen rows")
@@ -63,7 +65,8 @@ def _head(result: Scatter) -> tuple[str, str]:
     missing = int(np.isnan(result.points[:, 0]).sum())
     if missing:
         details.append(f"left out: {counted(missing, 'row')} with NaN or infinity")
-    return title, "; ".join(details)
+    untrained = hint("untrained", seed=result.origin.seed) if result.origin.is_seeded else ""
+    return title, "; ".join(details), untrained
 
 
 class _Frame:

@@ -8,7 +8,7 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.page import Block, Column, Excerpt
-from embcli.views.parts import origin_in_words, put_guesses, put_left_out, token_column
+from embcli.views.parts import origin_in_words, put_left_out, put_origin, token_column
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
@@ -36,14 +36,19 @@ def view(result: WeightMatrix, page: Page) -> None:
     how = f"{hint(' and '.join(cut))}, {hint('npy')}" if cut else ""
     put_left_out(page, rows.missing(result.ids, "row"), columns.missing(result.columns, "column"), how=how)
     put_padding(result, page)
-    put_guesses(page, result.run)
+    put_origin(page, result.origin)
 
 
 def put_padding(result: WeightMatrix, page: Page) -> None:
     """Say which rows of a checkpoint are padding after the last token."""
     size, encoding = result.layer.shape[0], result.encoding
-    if not result.origin.is_seeded and encoding is not None and encoding.vocabulary_size < size:
+    if encoding is not None and _is_padded(result):
         page.line(f"Padding: rows {encoding.vocabulary_size} to {size - 1}, for which {encoding.name} has no tokens")
+
+
+def _is_padded(result: WeightMatrix) -> bool:
+    encoding = result.encoding if not result.origin.is_seeded else None
+    return encoding is not None and encoding.vocabulary_size < result.layer.shape[0]
 
 
 def title(result: WeightMatrix) -> str:
@@ -51,8 +56,10 @@ def title(result: WeightMatrix) -> str:
     size, dim = result.layer.shape
     if result.name == "token" and result.origin.is_other:
         return f"Tensor {result.origin.tensors['token']}: {counted(size, 'row')}, {counted(dim, 'column')}"
-    rows, what = ("V", "token ID") if result.name == "token" else ("C", "position")
-    return f"{result.name.capitalize()} weight matrix, ({rows}, D) = ({size:,}, {dim:,}): one row per {what}"
+    rows = f"C = {counted(size, 'position')}, one row each"
+    if result.name == "token":
+        rows = f"V = {counted(size, 'row')}" if _is_padded(result) else f"V = {counted(size, 'token')}, one row each"
+    return f"{result.name.capitalize()} weight matrix: {rows}, D = {counted(dim, 'column')}"
 
 
 def put_summary(result: WeightMatrix, summary: Summary, page: Page) -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from embcli.layer import Origin
     from embcli.tokens import Tokens
 
-_NOISY = 1.5  # times the fastest run: a median above that is a sign of a busy machine
 _SMALL = 4096  # numbers of a weight matrix that is always in a JSON document
 
 
@@ -42,11 +41,6 @@ class Cost:
     lookup: Timing
     product: Timing  # of making the one-hot matrix and multiplying it
     slices: int  # of tokens, in which the product was computed
-
-    @property
-    def is_noisy(self) -> bool:
-        """Whether the runs vary so much that their medians mean little."""
-        return any(each.seconds > _NOISY * each.least for each in (self.lookup, self.product))
 
     @property
     def multiplications_by_zero(self) -> int:
