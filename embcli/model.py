@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from embcli.verbs.diff import Diff
     from embcli.verbs.info import ModelInfo
     from embcli.verbs.lookup import Lookup
+    from embcli.verbs.merges import Merges
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
     from embcli.verbs.scatter import Scatter
@@ -235,6 +237,19 @@ class Model:
         from embcli.verbs.tokenize import Tokenization
 
         return Tokenization(self.tokens(text, special, lines, spans=True))
+
+    def merges(self, text: Text, *, special: bool = False, draw: bool = False) -> Merges:
+        """Return how each piece of a text becomes tokens: merge by merge, or as the encoding does it.
+
+        Raises InputError for an encoding that does not tell.
+
+        >>> [step.rank for step in seeded().merges("some").pieces[0].steps]
+        [362, 371, 464]
+        """
+        from embcli.verbs.merges import merges
+
+        sequences = _sequences(text, False)
+        return merges(self.tokens(sequences, special, around=False), sequences.texts or (), special, draw)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.
@@ -503,6 +518,7 @@ class Model:
         """
         from embcli.verbs.neighbors import neighbors, queries_of_tokens, queries_of_vectors
 
+        self._note_stored_rows()
         nearness = Nearness(
             metric=metric,
             top=top,
@@ -534,6 +550,7 @@ class Model:
         """
         from embcli.verbs.audit import audit
 
+        self._note_stored_rows()
         faults = None if fail_on is None else tuple(fail_on)
         for fault in faults or ():
             check_choice("fail_on", fault, FAULTS)
@@ -551,8 +568,16 @@ class Model:
         """
         from embcli.verbs.diff import diff
 
+        self._note_stored_rows()
         check_top(top)
         return diff(self.source, other.source, self.watch, top)
+
+    def _note_stored_rows(self) -> None:
+        """Add a remark if the model multiplies its token rows: audit, diff and neighbors take them as stored."""
+        with suppress(InputError):  # a config.json that does not fit is no matter here
+            recipe = self.source.recipe
+            if recipe is not None and recipe.scale != 1:
+                self.notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
 
     def info(self, *, tensors: bool = False) -> ModelInfo:
         """Return which tensors the model's file contains and what they are for; `tensors` lists all of them.

@@ -106,6 +106,7 @@ class Recipe:
     waves: str = ""  # the formula of its sinusoids
     inside: Inside = ""
     part: Part | None = None
+    biases: tuple[tuple[str, int], ...] = ()  # the options of ALiBi, or of T5's buckets, and their values
 
     @property
     def sum(self) -> tuple[Step, ...]:

@@ -23,7 +23,7 @@ TERMS = [entry for entry in ENTRIES if entry not in REFERENCE]
 
 # Words of headings and titles that mean what they mean anywhere.
 PLAIN = """
-a all and are as at both by each first for from gpt in into is it its last left looked name of on
+a all and are as at both by each first for from gpt in into is it its last left looked lowest name of on
 one or out own per same shared size than that the times to two up used way ways weights what where which with written
 """
 
@@ -121,6 +121,7 @@ def test_formats_explains_every_format() -> None:
 # Command lines whose headings, titles and fields are explained.
 PAGES = (
     "tokenize 'Every effort 👋'",
+    "tokenize 'Every effort' --merges",
     "weights --vocab 6 --dim 3",
     "lookup 'Every effort' --dim 4 --trace 0",
     "lookup 'Every effort' --position rotary",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -301,7 +303,7 @@ def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
     said = {
         "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows; --position ",
         "gemma": "this model has rotary positions, inside its blocks: the input rows are the token rows x 2.44949;",
-        "mpt": "this model has ALiBi positions, inside its blocks: the input rows are the token rows\n",
+        "mpt": "this model has ALiBi positions, inside its blocks: the input rows are the token rows; embcli positions",
         "t5": "this model has relative positions, inside its blocks: the input rows are the token rows\n",
         "mamba": "this model has no positions: the input rows are the token rows\n",
         "nobody's": 'what a "nobody\'s" model adds to the token rows is not known; the input rows are the token rows\n',
@@ -379,3 +381,48 @@ def test_what_no_model_rotates_by_is_refused_in_a_sentence(config: dict[str, Any
     assert said in run.refused("positions", "rotary", "--from", path)
     assert said in run.refused("lookup", "--ids", "1", "--position", "rotary", "--from", path)
     assert run("lookup", "--ids", "1", "--from", path).status == 0
+
+
+def test_alibi_and_the_buckets_of_t5_are_kinds_of_positions(tmp_path: Path) -> None:
+    path = str(model(tmp_path, {"model_type": "mpt", "n_heads": 12}, {"token": "/wte"}))
+    found = json.loads(run.ok("positions", "alibi", "--from", path, "--rows", "3", "-f", "json").out)
+    slopes = [2.0**-i for i in range(1, 9)] + [2.0 ** -(i / 2) for i in (1, 3, 5, 7)]
+    np.testing.assert_allclose(found["matrices"]["position"][0], -3 * np.array(slopes), rtol=1e-6)
+    assert "ALiBi positions, (T, H) = (16, 12) biases\n" in run.ok("positions", "alibi", "--from", path).text
+    assert "--kind t5: this model has no such positions" in run.refused("positions", "t5", "--from", path)
+    t5 = str(model(tmp_path, {"model_type": "t5", "relative_attention_num_buckets": 16}, {"token": "/shared"}))
+    rows = json.loads(run.ok("positions", "t5", "--from", t5, "-f", "json").out)["matrices"]["bucket"]
+    assert rows[:6] == [[0, 0, 0], [1, 9, 1], [2, 10, 2], [3, 11, 3], [4, 12, 4], [4, 12, 5]]
+    assert json.loads(run.ok("positions", "t5", "-f", "json").out)["run"]["buckets"] == 32
+    assert "--similarity shows dot products" in run.refused("positions", "alibi", "--similarity")
+    assert "n_heads, which must be" in run.refused(
+        *("positions", "alibi", "--from"),
+        str(model(tmp_path, {"model_type": "mpt", "n_heads": 10**9}, {"token": "/wte"})),
+    )
+
+
+# --- what is told, and what it costs ------------------------------------------------------------------------------
+
+
+def test_where_the_model_scales_by_another_number_is_told(tmp_path: Path) -> None:
+    wide = {"model.embed_tokens.weight": torch.randn(4, 3072).bfloat16()}
+    save_file(wide, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "gemma"}')
+    words = ("lookup", "--ids", "1", "--from", str(tmp_path))
+    assert "the scale is 55.4256 in float32; the model in bfloat16 rounds it to 55.5 first\n" in run(*words).err
+    for verb in (("audit",), ("neighbors", "--ids", "1")):
+        assert "the rows are as stored; the model multiplies them by 55.4256\n" in run(*verb, *words[-2:]).err
+    assert "multiplies them" in run("diff", str(tmp_path), str(tmp_path)).err
+    esm = {"model_type": "esm", "token_dropout": True, "mask_token_id": 7, "position_embedding_type": "rotary"}
+    path = str(model(tmp_path, {**esm, "emb_layer_norm_before": False}, BERT))
+    assert "ID 7 is masked: the model sets the rows" in run("lookup", "--ids", "3,7", "--from", path).err
+    assert "masked" not in run("lookup", "--ids", "3,6", "--from", path).err
+
+
+@pytest.mark.parametrize(("kind", "needs_torch"), [("gemma", False), ("marian", False), ("bert", True)])
+def test_torch_is_imported_for_norms_and_projections_only(kind: str, needs_torch: bool, tmp_path: Path) -> None:
+    config, names, _ = CASES[kind]
+    path = model(tmp_path, {"model_type": kind, **config}, names)
+    code = "import sys, embcli; str(embcli.open(sys.argv[1]).lookup([1, 2])); print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{needs_torch}\n"

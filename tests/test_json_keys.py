@@ -262,6 +262,9 @@ BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 
 CUT = ("batches", "batch_size", "max_length", "stride")
 CHOSEN = ("shuffle", "keep_last", "layers_first", "loader_first")
 ENTRY = dict.fromkeys(("word", "part", "also", "text", "examples", "source"), STRING)
+MERGED = strict(
+    **dict.fromkeys(("piece", "step", "rank", "id"), COUNT), **dict.fromkeys(("left", "right", "token"), STRING)
+)
 DOCUMENTS: dict[str, Schema] = {
     "tokenize Hi": strict(run=strict(**READ), tokens=array(strict(**TOKEN, **SPAN))),
     "tokenize --lines --ids 1,2": strict(
@@ -331,6 +334,7 @@ DOCUMENTS: dict[str, Schema] = {
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
     ),
+    "tokenize Hi --merges": strict(run=strict(embcli=STRING, encoding=STRING, pieces=COUNT), steps=array(MERGED)),
     "explain token": strict(run=strict(embcli=STRING), words=array(strict(**ENTRY))),
     "cache": strict(run=FOLDER, layers=array(strict(**KEPT), length=2)),
     "cache verify": strict(run=FOLDER, layers=array(strict(**KEPT, fault=NULL), length=2)),
@@ -360,6 +364,7 @@ LINES: dict[str, Schema] = {
     f"audit {TOY}": strict(id=COUNT, **ROW),
     "diff model.safetensors tuned.safetensors": strict(**PAIR),
     "info": strict(**ENCODED),
+    "tokenize Hi --merges": MERGED,
     "explain token": strict(**ENTRY),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),

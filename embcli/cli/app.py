@@ -146,14 +146,27 @@ def embcli(
     },
 )
 def tokenize(
-    given: GivenLines, encoding: str = names.DEFAULT_ENCODING, pre: str | None = None, *, place: Place
+    given: GivenLines,
+    encoding: str = names.DEFAULT_ENCODING,
+    pre: str | None = None,
+    merges: bool = False,
+    draw: bool = False,
+    *,
+    place: Place,
 ) -> None:
     """Show the tokens of a text.
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
-    output = place.output_of("tokens")
+    if draw and not merges:
+        raise InputError("--draw draws the trees of --merges; give both")
+    output = place.output_of("list" if merges else "tokens", {"draw": draw})
     model = AnyModel(pre=pre).opened(encoding)
+    if merges:
+        if given.ids is not None:
+            raise InputError("--merges shows how a text becomes tokens; --ids gives none")
+        output.write(model.merges(given.sequences(), special=given.special, draw=draw))
+        return
     output.write(model.tokenize(given.sequences(), special=given.special))
 
 
@@ -322,7 +335,7 @@ def positions(
 ) -> None:
     """Show how a position becomes a vector.
 
-    In four ways, or as a real model learned it. A page shows positions 0 to 15, unless you choose T or rows.
+    In six ways, or as a real model has it. A page shows positions 0 to 15, unless you choose T or rows.
     """
     output = place.output_of("embeddings", vars(options))
     output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from embcli import names
 from embcli.errors import InputError, OutputError
+from embcli.names import ENCODINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,6 @@ def refuse_outside(given: dict[str, Any], folder: Path, text: str) -> None:
 
 
 def _named(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters that name files, and the files; - is standard input."""
+    """Yield the parameters that name files, and the files; - is standard input, and gpt2 is no file."""
     values = ((name, given.get(name)) for name in _READ)
-    return ((name, str(value)) for name, value in values if value is not None and str(value) != "-")
+    return ((name, str(value)) for name, value in values if value is not None and str(value) not in ("-", *ENCODINGS))

@@ -11,6 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from embcli.encodings.derivation import Derivation
+
 LONGEST_KEPT, MOST_KEPT = 64, 1 << 18  # characters of a piece whose tokens are kept, and pieces
 NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary cannot spell
 
@@ -33,6 +35,10 @@ class Algorithm(ABC):
     def places(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the first byte and the end of each token of a text in the pieces, joined."""
 
+    @abstractmethod
+    def derivations(self, text: str) -> Iterator[Derivation]:
+        """Yield how each piece of a text becomes tokens."""
+
     def origins(self, text: str) -> list[tuple[int, int]] | None:
         """Return the span in the text of each character of the pieces, joined; None if they are the text's own."""
         return None
@@ -48,6 +54,14 @@ class PieceByPiece(Algorithm):
     @abstractmethod
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
+
+    @abstractmethod
+    def derivation(self, piece: str) -> Derivation:
+        """Return how a piece becomes tokens."""
+
+    def derivations(self, text: str) -> Iterator[Derivation]:
+        """Yield how each piece of a text becomes tokens."""
+        return map(self.derivation, self.pieces(text))
 
     def ids(self, text: str) -> np.ndarray:
         """Return the token IDs of a text, (T,) uint32."""

@@ -5,8 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from embcli.errors import InputError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
+
+    from embcli.encodings.derivation import Derivation
 
 
 class Encoding(ABC):
@@ -47,6 +53,10 @@ class Encoding(ABC):
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes of known IDs, (T,), together."""
         return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
+
+    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+        """Yield how each piece of a text becomes tokens; raises InputError if the encoding cannot tell."""
+        raise InputError(f"{self.name} does not tell how it splits a text")
 
     def merges(self) -> list[int]:
         """Return the IDs of the tokens that BPE merged, in the order of merges, usually that of IDs.

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import contextmanager
 from functools import cache, cached_property
+from itertools import groupby
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.binary import Binary, refused, shortened
+from embcli.encodings.derivation import Derivation, Step
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.growth import Growth
+from embcli.encodings.merging import NEVER, derived
 from embcli.encodings.spelling import from_characters, from_piece, spans_of
 from embcli.errors import lacks
 from embcli.memory import free, refuse_shortage
@@ -76,6 +80,74 @@ class HuggingFaceEncoding(Encoding):
         """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
         return np.array(self._encoded(text, special).ids, np.uint32)
 
+    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+        """Yield how each piece of a text becomes tokens, as its kind of model does it."""
+        encoded = self._encoded(text, special)
+        derive = {"BPE": self._by_merges, "WordPiece": self._by_length, "Unigram": self._by_scores}.get(self._kind)
+        if derive is None:
+            raise refused(self.path, f"its model is {self._kind}, whose tokens are whole words")
+        for _, group in groupby(zip(encoded.word_ids, encoded.ids, strict=True), lambda token: token[0]):
+            yield derive([token_id for _, token_id in group])
+
+    def _by_merges(self, ids: list[int]) -> Derivation:
+        """Return the merges of a piece, which is spelled by its own tokens."""
+        model, tokens = self._model, [(self._token(token_id) or "").encode() for token_id in ids]
+        word, suffix = b"".join(tokens), (model.get("end_of_word_suffix") or "").encode()
+        if {*ids} & self._added.keys() or (model.get("ignore_merges") and len(ids) == 1):
+            return Derivation(tuple(map(self._spelled, tokens)), (), tuple(ids))
+        if model.get("byte_fallback"):  # a byte is a symbol, spelled <0x0A>
+            symbols = re.findall(rb"<0x[0-9A-F]{2}>|[\x00-\x7f]|[\xc2-\xf4][\x80-\xbf]+", word)
+        else:
+            symbols = [each.encode() for each in word.removesuffix(suffix).decode()]
+            symbols[-1:] = [last + suffix for last in symbols[-1:]]
+        ranks = self._merge_ranks
+        return derived(
+            symbols,
+            lambda left, right: ranks.get((left, right), NEVER),
+            lambda token: self.tokenizer.token_to_id(token.decode()),
+            spelled=self._spelled,
+        )
+
+    def _by_length(self, ids: list[int]) -> Derivation:
+        return self._in_order(ids, [Step(self.token_bytes(token_id) or b"", token_id) for token_id in ids])
+
+    def _by_scores(self, ids: list[int]) -> Derivation:
+        scores = self._model["vocab"]
+        steps = [
+            Step(
+                self.token_bytes(token_id) or b"",
+                token_id,
+                score=float(scores[token_id][1]) if token_id < len(scores) else None,
+            )
+            for token_id in ids
+        ]
+        return self._in_order(ids, steps)
+
+    def _in_order(self, ids: list[int], steps: list[Step]) -> Derivation:
+        return Derivation((b"".join(step.token for step in steps),), tuple(steps), tuple(ids), merges=False)
+
+    def _spelled(self, token: bytes) -> bytes:
+        return self._spelling(token) if self._spelling is not None else token
+
+    @cached_property
+    def _model(self) -> dict[str, Any]:
+        model: dict[str, Any] = json.loads(self.tokenizer.to_str())["model"]
+        return model
+
+    @property
+    def _kind(self) -> str:
+        return type(self.tokenizer.model).__name__
+
+    @cached_property
+    def _merge_ranks(self) -> dict[tuple[bytes, bytes], int]:
+        if self._model.get("continuing_subword_prefix"):
+            raise refused(self.path, "its merges spell tokens with a prefix, which cannot be shown")
+        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in self._model["merges"])
+        ranks: dict[tuple[bytes, bytes], int] = {}
+        for rank, (left, right) in enumerate(pairs):
+            ranks.setdefault((left.encode(), right.encode()), rank)
+        return ranks
+
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the tokenizer has no such token."""
         if token_id not in self._known:
@@ -117,7 +189,7 @@ class HuggingFaceEncoding(Encoding):
 
     def merges(self) -> list[int]:
         """Return the IDs of the merged tokens, in the order of the merges."""
-        model = json.loads(self.tokenizer.to_str())["model"]
+        model = self._model
         prefix = model.get("continuing_subword_prefix") or ""
         pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
         ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in pairs)

@@ -9,10 +9,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from embcli.encodings.algorithm import NO_TOKEN, Parts, PieceByPiece
-from embcli.encodings.spelling import SPACE, byte_of
+from embcli.encodings.derivation import Derivation, Step
+from embcli.encodings.spelling import SPACE, byte_of, from_characters, from_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from embcli.encodings.normalizing import Normalization
     from embcli.encodings.splitting import Splitting
@@ -23,20 +24,24 @@ NEVER = float("inf")
 _SHORT = 100  # parts up to which a search through all of them is faster than a heap
 
 
-def merged(parts: list[bytes], order: Order) -> list[bytes]:
+def merged(parts: list[bytes], order: Order, trace: list[tuple[bytes, bytes]] | None = None) -> list[bytes]:
     """Return the parts of a piece, merged as long as two neighbours can be, the first of the least order first.
+
+    Each merge, of a left and a right part, is added to `trace`.
 
     >>> merged([b"a", b"b", b"c"], lambda left, right: {b"bc": 0, b"ab": 1}.get(left + right, float("inf")))
     [b'a', b'bc']
     """
     if len(parts) > _SHORT:
-        return _merged_by_heap(parts, order)
+        return _merged_by_heap(parts, order, trace)
     orders = [order(left, right) for left, right in pairwise(parts)]
     while orders:
         least = min(orders)
         if least == NEVER:
             break
         place = orders.index(least)
+        if trace is not None:
+            trace.append((parts[place], parts[place + 1]))
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
         del orders[place]
         if place:
@@ -46,7 +51,7 @@ def merged(parts: list[bytes], order: Order) -> list[bytes]:
     return parts
 
 
-def _merged_by_heap(parts: list[bytes], order: Order) -> list[bytes]:
+def _merged_by_heap(parts: list[bytes], order: Order, trace: list[tuple[bytes, bytes]] | None) -> list[bytes]:
     """Return the same for long pieces: in n log n steps."""
     before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
     heap = [
@@ -60,6 +65,8 @@ def _merged_by_heap(parts: list[bytes], order: Order) -> list[bytes]:
         other = after[place]
         if not parts[place] or other == len(parts) or len(parts[place]) + len(parts[other]) != length:
             continue  # one of the two was merged since
+        if trace is not None:
+            trace.append((parts[place], parts[other]))
         parts[place] += parts[other]
         parts[other] = b""
         after[place] = after[other]
@@ -69,6 +76,32 @@ def _merged_by_heap(parts: list[bytes], order: Order) -> list[bytes]:
             if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != NEVER:
                 heappush(heap, (least, left, len(parts[left]) + len(parts[right])))
     return [part for part in parts if part]
+
+
+def derived(
+    symbols: Sequence[bytes],
+    order: Order,
+    find: Callable[[bytes], int | None],
+    ids: Sequence[int] | None = None,
+    spelled: Callable[[bytes], bytes] = bytes,
+    has_scores: bool = False,
+) -> Derivation:
+    """Return the merges of a piece.
+
+    `symbols` are spelled as in the vocabulary, `spelled` returns their bytes; `find` returns the ID of a token, and
+    `ids` are those of the piece, by default those of its parts at the end.
+    """
+    trace: list[tuple[bytes, bytes]] = []
+    parts = merged([*symbols], order, trace)
+    if ids is None:
+        ids = [token_id for token_id in map(find, parts) if token_id is not None]
+    made: dict[tuple[bytes, bytes], Step] = {}  # a long run has few different ones
+    for left, right in dict.fromkeys(trace):
+        key = order(left, right)
+        rank, score = (None, -key) if has_scores else (int(key), None)
+        made[left, right] = Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score)
+    steps = map(made.__getitem__, trace)
+    return Derivation(tuple(map(spelled, symbols)), tuple(steps), tuple(ids))
 
 
 class BytePairs(PieceByPiece):
@@ -89,10 +122,8 @@ class BytePairs(PieceByPiece):
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
-        of_bytes = self._splitting.is_of_bytes
-        symbols = [self._symbols[byte] for byte in piece.encode()] if of_bytes else [each.encode() for each in piece]
-        is_kept = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
-        whole = self._tokens.get(b"".join(symbols)) if is_kept else None
+        of_bytes, symbols = self._splitting.is_of_bytes, self._symbols_of(piece)
+        whole = self._whole(piece, symbols)
         if whole is not None:
             return [(whole, len(piece.encode()))]
         parts: Parts = []
@@ -105,6 +136,25 @@ class BytePairs(PieceByPiece):
             else:
                 parts += [(self._tokens.get(b"<0x%02X>" % byte, NO_TOKEN), 1) for byte in symbol]
         return parts
+
+    def derivation(self, piece: str) -> Derivation:
+        """Return the merges of a piece; a piece that is looked up as a whole has none."""
+        symbols = self._symbols_of(piece)
+        ids = [token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN]
+        spelled = from_characters if self._splitting.is_of_bytes else from_piece
+        if self._whole(piece, symbols) is not None:
+            return Derivation(tuple(map(spelled, symbols)), (), tuple(ids))
+        return derived(symbols, self._order, self._tokens.get, ids, spelled)
+
+    def _symbols_of(self, piece: str) -> list[bytes]:
+        if self._splitting.is_of_bytes:
+            return [self._symbols[byte] for byte in piece.encode()]
+        return [each.encode() for each in piece]
+
+    def _whole(self, piece: str, symbols: list[bytes]) -> int | None:
+        """Return the ID of a piece that is looked up before anything is merged."""
+        is_kept = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
+        return self._tokens.get(b"".join(symbols)) if is_kept else None
 
     def _order(self, left: bytes, right: bytes) -> float:
         if not self._splitting.is_of_bytes and left.find(b" ", 1) >= 0:
@@ -144,7 +194,7 @@ class Scores(PieceByPiece):
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
         parts: Parts = []
-        for place, run in enumerate(self._kept_whole.split(piece) if self._kept_whole else (piece,)):
+        for place, run in enumerate(self._runs(piece)):
             symbols = [run.encode()] if place % 2 else merged([each.encode() for each in run], self._order)
             for symbol in symbols:
                 token_id = self._tokens.get(symbol)
@@ -153,6 +203,24 @@ class Scores(PieceByPiece):
                 else:
                     self._spell(symbol, parts)
         return parts
+
+    def derivation(self, piece: str) -> Derivation:
+        """Return the merges of a piece, by the scores of their tokens."""
+        symbols: list[bytes] = []
+        steps: list[Step] = []
+        for place, run in enumerate(self._runs(piece)):
+            if place % 2:
+                symbols.append(from_piece(run.encode()))
+                continue
+            found = derived([each.encode() for each in run], self._order, self._tokens.get, (), from_piece, True)
+            symbols += found.symbols
+            steps += found.steps
+        ids = tuple(token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN)
+        return Derivation(tuple(symbols), tuple(steps), ids)
+
+    def _runs(self, piece: str) -> Sequence[str]:
+        """Return the parts of a piece; every other one is a token that is never merged."""
+        return self._kept_whole.split(piece) if self._kept_whole else (piece,)
 
     def _spell(self, symbol: bytes, parts: Parts) -> None:
         """Add the bytes of a symbol, or else the unknown token; several of these in a row are one."""

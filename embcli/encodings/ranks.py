@@ -6,8 +6,9 @@ from binascii import Error, a2b_base64
 from typing import TYPE_CHECKING
 
 from embcli.encodings.algorithm import NO_TOKEN, Parts, PieceByPiece
+from embcli.encodings.derivation import Derivation
 from embcli.encodings.listed import LONGEST, MOST_IDS, Listed
-from embcli.encodings.merging import NEVER, merged
+from embcli.encodings.merging import NEVER, derived, merged
 from embcli.encodings.splitting import Splitting, splitting_of
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.encodings.vocabulary import Named
@@ -38,6 +39,18 @@ class Ranks(PieceByPiece):
         return [
             (self._ranks[token] + self._first if token in self._ranks else NO_TOKEN, len(token)) for token in tokens
         ]
+
+    def derivation(self, piece: str) -> Derivation:
+        """Return the merges of a piece; a piece that is a token is looked up, and has none if they lead elsewhere."""
+        symbols = [bytes([byte]) for byte in piece.encode()]
+        ids = [token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN]
+        found = derived(symbols, self._order, self._id_of, ids)
+        leads_elsewhere = bool(found.steps) and len(ids) == 1 and found.steps[-1].token != piece.encode()
+        return Derivation(found.symbols, (), found.ids) if leads_elsewhere else found
+
+    def _id_of(self, token: bytes) -> int | None:
+        rank = self._ranks.get(token)
+        return None if rank is None else rank + self._first
 
     def _order(self, left: bytes, right: bytes) -> float:
         return self._ranks.get(left + right, NEVER)

@@ -16,11 +16,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embcli.encodings.derivation import Derivation
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError, does_not_load
 from embcli.memory import refuse_shortage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     import numpy as np
@@ -146,14 +148,18 @@ class TiktokenEncoding(Encoding):
         return self._ranks.split(b"\n")[:-1]
 
     @cached_property
+    def _rank_of(self) -> dict[bytes, int]:
+        words = self._ranks.split()
+        return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+
+    @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
         """The `tiktoken.Encoding` itself."""
         refuse_shortage(self.name, *[_BYTES_OF_A_TOKEN * self.vocabulary_size] * 2)
-        words = self._ranks.split()
         encoding: tiktoken.Encoding = loaded().Encoding(
             self.name,
             pat_str=self.definition.pattern,
-            mergeable_ranks=dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True)),
+            mergeable_ranks=self._rank_of,
             special_tokens=self.definition.special_tokens,
         )
         return encoding
@@ -170,6 +176,34 @@ class TiktokenEncoding(Encoding):
             )
         except ValueError as error:
             raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
+
+    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+        """Yield the merges of each piece that the encoding's regular expression cuts; a special token is a piece."""
+        import regex
+
+        names = self.definition.special_tokens
+        parts = re.split(f"({'|'.join(map(re.escape, names))})", text) if special else [text]
+        known: dict[str, Derivation] = {}
+        for part in parts:
+            if special and part in names:
+                yield Derivation((part.encode(),), (), (names[part],))
+                continue
+            for found in regex.finditer(self.definition.pattern, part):
+                piece = found[0]
+                if piece not in known:
+                    known[piece] = self._derivation(piece)
+                yield known[piece]
+
+    def _derivation(self, piece: str) -> Derivation:
+        from embcli.encodings.merging import NEVER, derived
+
+        ranks = self._rank_of
+        symbols = [bytes([byte]) for byte in piece.encode()]
+        found = derived(symbols, lambda left, right: ranks.get(left + right, NEVER), ranks.get)
+        whole = ranks.get(piece.encode())
+        if whole is not None and found.ids != (whole,):  # tiktoken looks pieces up before it merges
+            return Derivation(found.symbols, (), (whole,))
+        return found
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the encoding has no such token.

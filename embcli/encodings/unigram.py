@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.encodings.algorithm import LONGEST_KEPT, MOST_KEPT, Algorithm, Parts
+from embcli.encodings.derivation import Derivation, Step
 from embcli.encodings.merging import words_between
+from embcli.encodings.spelling import from_piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -47,6 +50,36 @@ class Unigrams(Algorithm):
         for _, length in self._parts(text):
             yield place, place + length
             place += length
+
+    def derivations(self, text: str) -> Iterator[Derivation]:
+        """Yield the best path through each word; words are one piece if an unknown token spans them."""
+        total = 0.0
+        tokens: list[tuple[int, int, float]] = []  # IDs, their bytes and scores
+        joined = b""
+        for word in self.pieces(text):
+            parts, scores = self._kept.get(word) or self._best(word, total)
+            total = sum(scores, total)
+            if tokens and not tokens[-1][0] == parts[0][0] == self._unknown:
+                yield self._path(joined, tokens)
+                tokens, joined = [], b""
+            tokens += [(token_id, length, score) for (token_id, length), score in zip(parts, scores, strict=True)]
+            joined += word.encode()
+        if tokens:
+            yield self._path(joined, tokens)
+
+    def _path(self, text: bytes, tokens: list[tuple[int, int, float]]) -> Derivation:
+        """Return the tokens of a piece; unknown characters that follow each other are one token."""
+        steps: list[Step] = []
+        place = 0
+        for token_id, length, score in tokens:
+            spelled = text[place : place + length]
+            place += length
+            if steps and steps[-1].token_id == token_id == self._unknown:
+                steps[-1] = replace(steps[-1], token=steps[-1].token + from_piece(spelled))
+            else:
+                steps.append(Step(from_piece(spelled), token_id, score=score))
+        ids = tuple(step.token_id for step in steps if step.token_id is not None)
+        return Derivation((from_piece(text),), tuple(steps), ids, merges=False)
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         """Return the span in the text of each character of the pieces, joined."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.encodings.derivation import Derivation
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.spelling import characters_of
 from embcli.safe import in_data
@@ -60,6 +61,14 @@ class VocabularyEncoding(Encoding):
             for token_id, start, end in self._fragments(text, special)
         ]
         return np.concatenate([np.empty(0, np.uint32), *found])
+
+    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+        """Yield how each piece of a text becomes tokens; a named token is a piece."""
+        for token_id, start, end in self._fragments(text, special):
+            if token_id is None:
+                yield from self.algorithm.derivations(text[start:end])
+            else:
+                yield Derivation((text[start:end].encode(),), (), (token_id,))
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the first and the end character of each token of a text, (T, 2) int64."""

@@ -6,6 +6,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from embcli.encodings.algorithm import Parts, PieceByPiece
+from embcli.encodings.derivation import Derivation, Step
 from embcli.encodings.spelling import SPACE
 
 if TYPE_CHECKING:
@@ -45,6 +46,15 @@ class WordPieces(PieceByPiece):
             parts.append((self._tokens[word[place:end]], max(end - max(place, hidden), 0)))
             place = end
         return parts
+
+    def derivation(self, piece: str) -> Derivation:
+        """Return the tokens of a word, the longest first."""
+        parts, place, steps = self.parts(piece), 0, []
+        for token_id, length in parts:
+            steps.append(Step(piece.encode()[place : place + length], token_id))
+            place += length
+        ids = tuple(token_id for token_id, _ in parts)
+        return Derivation((piece.encode(),), tuple(steps), ids, merges=False)
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         """Return the span in the text of each character of the words, joined."""

@@ -235,7 +235,8 @@ class Checkpoint:
             raise finder.missing("position matrix")
         waves = family.waves if adds and self.find("position") is None else ""
         width = self._width(steps)
-        return Recipe(model, self.values, width, True, steps, first, padding, waves, family.inside, self.part)
+        biases = recipes.biases_of(family, settings)
+        return Recipe(model, self.values, width, True, steps, first, padding, waves, family.inside, self.part, biases)
 
     @cached_property
     def rotation(self) -> Rotation | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from embcli.files.tensors import Tensor
     from embcli.recipe import Part, Step, When
 
+_MOST_HEADS = 1 << 14
 _LARGEST = 1e300  # of a number in config.json
 _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
@@ -100,6 +101,20 @@ def first_position(family: Family, settings: Settings) -> int:
     """Return the row of position 0 in the position matrix of a family."""
     padding = padding_of(family, settings)
     return family.first if padding is None else padding + 1
+
+
+def biases_of(family: Family, settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Return the options of the positions that the blocks of a family add to scores, and their values."""
+    if family.inside == "alibi":
+        key = next((key for key in ("n_head", "n_heads", "num_attention_heads") if settings.values.get(key)), "n_head")
+        heads = settings.whole(key, 8)
+        if not 0 < heads <= _MOST_HEADS:
+            raise settings.wrong(key, f"from 1 to {_MOST_HEADS:,}")
+        return (("heads", heads),)
+    if "t5" in family.models.split():
+        buckets = settings.whole("relative_attention_num_buckets", 32)
+        return (("buckets", buckets), ("furthest", settings.whole("relative_attention_max_distance", 128)))
+    return ()
 
 
 def padding_of(family: Family, settings: Settings) -> int | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from embcli.positions.kind import JoinedPositions, Positions, ShownPositions
 
-Kind = Literal["learned", "sinusoidal", "relative", "rotary"]  # that the verb `positions` shows
+Kind = Literal["learned", "sinusoidal", "relative", "rotary", "alibi", "t5"]  # that the verb `positions` shows
 JoinedKind = Literal["learned", "sinusoidal", "rotary", "none"]  # that a lookup can join to token rows
 KINDS: tuple[Kind, ...] = get_args(Kind)
 JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
@@ -26,7 +26,7 @@ NO_POSITIONS: Final = "none"
 
 def shown_kind(name: Kind) -> type[ShownPositions]:
     """Return the class of a kind that the verb `positions` shows."""
-    from embcli.positions import learned, relative, rotary, sinusoidal
+    from embcli.positions import biases, learned, relative, rotary, sinusoidal
 
     match name:
         case "learned":
@@ -37,6 +37,10 @@ def shown_kind(name: Kind) -> type[ShownPositions]:
             return relative.Relative
         case "rotary":
             return rotary.Rotary
+        case "alibi":
+            return biases.Alibi
+        case "t5":
+            return biases.Buckets
 
 
 def joined_kind(name: JoinedKind) -> type[JoinedPositions]:

@@ -44,7 +44,8 @@ _INSIDE = {
     "": "this model has no positions: the input rows are the {rows}",
     "rotary": "this model has rotary positions, inside its blocks: the input rows are the {rows}; {position} rotary "
     "rotates them",
-    "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}",
+    "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}; "
+    "embcli positions alibi shows them",
     "relative": "this model has relative positions, inside its blocks: the input rows are the {rows}",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     origin: Origin | None  # of the layers; None for positions that are only computed
     is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
 
+    bucket = MatrixOf()  # (n, 3) int64, of T5
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
     interleaved = MatrixOf()  # (n, D) float32, a token row rotated in this pairing, if both are shown
@@ -96,6 +97,17 @@ def stored_shape(source: Source, kind: Kind) -> tuple[int, int]:
     return shape
 
 
+def _biases(source: Source, kind: Kind) -> dict[str, Any]:
+    """Return what a model says of the biases of this kind; raises InputError if it has no such positions."""
+    if kind not in ("alibi", "t5") or source.origin.is_seeded:
+        return {}
+    recipe = source.recipe
+    biases: dict[str, Any] = dict(recipe.biases) if recipe else {}
+    if ("heads" if kind == "alibi" else "buckets") not in biases:
+        raise InputError(naming("{kind} {given}: this model has no such positions", given=kind))
+    return biases
+
+
 def positions(source: Source, options: PositionOptions, context_length: int | None = None) -> PositionTable:
     """Return the matrices of T positions; unless T is given, it is the kind's own, or the length of the source's layer.
 
@@ -104,16 +116,21 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     Raises InputError for rows and columns that are out of range, for an ID without a row, and for a kind that a
     checkpoint does not contain; LayerError for sizes that are out of range.
     """
+    biases = _biases(source, options.kind)
     if source.origin.is_seeded:
         stored, dim = shape_of(source, "position")
         length = shown_kind(options.kind).default_length or stored if context_length is None else context_length
     elif options.kind == "rotary" and source.rotation is not None:
         length, dim = DEFAULT_CONTEXT_LENGTH if context_length is None else context_length, shape_of(source, "token")[1]
+    elif biases:
+        length, dim = SHORT_LENGTH if context_length is None else context_length, shape_of(source, "token")[1]
     else:
         length, dim = stored_shape(source, options.kind)
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
     kind, token_id = options.positions(dim), options.token_id()
+    if biases:
+        kind = replace(kind, **biases)
     pairing = options.pairing
     if options.kind == "rotary" and options.theta is None and pairing != "both" and source.rotation is not None:
         kind = own_rotary(source.rotation, dim, pairing)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import embcli
+from embcli.positions.biases import Alibi, Buckets
 from tests.oracles import assert_same_bits
 
 pytest.importorskip("transformers")
@@ -67,3 +68,26 @@ def test_a_row_is_rotated_as_the_model_rotates_a_head(name: str, tmp_path: Path)
     turned, _ = turn(rows[..., :rotated], rows[..., :rotated], cosines, sines)
     wanted = torch.cat([turned, rows[..., rotated:]], -1)[0, 0]
     np.testing.assert_allclose(found.input[:, head:], wanted.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 8, 12, 20])
+def test_alibi_is_what_bloom_and_mpt_add(heads: int) -> None:
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+    from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+
+    found = Alibi(4, heads=heads).rows(np.arange(9))
+    bloom = build_alibi_tensor(torch.ones(1, 9), heads, torch.float32).reshape(heads, 9).numpy()
+    np.testing.assert_allclose(found, -bloom.T, rtol=1e-6)
+    mpt = build_mpt_alibi_tensor(heads, 9).reshape(heads, 9).numpy()[:, ::-1]
+    np.testing.assert_allclose(found, mpt.T, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (16, 20), (64, 300)])
+def test_buckets_are_those_of_t5(buckets: int, furthest: int) -> None:
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    found = Buckets(4, buckets=buckets, furthest=furthest).rows(np.arange(400))
+    every = torch.arange(400)
+    for column, distances, both in ((0, -every, True), (1, every, True), (2, -every, False)):
+        wanted = T5Attention._relative_position_bucket(distances, both, buckets, furthest)
+        assert found[:, column].tolist() == wanted.tolist()

@@ -1,0 +1,217 @@
+"""How a text becomes tokens: every step is a merge that the encoding knows, and the last ones are its own tokens."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import embcli
+from embcli import encodings
+from embcli.encodings.derivation import Derivation
+from embcli.encodings.tiktoken import DEFINITIONS
+from embcli.errors import InputError
+from embcli.model import Model
+from tests.inside import Inside
+from tests.test_huggingface import MADE, saved
+from tests.test_huggingface import SENTENCES as TRAINED
+from tests.test_vocabularies import KINDS, MERGES, TEXTS, WORDS, written
+
+__all__ = ["saved"]  # a fixture
+
+run = Inside()
+MIXED = "It's 12345 x==1;\r\n\t日本語 é 👋🏽 <|endoftext|>   aaaaaaaaaaaaaaaaa\u0301\u200b Straße ΑΒΓ "
+
+
+def model(encoding: str) -> Model:
+    return embcli.seeded(encoding=encoding, vocab=1, dim=1)
+
+
+def replayed(piece: Derivation) -> list[bytes]:
+    """Apply the merges of a piece to its symbols, one after the other, at the first place where the pair stands."""
+    parts = [*piece.symbols]
+    for step in piece.steps:
+        place = [*pairwise(parts)].index((step.left, step.right))
+        parts[place : place + 2] = [step.token]
+        assert step.token == step.left + step.right
+    return parts
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_the_merges_of_tiktokens_encodings_lead_to_its_tokens(name: str) -> None:
+    theirs = encodings.get(name).tiktoken  # which a test of its own holds against the package
+    result = model(name).merges(MIXED)
+    assert result.ids == theirs.encode_ordinary(MIXED)
+    for piece in result.pieces:
+        if piece.steps:
+            assert replayed(piece) == [theirs.decode_single_token_bytes(token_id) for token_id in piece.ids]
+        assert [step.rank for step in piece.steps] == [step.token_id for step in piece.steps]
+        known = theirs._mergeable_ranks
+        assert all(step.rank == known[step.left + step.right] for step in piece.steps)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(max_size=60), st.sampled_from(["gpt2", "o200k_base"]))
+def test_any_text_becomes_the_tokens_that_it_has(text: str, name: str) -> None:
+    text = text.encode(errors="ignore").decode()
+    if text:
+        assert model(name).merges(text).ids == encodings.get(name).encode(text).tolist()
+
+
+def test_each_step_takes_the_pair_of_the_lowest_rank() -> None:
+    ranks = encodings.get("gpt2").tiktoken._mergeable_ranks
+    for piece in model("gpt2").merges("Unbelievable internationalization, indeed!").pieces:
+        parts = [*piece.symbols]
+        for step in piece.steps:
+            values = [ranks.get(left + right, 1 << 30) for left, right in pairwise(parts)]
+            assert min(values) == step.rank
+            place = values.index(step.rank)
+            parts[place : place + 2] = [step.token]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_steps_of_a_tokenizer_json_lead_to_its_tokens(name: str, saved: Callable[[str], Path]) -> None:
+    opened = model(str(saved(name)))
+    for text in [*TRAINED[:3], "effort" * 30, "x日y 👋", MIXED]:
+        result = opened.merges(text)
+        assert result.ids == opened.encoding.encode(text).tolist()
+        for piece in result.pieces:
+            if piece.merges and piece.steps:
+                assert b"".join(replayed(piece)) == b"".join(piece.symbols)
+            elif not piece.merges:
+                assert [step.token_id for step in piece.steps] == [*piece.ids]
+
+
+def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(InputError, match="its model is WordLevel, whose tokens are whole words"):
+        model(str(tmp_path / "tokenizer.json")).merges("a a")
+
+
+# The types of a GGUF's vocabulary: what it is written with, and the fields of a row.
+PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcé", "▁a", "ab", "▁ab", "abc"]
+SCORES = [0.0] * 259 + [-1.0 - place / 10 for place in range(len(PIECES) - 259)]
+BYTES = [2, 3, 3, *[6] * 256, *[1] * (len(PIECES) - 259)]
+GGUFS = {
+    "gpt2": ({"words": WORDS, "kinds": KINDS, "merges": MERGES, "pre": "gpt-2"}, {"left", "right", "rank"}),
+    "llama": ({"words": PIECES, "kinds": BYTES, "scores": SCORES}, {"left", "right", "score"}),
+    "t5": ({"words": PIECES, "kinds": BYTES, "scores": SCORES, "unknown_token_id": 0}, {"score"}),
+    "bert": (
+        {"words": ["[UNK]", "▁a", "b", "▁ab", "bc", "c", "▁b"], "unknown_token_id": 0},
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GGUFS)
+def test_the_steps_of_a_gguf_lead_to_its_tokens(kind: str, tmp_path: Path) -> None:
+    given, fields = GGUFS[kind]
+    opened = model(written(tmp_path / "model.gguf", kind, **given))
+    for text in [*TEXTS, "abcab ab cb", "ab<|end|>ab", "é日é日"]:
+        result = opened.merges(text)
+        assert result.ids == opened.encoding.encode(text).tolist()
+        for piece in result.pieces:
+            if piece.merges and piece.steps:
+                assert b"".join(replayed(piece)) == b"".join(piece.symbols)
+    assert {*opened.merges("abcab ab").fields} - {"piece", "step", "id", "token"} == fields
+
+
+def test_the_steps_of_a_file_of_ranks_lead_to_its_tokens(tmp_path: Path) -> None:
+    tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b" a", b"abc", b"xyz"]  # no merge makes the last one
+    lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(tokens)]
+    (tmp_path / "own.tiktoken").write_bytes(b"".join(lines))
+    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "own.tiktoken"), pre="gpt-2")
+    result = opened.merges("abc abxyz xyz")
+    assert result.ids == opened.encoding.encode("abc abxyz xyz").tolist()
+    assert [len(piece.steps) for piece in opened.merges("xyz abc").pieces] == [0, 2]
+
+
+def test_a_long_run_is_one_piece() -> None:
+    (piece,) = model("gpt2").merges("a" * 20_000).pieces
+    assert len(piece.steps) == 15_000
+    assert len(piece.ids) == 5_000
+
+
+def test_special_tokens_are_pieces_where_they_are_asked_for() -> None:
+    text = "Hi<|endoftext|>Hi"
+    assert len(model("gpt2").merges(text).ids) > 3
+    result = model("gpt2").merges(text, special=True)
+    assert result.ids == [17250, 50256, 17250]
+    assert [piece.symbols for piece in result.pieces] == [(b"H", b"i"), (b"<|endoftext|>",), (b"H", b"i")]
+
+
+def test_the_page() -> None:
+    assert run.ok("tokenize", "This is", "--merges", COLUMNS="80").text == (
+        "Each piece of the text, merged pair by pair: the pair of the lowest rank first\n"
+        "piece  step  left  right   rank  token    ID\n"
+        "────────────────────────────────────────────\n"
+        "This      1     i  s        271  is      271\n"
+        "          2     T  h        817  Th      817\n"
+        "          3    Th  is     1,212  This   1212\n"
+        "␣is       1     i  s        271  is      271\n"
+        "          2     ␣  is       318  ␣is     318\n"
+        "\n"
+        "7 symbols in 2 pieces become 2 tokens (gpt2)\n"
+    )
+
+
+def test_the_trees() -> None:
+    assert run.ok("tokenize", " some…", "--merges", "--draw", COLUMNS="80").text == (
+        "Each piece of the text, merged pair by pair: the pair of the lowest rank first\n"
+        "␣   s   o   m   e\n"
+        "╰─┬─╯   ╰─┬─╯   │\n"
+        "  ␣s      om    │\n"
+        "  │       ╰──┬──╯\n"
+        "  │         ome\n"
+        "  ╰────┬─────╯\n"
+        "     ␣some\n"
+        "      617\n"
+        "\n"
+        "\\xe2   \\x80   \\xa6\n"
+        " ╰──┬───╯      │\n"
+        " \\xe2\\x80      │\n"
+        "    ╰────┬─────╯\n"
+        "         …\n"
+        "        1399\n"
+        "\n"
+        "8 symbols in 2 pieces become 2 tokens (gpt2)\n"
+    )
+
+
+def test_the_trees_of_other_kinds_and_of_long_pieces(saved: Callable[[str], Path]) -> None:
+    words = run.ok("tokenize", "efforts", "--merges", "--draw", "--encoding", str(saved("word_pieces"))).text
+    assert words.splitlines()[1].startswith("efforts → ")
+    wide = run.ok("tokenize", "a" * 100, "--merges", "--draw", COLUMNS="80").text
+    assert "100 symbols are wider than the page" in wide
+
+
+def test_rows() -> None:
+    rows = json.loads(run.ok("tokenize", "is a", "--merges", "-f", "json").text)["steps"]
+    assert rows == [
+        {"piece": 0, "step": 1, "left": "i", "right": "s", "rank": 271, "id": 271, "token": "is"},
+        {"piece": 1, "step": 1, "left": " ", "right": "a", "rank": 257, "id": 257, "token": " a"},
+    ]
+    single = json.loads(run.ok("tokenize", "!", "--merges", "-f", "ndjson").text)
+    assert (single["step"], single["left"], single["right"], single["id"]) == (0, None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--ids", "1,2", "--merges"], "--merges shows how a text becomes tokens; --ids gives none"),
+        (["x", "--draw"], "--draw draws the trees of --merges; give both"),
+        (["x", "--merges", "-f", "npy"], "npy"),
+    ],
+)
+def test_what_has_no_merges_is_refused(words: list[str], reason: str) -> None:
+    assert reason in run.refused("tokenize", *words)
