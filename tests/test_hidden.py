@@ -299,6 +299,25 @@ def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
     )
 
 
+def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path) -> None:
+    bart = {"model_type": "mbart", "scale_embedding": True}
+    names = {"token": "/decoder.model.decoder.embed_tokens", "positions": "/decoder.model.decoder.embed_positions"}
+    names |= {"gain": "/decoder.layernorm_embedding.weight", "types": "/encoder.embed_tokens"}
+    seeing = {"model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit"}, "decoder": bart}
+    path = str(model(tmp_path, seeing, names))
+    run_of = json.loads(run.ok("lookup", "--ids", "1,2", "--from", path, "-f", "json").out)["run"]
+    assert (run_of["recipe"], run_of["first_position"]) == ("token x 2.44949 + position, then LayerNorm", 2)
+    assert "part" not in run_of
+    assert "two parts that read tokens; it has one" in run.refused("info", "--from", path, "--part", "decoder")
+    halves = {"encoder": {"model_type": "gemma"}, "decoder": {"model_type": "llama"}}
+    both = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
+    path = str(model(tmp_path, {"model_type": "encoder-decoder", **halves}, both))
+    for part, said, rows in (("encoder", "token x 2.44949", V), ("decoder", "token", 3)):
+        found = embcli.open(path, part=part).lookup([1])
+        assert (found.recipe.words, found.recipe.part, found.layer.shape[0]) == (said, part, rows)
+    assert embcli.open(path).lookup([1]).recipe.part == "encoder"
+
+
 def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
     said = {
         "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows; --position ",

@@ -56,7 +56,7 @@ def written(path: Path, model: str, words: list[str | bytes], *, kinds: list[int
     writer.add_token_list(words)
     writer.add_token_types(kinds or [NORMAL] * len(words))
     for name, value in rest.items():
-        key = f"tokenizer.ggml.{name}"
+        key = "general.name" if name == "name" else f"tokenizer.ggml.{name}"
         if isinstance(value, bool):
             writer.add_bool(key, value)
         elif isinstance(value, int):
@@ -163,6 +163,7 @@ def test_each_rule_keeps_the_whole_text() -> None:
         ("tekken", "camelCase XMLHttp", ["camel", "Case", " XMLHttp"]),
         ("gpt-4o", "don't CAMELcase", ["don't", " CAMELcase"]),
         ("tiny_aya", "a1234567", ["a", "1", "234", "567"]),
+        ("tiny_aya", "a  123", ["a", " ", " ", "123"]),
         ("superbpe", "1234567", ["1", "234", "567"]),
         ("deepseek-v3", "abc一二12345", ["abc", "一二", "123", "45"]),
         ("deepseek-llm", "Ab一二 x123", ["Ab", "一二", " x", "123"]),
@@ -227,6 +228,19 @@ def test_named_tokens_are_found_before_a_text_is_split(inside: Embcli, tmp_path:
     near = inside("neighbors", "a", "--special", "--from", path, "--top", "1", "-f", "json")
     assert near.status == 0
     assert "reads" not in near.err
+
+
+def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(tmp_path: Path) -> None:
+    words = ["<unk>", "<s>", "</s>", "<t>", "<t>x", "▁", "a", "<|channel|>", "<fim_prefix>", "<", "|", ">"]
+    kinds = [UNKNOWN, CONTROL, NORMAL, ADDED, ADDED, *[NORMAL] * 7]
+    encoding = encodings.get(written(tmp_path / "m.gguf", "llama", words, kinds=kinds, add_space_prefix=False))
+    assert encoding.encode("a<t>xa<t>").tolist() == [6, 4, 6, 3]
+    assert encoding.encode("a</s><|channel|><fim_prefix>", True).tolist() == [6, 2, 7, 8]  # as llama.cpp takes them
+    assert encoding.encode("a<|channel|>").tolist() == [6, 7]
+    with pytest.raises(InputError, match=r"cannot split this text of 3 characters: .* surrogates not allowed"):
+        encoding.encode("a\ud800b")
+    strips = written(tmp_path / "p.gguf", "llama", words, kinds=kinds, add_space_prefix=False, name="Phi-3 mini")
+    assert encodings.get(strips).encode("a<t> \n a").tolist() == [6, 3, 6]
 
 
 def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path: Path) -> None:
@@ -302,7 +316,7 @@ def test_characters_are_replaced_the_longest_sequence_first() -> None:
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, joins: bool) -> None:
-    listed = "<pad> 0 </s> 0 <unk> 0 ▁ -2 ▁a -1.5 a -2.5 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -5 ▁b -4.5 f -6"
+    listed = "<pad> 0 </s> 0 <unk> 0 ▁ -2 ▁a -1.5 a -2.7 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -3.3 ▁b -4.5 f -6"
     listed += " fi -7 é -9"
     scored = [(word, float(score)) for word, score in zip(listed.split()[::2], listed.split()[1::2], strict=True)]
     words, scores = [word for word, _ in scored], [score for _, score in scored]

@@ -25,6 +25,8 @@ class Normalization:
 
         >>> Normalization(joins_spaces=True, leads=True).spelled("  a  b "), Normalization(leads=True).spelled(" a")
         ('▁a▁b', '▁▁a')
+        >>> Normalization(joins_spaces=True, leads_words=True).spelled("a b")
+        '▁a▁b'
         """
         normal = self.charsmap.normal(text) if self.charsmap else text
         if self.joins_spaces:

@@ -11,6 +11,7 @@ import numpy as np
 from embcli.encodings.derivation import Derivation
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.spelling import characters_of
+from embcli.errors import InputError
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ class VocabularyEncoding(Encoding):
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
         algorithm = self.algorithm
-        found = [
-            algorithm.ids(text[start:end]) if token_id is None else np.array([token_id], np.uint32)
-            for token_id, start, end in self._fragments(text, special)
-        ]
+        try:
+            found = [
+                algorithm.ids(text[start:end]) if token_id is None else np.array([token_id], np.uint32)
+                for token_id, start, end in self._fragments(text, special)
+            ]
+        except UnicodeEncodeError as error:  # a lone surrogate
+            raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
         return np.concatenate([np.empty(0, np.uint32), *found])
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:

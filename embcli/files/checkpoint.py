@@ -177,20 +177,25 @@ class Checkpoint:
         return self._tensors[name]
 
     @cached_property
+    def _whole_config(self) -> dict[str, Any]:
+        path = self.tensors.path.parent / "config.json"
+        return read_object(Binary(path), _CONFIG_LONGEST) if path.is_file() else {}
+
+    @cached_property
+    def _half(self) -> Part | None:
+        """The part that the tokens' half of config.json is about, where a model is put together from two models."""
+        if self._whole_config.get("model_type") == "encoder-decoder":
+            return self._part or "encoder"
+        return "decoder" if isinstance(self._whole_config.get("decoder"), dict) else None  # the encoder sees or hears
+
+    @cached_property
     def config(self) -> dict[str, Any]:
         """The config.json beside the weights, with the part about the text model; empty if there is none."""
-        path = self.tensors.path.parent / "config.json"
-        if not path.is_file():
-            return {}
-        config = read_object(Binary(path), _CONFIG_LONGEST)
-        while parts := [each for key in self._towers(config) if isinstance(each := config.pop(key, None), dict)]:
+        config = dict(self._whole_config)
+        keys = (*_TEXT_MODELS, *((self._half,) if self._half else ()))
+        while parts := [each for key in keys if isinstance(each := config.pop(key, None), dict)]:
             config = {**config, **parts[0]}
         return config
-
-    def _towers(self, config: dict[str, Any]) -> tuple[str, ...]:
-        """Return the keys of what config.json says about the text model; of an encoder and a decoder, about a part."""
-        pair = config.get("model_type") == "encoder-decoder" and self._part != "decoder"
-        return (*_TEXT_MODELS, "encoder" if pair else "decoder")
 
     @cached_property
     def settings(self) -> Settings:
@@ -202,13 +207,20 @@ class Checkpoint:
     @cached_property
     def family(self) -> Family | None:
         """The family of the model, by config.json; None if it is not known."""
-        return recipes.family_of(self.settings, self._part)
+        return recipes.family_of(self.settings, self._part or self._half)
 
     @property
     def part(self) -> Part | None:
         """The encoder or the decoder where both read tokens."""
         reads = self.family.reads if self.family else ()
-        return self._part or (reads[0] if reads else None)
+        return self._part or self._half or (reads[0] if reads else None)
+
+    @property
+    def _has_two_parts(self) -> bool:
+        """Whether an encoder and a decoder read tokens, as far as is known."""
+        if self._half is not None:
+            return self._whole_config.get("model_type") == "encoder-decoder"
+        return self.family is None or bool(self.family.reads)
 
     @cached_property
     def recipe(self) -> Recipe | None:
@@ -235,8 +247,8 @@ class Checkpoint:
             raise finder.missing("position matrix")
         waves = family.waves if adds and self.find("position") is None else ""
         width = self._width(steps)
-        biases = recipes.biases_of(family, settings)
-        return Recipe(model, self.values, width, True, steps, first, padding, waves, family.inside, self.part, biases)
+        biases, part = recipes.biases_of(family, settings), self.part if self._has_two_parts else None
+        return Recipe(model, self.values, width, True, steps, first, padding, waves, family.inside, part, biases)
 
     @cached_property
     def rotation(self) -> Rotation | None:
@@ -286,7 +298,7 @@ class Checkpoint:
         """Raise InputError if a part is chosen of a model whose tokens only one part reads."""
         if self._part is None:
             return
-        if self.family is not None and not self.family.reads and self.config.get("model_type") != "encoder-decoder":
+        if not self._has_two_parts:
             raise self.tensors.refused(naming("{part} chooses between two parts that read tokens; it has one"))
         if not any(self._part in _parts(name) for name in self.tensors):
             raise self.tensors.refused(naming("{part} {given}: no tensor has this in its name", given=self._part))
