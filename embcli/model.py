@@ -244,7 +244,7 @@ class Model:
         Raises InputError for an encoding that does not tell.
 
         >>> [step.rank for step in seeded().merges("some").pieces[0].steps]
-        [362, 371, 464]
+        [296, 462, 11246]
         """
         from embcli.verbs.merges import merges
 

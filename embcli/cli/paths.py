@@ -42,5 +42,7 @@ def refuse_outside(given: dict[str, Any], folder: Path, text: str) -> None:
 
 def _named(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the parameters that name files, and the files; - is standard input, and gpt2 is no file."""
-    values = ((name, given.get(name)) for name in _READ)
-    return ((name, str(value)) for name, value in values if value is not None and str(value) not in ("-", *ENCODINGS))
+    for name in _READ:
+        value = given.get(name)
+        if value is not None and str(value) != "-" and not (name == "encoding" and value in ENCODINGS):
+            yield name, str(value)

@@ -40,6 +40,9 @@ _COMMANDS = str.maketrans(
         "╭": r"$\lceil$",
         "│": r"$\vert$",
         "╰": r"$\lfloor$",
+        "╯": r"$\rfloor$",
+        "┬": r"$\top$",
+        "─": r"\rule[0.6ex]{0.5em}{0.4pt}",
         **{chr(0x2590 - eighths): rf"\rule{{{eighths / 8:g}ex}}{{1.5ex}}" for eighths in range(1, 9)},  # ▏ to █
         **{chr(0x2580 + eighths): rf"\rule{{1ex}}{{{1.5 * eighths / 8:g}ex}}" for eighths in range(1, 8)},  # ▁ to ▇
     }
