@@ -126,6 +126,9 @@ def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(inside: 
             page = page.replace(f"{hint(step.told, seed=123)}\n", "")
         assert f"{page}\n" in text[begin:]
         assert " ".join(step.words.split()) in " ".join(text[begin:].split())
+    *own, model = (shlex.split(line.removeprefix("$ embcli ")) for line in text.splitlines()[-3:])
+    assert [inside.ok(*words).status for words in own] == [0, 0]
+    assert model[-2:] == ["--from", "MODEL"]
 
 
 @pytest.mark.parametrize("number", [1, 11])
@@ -340,6 +343,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
         if number < len(NUMBERS):
             seen = screen.press("\n")
     assert screen.end("\n") == 0
+    assert bare(screen.raw).rstrip().endswith('$ embcli lookup "A text of yours" --from MODEL')
     assert OWN_ESCAPES.search(screen.raw), "there are colours"
     assert bare(screen.raw).count("\x1b[H\x1b[2J") == bare(screen.raw).count("\x1b") // 2
 

@@ -57,10 +57,13 @@ def guide(
     folder = (file or OWN).resolve().parent
     guided = _Guided(tour, lambda words: run(words, lambda given: refuse_outside(given, folder, text)))
     if sys.stdout is not None and sys.stdout.isatty() and keys.available():
-        guided.walk(first or 1)
+        reached_end = guided.walk(first or 1)
         print()
     else:
+        reached_end = first is None
         guided.put_all(range(1, len(tour.steps) + 1) if first is None else [first])
+    if file is None and reached_end:
+        _put(lambda page: view.put_next(page))
     return 2 if guided.failed else 0
 
 
@@ -115,13 +118,14 @@ class _Guided:
                 _put(lambda page: page.line())
             self._show(self._begin(number, asks=True))
 
-    def walk(self, number: int) -> None:
-        """Show step after step, each on a screen of its own, as the keys say."""
+    def walk(self, number: int) -> bool:
+        """Show step after step, each on a screen of its own, as the keys say; return whether the last one was left."""
         while number <= len(self.tour.steps):
             key = self._visit(number)
             if key in _END:
-                break
+                return False
             number = max(number - 1, 1) if key in _BACK else number + 1
+        return True
 
     def _visit(self, number: int) -> str:
         """Show a step, its question first, and return the key that leaves it."""

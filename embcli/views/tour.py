@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from embcli.hints import hint
 from embcli.page import Word
 from embcli.verbs.tour import as_typed
 from embcli.views.parts import put_prose
@@ -37,3 +38,11 @@ def put_words(step: Step, page: Page, given: str = "") -> None:
     elif step.answer is not None:
         page.line(f"The answer: {step.answer}")
     put_prose(step.words, page)
+
+
+def put_next(page: Page) -> None:
+    """Put commands on the page that continue after the last step: on the reader's own text, and on a real model."""
+    page.line()
+    page.line("Next, with a text of yours, and with a model on your disk:")
+    for line in hint("next").split("\n"):
+        page.line(Word(f"$ {line}", "embedding"))
