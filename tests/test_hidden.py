@@ -407,7 +407,7 @@ def test_alibi_and_the_buckets_of_t5_are_kinds_of_positions(tmp_path: Path) -> N
     found = json.loads(run.ok("positions", "alibi", "--from", path, "--rows", "3", "-f", "json").out)
     slopes = [2.0**-i for i in range(1, 9)] + [2.0 ** -(i / 2) for i in (1, 3, 5, 7)]
     np.testing.assert_allclose(found["matrices"]["position"][0], -3 * np.array(slopes), rtol=1e-6)
-    assert "ALiBi positions, (T, H) = (16, 12) biases\n" in run.ok("positions", "alibi", "--from", path).text
+    assert "ALiBi positions: T = 16 positions, H = 12 heads\n" in run.ok("positions", "alibi", "--from", path).text
     assert "--kind t5: this model has no such positions" in run.refused("positions", "t5", "--from", path)
     t5 = str(model(tmp_path, {"model_type": "t5", "relative_attention_num_buckets": 16}, {"token": "/shared"}))
     rows = json.loads(run.ok("positions", "t5", "--from", t5, "-f", "json").out)["matrices"]["bucket"]
