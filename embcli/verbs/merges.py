@@ -81,10 +81,10 @@ class Merges(Result, verb="merges", content="list"):
 def merges(tokens: Tokens, texts: tuple[str, ...], special: bool = False, draw: bool = False) -> Merges:
     """Return the steps from the pieces of texts to their tokens.
 
-    Raises InputError for an encoding that does not tell them, and if they lead to other tokens than its own.
+    Raises InputError for IDs, for an encoding that does not tell its steps, and for steps that lead to other tokens.
     """
-    if tokens.encoding is None:
-        raise InputError("only an encoding has merges")
+    if tokens.encoding is None or not tokens.from_text:
+        raise InputError("only a text has merges, not its IDs")
     pieces = tuple(piece for text in texts for piece in tokens.encoding.derivations(text, special))
     found = [token_id for piece in pieces for token_id in piece.ids]
     own = tokens.ids.tolist()
