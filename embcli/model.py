@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from embcli.verbs.merges import Merges
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
+    from embcli.verbs.roundtrip import Roundtrip
     from embcli.verbs.scatter import Scatter
     from embcli.verbs.tokenize import Tokenization
     from embcli.verbs.weights import WeightMatrix
@@ -250,6 +252,24 @@ class Model:
 
         sequences = _sequences(text, False)
         return merges(self.tokens(sequences, special, around=False), sequences.texts or (), special, draw)
+
+    def roundtrip(self, text: Text, *, special: bool = False) -> Roundtrip:
+        """Return whether texts come back from their tokens, byte for byte, and from where on not.
+
+        Raises InputError for IDs, which have no text.
+
+        >>> seeded().roundtrip("Every effort").places
+        [None]
+        """
+        from embcli.verbs.roundtrip import Roundtrip
+
+        sequences = _sequences(text, False)
+        if sequences.texts is None:
+            raise InputError("only a text comes back from its tokens, not IDs")
+        tokens = self.tokens(sequences, special, around=False)
+        ends = pairwise(tokens.starts.tolist())
+        decoded = tuple(self.decode_bytes(tokens.ids[start:stop]) for start, stop in ends)
+        return Roundtrip(tokens, sequences.texts, decoded, notes=self.notes)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.

@@ -262,6 +262,7 @@ BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 
 CUT = ("batches", "batch_size", "max_length", "stride")
 CHOSEN = ("shuffle", "keep_last", "layers_first", "loader_first")
 ENTRY = dict.fromkeys(("word", "part", "also", "text", "examples", "source"), STRING)
+CAME_BACK = strict(sequence=COUNT, equal={"const": True}, place=NULL, text=STRING, decoded=STRING)
 MERGED = strict(
     **dict.fromkeys(("piece", "step", "rank", "id"), COUNT), **dict.fromkeys(("left", "right", "token"), STRING)
 )
@@ -335,6 +336,7 @@ DOCUMENTS: dict[str, Schema] = {
         encodings=array(strict(**ENCODED), length=7),
     ),
     "tokenize Hi --merges": strict(run=strict(embcli=STRING, encoding=STRING, pieces=COUNT), steps=array(MERGED)),
+    "tokenize Hi --roundtrip": strict(run=strict(embcli=STRING, encoding=STRING), texts=array(CAME_BACK)),
     "explain token": strict(run=strict(embcli=STRING), words=array(strict(**ENTRY))),
     "cache": strict(run=FOLDER, layers=array(strict(**KEPT), length=2)),
     "cache verify": strict(run=FOLDER, layers=array(strict(**KEPT, fault=NULL), length=2)),
@@ -365,6 +367,7 @@ LINES: dict[str, Schema] = {
     "diff model.safetensors tuned.safetensors": strict(**PAIR),
     "info": strict(**ENCODED),
     "tokenize Hi --merges": MERGED,
+    "tokenize Hi --roundtrip": CAME_BACK,
     "explain token": strict(**ENTRY),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),

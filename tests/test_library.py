@@ -73,6 +73,7 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
         lambda *_: embcli.seeded(vocab=60, dim=3).neighbors([2], top=4),
     ),
     "audit": ("audit,--from,{0}", lambda path, _: embcli.open(path).audit()),
+    "roundtrip": ("tokenize,This is it,--roundtrip", lambda *_: embcli.seeded().roundtrip("This is it")),
     "merges": ("tokenize,This is it,--merges", lambda *_: embcli.seeded().merges("This is it")),
     "coverage": (
         "batch,--ids,0:20,--vocab,20,--dim,2,--coverage,--stride,2",

@@ -151,23 +151,27 @@ def tokenize(
     pre: str | None = None,
     merges: bool = False,
     draw: bool = False,
+    roundtrip: bool = False,
     *,
     place: Place,
-) -> None:
+) -> int | None:
     """Show the tokens of a text.
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
     if draw and not merges:
         raise InputError("--draw draws the trees of --merges; give both")
-    output = place.output_of("list" if merges else "tokens", {"draw": draw})
+    if merges and roundtrip:
+        raise InputError("--merges and --roundtrip are two pages; give one of them")
+    if (merges or roundtrip) and given.ids is not None:
+        raise InputError(f"{'--merges' if merges else '--roundtrip'} shows how a text becomes tokens; --ids gives none")
+    output = place.output_of("list" if merges or roundtrip else "tokens", {"draw": draw})
     model = AnyModel(pre=pre).opened(encoding)
     if merges:
-        if given.ids is not None:
-            raise InputError("--merges shows how a text becomes tokens; --ids gives none")
-        output.write(model.merges(given.sequences(), special=given.special, draw=draw))
-        return
-    output.write(model.tokenize(given.sequences(), special=given.special))
+        return output.write(model.merges(given.sequences(), special=given.special, draw=draw))
+    if roundtrip:
+        return output.write(model.roundtrip(given.sequences(), special=given.special))
+    return output.write(model.tokenize(given.sequences(), special=given.special))
 
 
 @verb(

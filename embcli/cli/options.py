@@ -197,6 +197,7 @@ DECLARED: dict[str, Any] = {
     "layers_first": _option(INPUT, "--layers-first", "Draw both layers before the loader consumes random numbers."),
     "loader_first": _option(INPUT, "--loader-first", "Let the loader draw first, from the seed itself."),
     "merges": _option(VIEW, "--merges", "Show how each piece becomes tokens, merge by merge."),
+    "roundtrip": _option(VIEW, "--roundtrip", "Decode the tokens again and compare; status 1 if they differ."),
     "tokenize.draw": _option(VIEW, "--draw", "Draw the merges as trees."),
     "coverage": _option(VIEW, "--coverage", "Show which tokens are read, and how often."),
     # The model.
