@@ -36,10 +36,9 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.layer import Source
-    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, ShownPairing
+    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, Part, ShownPairing
     from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
-    from embcli.recipe import Part
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison

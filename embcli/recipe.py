@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-Part = Literal["encoder", "decoder"]
+    from embcli.names import Part
+
 Inside = Literal["", "rotary", "alibi", "relative"]  # the positions that blocks compute; empty for none
 
-PARTS: tuple[Part, ...] = ("encoder", "decoder")
 _INSIDE = {"rotary": "rotary", "alibi": "ALiBi", "relative": "relative"}
 
 

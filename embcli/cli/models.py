@@ -9,8 +9,8 @@ from embcli import names
 from embcli.cli.groups import Group
 from embcli.cli.options import flag_of, kind_named
 from embcli.errors import InputError
+from embcli.names import Part
 from embcli.positions import DEFAULT_KIND, KINDS
-from embcli.recipe import Part
 
 if TYPE_CHECKING:
     from embcli.model import Model

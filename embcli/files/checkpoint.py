@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from embcli.errors import InputError
     from embcli.files.families import Family
     from embcli.files.tensors import Tensor, Tensors
-    from embcli.recipe import Part, Rotation
+    from embcli.names import Part
+    from embcli.recipe import Rotation
 
 _TEXT_MODELS = ("text_config", "llm_config", "thinker_config")  # what config.json calls them
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name

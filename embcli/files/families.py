@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from embcli.recipe import PARTS, AddPosition, AddRow, AddType, Inside, Norm, Part, Project, Scale, Step, When
+from embcli.names import PARTS, Part
+from embcli.recipe import AddPosition, AddRow, AddType, Inside, Norm, Project, Scale, Step, When
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from embcli.errors import InputError
     from embcli.files.families import Family
     from embcli.files.tensors import Tensor
-    from embcli.recipe import Part, Step, When
+    from embcli.names import Part
+    from embcli.recipe import Step, When
 
 _MOST_HEADS = 1 << 14
 _LARGEST = 1e300  # of a number in config.json

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.hints import hint
+from embcli.names import PARTS
 from embcli.page import Block, Column, Columns, Excerpt
-from embcli.recipe import PARTS
 from embcli.verbs.lookup import rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
 from embcli.words import counted
