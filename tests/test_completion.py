@@ -257,7 +257,7 @@ KNOWN = {
     *COMMANDS["cache"].commands,
     *(name for entry in glossary.entries() for name in (entry.word, *entry.also)),
     *(flag for command in COMMANDS for flag in flags(command)),
-    *("--version", "--show-completion", "--install-completion"),
+    *("--version", "-V", "--show-completion", "--install-completion"),
     *ENCODINGS,
     *(choice for choices in vars(names).values() if get_origin(choices) is Literal for choice in get_args(choices)),
 }
