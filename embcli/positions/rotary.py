@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from embcli.errors import LayerError
+from embcli.hints import hint
 from embcli.names import DEFAULT_THETA, Pairing
 from embcli.positions.kind import (
     JoinedPositions,
@@ -54,6 +55,11 @@ class Rotary(ShownPositions, JoinedPositions):
         """D/2 angles, one for each pair of columns."""
         return self.dim // 2
 
+    @property
+    def attention(self) -> float:
+        """What cosines and sines are multiplied by."""
+        return 1.0
+
     def apart(self, columns: np.ndarray) -> int:
         """Return 2 for a rotated row whose pairs are interleaved."""
         return in_turn(columns) if self.pairing == "interleaved" else 1
@@ -85,7 +91,7 @@ class Rotary(ShownPositions, JoinedPositions):
         """
         first, second = self.pairs.T
         radians = np.tile(self.radians(positions), len(first) // self.columns)  # the same in each head
-        cosines, sines = np.cos(radians), np.sin(radians)
+        cosines, sines = np.cos(radians) * self.attention, np.sin(radians) * self.attention
         rotated = np.repeat(token_rows, len(positions) // len(token_rows), axis=0).astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite
             rotated[:, first] = token_rows[:, first] * cosines - token_rows[:, second] * sines
@@ -123,7 +129,7 @@ class Rotary(ShownPositions, JoinedPositions):
         return ShownWords(
             "Rotary positions",
             f"T = {length:,} positions, D/2 = {self.columns:,} angles",
-            f"Pair i of the columns is rotated by p · {self.theta:,g}^(-2i/D); pairs are {self.pairing}.",
+            f"Pair i of the columns is rotated by p · {self.theta:,.12g}^(-2i/D); pairs are {self.pairing}.",
             "They depend only on the distance: equal along each diagonal.",
             "Models rotate queries and keys like this in every layer, not the embedding.",
         )
@@ -133,7 +139,7 @@ class Rotary(ShownPositions, JoinedPositions):
         return JoinedWords(
             title=", rotated by position",
             sum=" turned",
-            position=f"position: pair i is rotated by p · {self.theta:,g}^(-2i/D); pairs are {self.pairing}",
+            position=f"position: pair i is rotated by p · {self.theta:,.12g}^(-2i/D); pairs are {self.pairing}",
             input="input: the rotated token row. Models rotate queries and keys, not this row.",
             bag="equal token rows, different input embeddings.",
             matrix="angles",
@@ -172,6 +178,11 @@ class OwnRotary(Rotary):
         return len(self.own.rates)
 
     @property
+    def attention(self) -> float:
+        """What the model multiplies cosines and sines by; some scalings do."""
+        return self.own.attention
+
+    @property
     def pairs(self) -> np.ndarray:
         """The two columns of each pair, those of the first head first, (heads x R/2, 2) int64."""
         every = np.arange(2 * self.columns)
@@ -187,20 +198,33 @@ class OwnRotary(Rotary):
 
     def document(self) -> dict[str, Any]:
         """Return its options and what the model says for the `run` of a JSON document."""
-        own = {"head_columns": self.own.head, "rotated_columns": 2 * self.columns, "scaling": self.own.scaling or None}
-        return {**super().document(), **own}
+        return {
+            **super().document(),
+            "head_columns": self.own.head,
+            "rotated_columns": 2 * self.columns,
+            "scaling": self.own.scaling or None,
+            "attention_factor": self.own.attention,
+            "layers": self.own.layers or None,
+        }
 
     @property
     def _said(self) -> str:
         rotated, scaling = 2 * self.columns, f", {self.own.scaling}" if self.own.scaling else ""
         share = f"{rotated:,} of " if rotated < self.own.head else ""
         columns = f"{share}the {self.own.head:,} columns of each head"
-        return f"{columns}: pair i by p · {self.theta:,g}^(-2i/{rotated}){scaling}; pairs are {self.pairing}"
+        layers = f" in layers of {self.own.layers}" if self.own.layers else ""
+        factor = f"; cosines and sines are multiplied by {self.attention:.6g}" if self.attention != 1 else ""
+        angle = f"pair i by p · {self.theta:,.12g}^(-2i/{rotated}){scaling}{factor}"
+        return f"{columns}{layers}: {angle}; pairs are {self.pairing}"
 
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
         words, shape = super().shown_words(length, stored), f"T = {length:,} positions, R/2 = {self.columns:,} angles"
-        return replace(words, shape=shape, formula=f"This model rotates {self._said}.")
+        note, other = words.note, self.own.other
+        if other is not None:
+            how = hint("theta", theta=f"{other.theta:.12g}") if other.theta != self.theta else "with another scaling"
+            note = f"Layers of {other.layers} rotate by theta {other.theta:,.12g}: {how}."
+        return replace(words, shape=shape, formula=f"This model rotates {self._said}.", note=note)
 
     def joined_words(self, first_position: int) -> JoinedWords:
         """Return the words of a lookup."""
