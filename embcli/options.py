@@ -154,7 +154,7 @@ class LookupOptions:
         kind = joined_kind(self.position or DEFAULT_KIND)
         if self.show is not None and not {*self.show} <= {*self.matrices}:
             raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
-        if self.columns is not None and kind.width != "D" and self.show == ("position",):
+        if self.columns is not None and kind.has_own_columns and self.show == ("position",):
             raise InputError(naming("{columns} chooses columns of token and input; those of position are shown whole"))
         if self.only is not None and self.only_ids is not None:
             raise InputError(naming("{only} and {only_ids} stand for the same tokens; give one of them"))

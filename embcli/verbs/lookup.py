@@ -16,7 +16,7 @@ from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS
 from embcli.positions.rotary import own_rotary
-from embcli.positions.sinusoidal import OwnSinusoidal
+from embcli.positions.sinusoidal import Sinusoidal
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Scale
 from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
@@ -147,7 +147,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def has_own_columns(self, name: str) -> bool:
         """Say whether a matrix has other columns than the token layer: angles do, and projected rows."""
         if name == "position":
-            return self.positions.width != "D"
+            return self.positions.has_own_columns
         return name == "hidden" and self.recipe is not None and self.recipe.width != self.layer.shape[1]
 
     @property
@@ -311,7 +311,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
         asked["token_type"] = np.array([options.token_type])
     layers = source.open(asked)
     if recipe is not None and recipe.waves:
-        positions = OwnSinusoidal(dim, compute=partial(sinusoids, recipe.waves, recipe.first, dim))
+        positions = Sinusoidal(dim, own=partial(sinusoids, recipe.waves, recipe.first, dim))
     elif positions.has_layer:
         positions = replace(positions, opened=layers.get("position"))
     type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
