@@ -150,7 +150,7 @@ class LookupOptions:
         check_choice("pairing", self.pairing, PAIRINGS)
         for name in self.show or ():
             check_choice("show", name, MATRICES)
-        check_options(self.position or DEFAULT_KIND, vars(self))
+        check_options(self.position or DEFAULT_KIND, pairing=self.pairing, theta=self.theta)
         kind = joined_kind(self.position or DEFAULT_KIND)
         if self.show is not None and not {*self.show} <= {*self.matrices}:
             raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
@@ -196,7 +196,7 @@ class PositionOptions:
         check_choice("pairing", self.pairing, SHOWN_PAIRINGS)
         if self.pairing == "both" and self.kind == DEFAULT_KIND:  # only rotary positions have pairs
             object.__setattr__(self, "kind", "rotary")
-        check_options(self.kind, vars(self))
+        check_options(self.kind, clip=self.clip, pairing=self.pairing, theta=self.theta, ids=self.ids)
         self.token_id()
 
     def positions(self, dim: int) -> ShownPositions:
