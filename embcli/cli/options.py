@@ -277,6 +277,7 @@ DECLARED: dict[str, Any] = {
     "rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256.", metavar="ROWS"),
     "weights.rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
     "columns": _option(VIEW, "--columns", "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
+    "sort": _option(VIEW, "--sort", "Order of the rows; norm: the largest first."),
     "map": _option(VIEW, "--map", "Show the whole matrix at once: how large its numbers are."),
     "scatter": _option(VIEW, "--scatter", "Draw the rows by the first two principal components."),
     "draw": _option(VIEW, "--draw", "Draw it as a picture."),
