@@ -119,7 +119,7 @@ def test_rows_far_shorter_or_longer_than_others_are_outliers(inside: Inside, tmp
     assert document["audit"]["fences"] == pytest.approx(fences, rel=1e-5)
     text = inside.ok("audit", "--from", str(folder), "-k", str(top)).text
     named = ", ".join(map(str, document["audit"]["outliers"][:top])) + ", ..." * (top == 1)
-    limits = f"(norm below {fences[0]:.4f} or above {fences[1]:.4f})"
+    limits = f"(norm < {fences[0]:.4f} or > {fences[1]:.4f})"
     assert f"outliers      3 rows: {named} {limits}\n" in text
     assert text.endswith("Sound: non-finite, zero, missing: none; 3 outliers of the norm\n")
     matrix[:] = matrix[0]

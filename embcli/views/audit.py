@@ -120,7 +120,7 @@ def _norms(result: Audit, page: Page) -> dict[str, str | Word]:
     if result.fences is not None:
         low, high = map(write, result.fences)
         named = _named(result.outliers, result.top) if len(result.outliers) else "none"
-        words["outliers"] = f"{named} (norm below {low} or above {high})"
+        words["outliers"] = f"{named} (norm < {low} or > {high})"
     words["norms"] = f"{least} {_bars(result.statistics.histogram)} {largest}, median {median}"
     for name, ids in (("shortest", rows[: result.top]), ("longest", rows[::-1][: result.top])):
         norms = map(write, result.norms[ids])
