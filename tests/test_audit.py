@@ -150,8 +150,9 @@ def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytes
     matrix[60], matrix[70:90] = 40, matrix[UNUSED[:1]] + 0.001 * vectors(20, seed=4)
     model(tmp_path / "m", matrix, **{"lm_head.weight": matrix + vectors(len(matrix), seed=5)})
     text = Inside(terminal=True)("audit", "./m", COLUMNS="80", LINES="24", NO_COLOR="1").text
-    assert text.startswith("Audit of a token matrix") and "Broken: " in text and text.count("\n") <= 22
-    assert all(part in text for part in ("non-finite row", "; 1 zero row", "groups:", "own logits", "Left out:"))
+    assert text.startswith("Audit of a token matrix")
+    assert text.count("\n") <= 22
+    assert all(part in text for part in ("Broken: ", "non-finite row", "; 1 zero row", "groups:", "own logits", "Left out:"))
 
 
 def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:
