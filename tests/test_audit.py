@@ -138,7 +138,7 @@ def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(insi
         assert len({row.split()[0] for row in rows} & {*map(str, range(50, 70))}) == shown
         missing = f"Left out: candidates {shown + 1} to 20 ({20 - shown} of 20); -k 20 shows all.\n"
         assert (missing in text) == (shown < 20)
-        norms = [norm for norm in re.findall(r"(?m)^(?:shortest|longest)  .*", text)]
+        norms = re.findall(r"(?m)^(?:shortest|longest)  .*", text)
         assert [line.count(", ") + 1 for line in norms] == [shown, shown]
     assert "must be at least 1, not 0" in inside.refused("audit", "--from", str(folder), "-k", "0")
 
@@ -152,7 +152,7 @@ def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytes
     text = Inside(terminal=True)("audit", "./m", COLUMNS="80", LINES="24", NO_COLOR="1").text
     assert text.startswith("Audit of a token matrix")
     assert text.count("\n") <= 22
-    assert all(part in text for part in ("Broken: ", "non-finite row", "; 1 zero row", "groups:", "own logits", "Left out:"))
+    assert all(part in text for part in ("; 1 zero row", "groups:", "own logits", "Left out:", "Broken: "))
 
 
 def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:

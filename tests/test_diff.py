@@ -247,7 +247,7 @@ def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytes
     words(tmp_path / "base", [f"w{number}" for number in range(90)], vectors(90))
     words(tmp_path / "tuned", [f"w{number}" for number in range(10, 99)], vectors(89, seed=2))
     text = Inside(terminal=True)("diff", "./base", "./tuned", COLUMNS="80", LINES="24", NO_COLOR="1").text
-    assert text.startswith("Token matrices") and text.endswith("Different\n")
+    assert text.startswith("Token matrices")
     assert text.count("\n") <= 22
     assert all(part in text for part in ("The vocabularies differ", "only in BASE:", "only in TUNED:", "Left out:"))
 
