@@ -17,10 +17,12 @@ Output = Literal["embedding", "linear"]  # of its last step
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions rotate
 ShownPairing = Literal["interleaved", "halves", "both"]
 Part = Literal["encoder", "decoder"]  # of a model that has both
+Sort = Literal["id", "norm"]  # the order of the rows of a matrix
 Metric = Literal["cosine", "dot", "l2"]
 Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the background of a picture
 Errors = Literal["strict", "replace"]
+TextMode = Literal["as-is", "universal"]  # of the line ends of a text
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
 Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]  # that an audit finds
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
@@ -31,6 +33,7 @@ OUTPUTS: tuple[Output, ...] = get_args(Output)
 PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
 SHOWN_PAIRINGS: tuple[ShownPairing, ...] = get_args(ShownPairing)
 PARTS: tuple[Part, ...] = get_args(Part)
+SORTS: tuple[Sort, ...] = get_args(Sort)
 METRICS: tuple[Metric, ...] = get_args(Metric)
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 THEMES: tuple[Theme, ...] = get_args(Theme)
@@ -51,7 +54,7 @@ COMPARED_IDS = "2,3,1"  # what the command compares if nothing is given
 COMPARED_DIM = 5
 TOUR_TEXT = "Every effort moves you"
 DEFAULT_PRECISION = 4  # decimals
-SHOWN_ROWS = 5  # of each kind, on a page of an audit or a diff
+SHOWN_ROWS = 3  # of each kind, on a page of an audit or a diff
 
 
 def check_top(top: int) -> None:

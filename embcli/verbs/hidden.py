@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.positions.sinusoidal import OwnSinusoidal
+from embcli.positions.sinusoidal import Sinusoidal
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
 from embcli.weights.build import loading_torch
 
@@ -126,9 +126,9 @@ def _array(values: torch.Tensor) -> np.ndarray:
     return array
 
 
-def own_sinusoids(recipe: Recipe, dim: int) -> OwnSinusoidal:
+def own_sinusoids(recipe: Recipe, dim: int) -> Sinusoidal:
     """Return the positions of a model that computes its position rows, (T, D)."""
-    return OwnSinusoidal(dim, compute=partial(sinusoids, recipe.waves, recipe.first, dim))
+    return Sinusoidal(dim, own=partial(sinusoids, recipe.waves, recipe.first, dim))
 
 
 def sinusoids(formula: str, first: int, dim: int, positions: np.ndarray) -> np.ndarray:
