@@ -17,6 +17,7 @@ Output = Literal["embedding", "linear"]  # of its last step
 Pairing = Literal["interleaved", "halves"]  # of the columns that rotary positions rotate
 ShownPairing = Literal["interleaved", "halves", "both"]
 Part = Literal["encoder", "decoder"]  # of a model that has both
+Sort = Literal["id", "norm"]  # the order of the rows of a matrix
 Metric = Literal["cosine", "dot", "l2"]
 Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the background of a picture

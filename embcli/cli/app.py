@@ -412,6 +412,32 @@ def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = 
 
 @verb(
     None,
+    MATRIX,
+    {
+        "walk through the matrix of a model": "embcli explore model.safetensors",
+        "from a row on, by its token or ID": 'embcli explore gpt2 --row " Paris"',
+        "the tokens of a text, and their rows": 'embcli explore gpt2 --text "Every effort moves you"',
+    },
+)
+def explore(
+    model: NamedModel,
+    row: str | None = None,
+    text: str | None = None,
+    sort: names.Sort = "id",
+    encoding: str | None = None,
+) -> int:
+    """Walk through a matrix, full-screen.
+
+    Rows, neighbours, findings and input embeddings, by keys; ? lists them. Each screen names the command that prints
+    it, and q prints that command.
+    """
+    from embcli.cli.explore import walk
+
+    return walk(model, encoding, row, text, sort)
+
+
+@verb(
+    None,
     LEARN,
     {
         "all steps, with questions": "embcli tour",
