@@ -216,6 +216,8 @@ def weights(
     rows: str | None = None,
     columns: str | None = None,
     sort: names.Sort = "id",
+    norms: bool = False,
+    difference: bool = False,
     map: bool = False,
     encoding: str | None = None,
     scatter: bool = False,
@@ -230,12 +232,13 @@ def weights(
 
     if map and place.heat:
         raise InputError("--map is a picture in colours already; leave out --heat")
-    output = place.output_of("embeddings", {"map": map, "scatter": scatter})
+    output = place.output_of("embeddings", {"map": map, "scatter": scatter, "difference": difference})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
     rows = opened.numbered(rows, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
-    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map, scatter=scatter))
+    chosen = {"layer": layer, "rows": rows, "columns": columns, "sort": sort, "norms": norms}
+    output.write(opened.weights(**chosen, difference=difference, map=map, scatter=scatter))
 
 
 def _count(spec: str | None, size: int, what: str) -> int:

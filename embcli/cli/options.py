@@ -280,6 +280,8 @@ DECLARED: dict[str, Any] = {
     "row": _option(VIEW, "--row", "Begin at a row, by its ID or token.", metavar="ROW"),
     "columns": _option(VIEW, "--columns", "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
     "sort": _option(VIEW, "--sort", "Order of the rows; norm: the largest first."),
+    "norms": _option(VIEW, "--norms", "Show the norm of each row."),
+    "difference": _option(VIEW, "--difference", "Show the first of two rows minus the second."),
     "map": _option(VIEW, "--map", "Show the whole matrix at once: how large its numbers are."),
     "scatter": _option(VIEW, "--scatter", "Draw the rows by the first two principal components."),
     "draw": _option(VIEW, "--draw", "Draw it as a picture."),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from embcli.errors import EmbcliError, InputError
+from embcli.explore.field import Field
 from embcli.explore.jobs import Job
-from embcli.explore.view import BOLD, DIM, Key, Line, View, beside, cut, length, text_line
+from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, cut, length, text_line
 from embcli.page.layout import cell_len, shorten
 from embcli.page.lines import Look, Piece
 from embcli.safe import in_line
@@ -15,8 +17,8 @@ from embcli.selection import select
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embcli.explore.field import Field
     from embcli.model import Model
+    from embcli.norms import NormOrder
     from embcli.page.lines import Color
     from embcli.verbs.weights import WeightMatrix
 
@@ -32,6 +34,62 @@ class Spell(Protocol):
         """Return the line of a verb with more words, and perhaps with a text as its argument."""
 
 
+class View:
+    """A screen: `press` does what a key does, `lines` draws what there is now."""
+
+    KEYS: ClassVar[tuple[Key, ...]] = ()
+    above = 0  # lines above the list that keys move through
+
+    def __init__(self, desk: Desk, count: int = 0, at: int = 0) -> None:
+        self.desk = desk
+        self.moving = Moving(count, at)
+        self.jobs: list[Job[Any]] = []  # that run for this screen alone
+
+    def title(self) -> tuple[str, str]:
+        """Return what is written at the left and at the right end of the first line."""
+        raise NotImplementedError
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Return at most `height` lines of `width` cells; raises EmbcliError for what cannot be read."""
+        raise NotImplementedError
+
+    def commands(self) -> list[str]:
+        """Return the command lines that print what is on the screen."""
+        raise NotImplementedError
+
+    def press(self, name: str) -> bool:
+        """Move, or do what a key does here; return whether it does anything."""
+        if self.moving.press(name):
+            return True
+        for key in self.KEYS:
+            if name in key.names:
+                getattr(self, f"do_{key.action}")()
+                return True
+        return False
+
+    def scroll(self, lines: int) -> None:
+        """Move by so many lines, as the wheel of a mouse does."""
+        self.moving.scroll(lines)
+
+    def click(self, x: int, y: int) -> None:
+        """Move to the line of a click; a click on the current line is Enter."""
+        place = self.moving.top + y - self.above
+        if self.moving.top <= place < min(self.moving.top + self.moving.height, self.moving.count):
+            if place == self.moving.at:
+                self.press("enter")
+            self.moving.at = place
+
+    def go_to(self, row: int | None, column: int | None) -> None:
+        """Show a row of the matrix, and a column at the left."""
+        if row is not None:
+            self.desk.open("row", row)
+
+    def leave(self) -> None:
+        """Cancel what still runs for this screen."""
+        for job in self.jobs:
+            job.cancel()
+
+
 class Desk:
     """The stack of screens over one model, and what they share."""
 
@@ -42,11 +100,13 @@ class Desk:
         spell: Spell,
         named: Callable[[str], str],
         color: bool,
+        screens: dict[str, Callable[..., View]],
         text: str = "",
     ) -> None:
         self.model, self.matrix, self.spell, self.named, self.color = model, matrix, spell, named, color
         self.text = text  # that is tokenized, looked up, batched
         self.marked: int | None = None  # the ID of a row
+        self.screens = screens
         self.stack: list[View] = []
         self.field: Field | None = None
         self.said = ""  # in place of the keys, until the next key
@@ -61,10 +121,15 @@ class Desk:
         """The screen on top."""
         return self.stack[-1]
 
-    def open(self, view: View) -> None:
-        """Put a screen on top."""
-        self.stack.append(view)
+    def open(self, name: str, *arguments: Any) -> None:
+        """Put a screen on top, by its name."""
         self.field = None
+        self.stack.append(self.screens[name](self, *arguments))
+
+    @cached_property
+    def norms(self) -> Job[NormOrder | None]:
+        """The norms and ranks of all rows: a pass that runs once, for all screens."""
+        return self.start(lambda model: model.weights(sort="norm").order)  # type: ignore[union-attr]  # a WeightMatrix
 
     def back(self) -> bool:
         """Go back to the screen before; return whether there is one."""
@@ -119,7 +184,38 @@ class Desk:
 
     def do_keys(self) -> None:
         """Show all keys."""
-        self.open(KeysView(self, self.view))
+        self.open("keys", self.view)
+
+    def do_find(self) -> None:
+        """Type a text, and see its tokens."""
+        self.open("find")
+
+    def do_whole(self) -> None:
+        """Show the whole matrix."""
+        self.open("whole")
+
+    def do_lookup(self) -> None:
+        """Look up the text."""
+        self.open("lookup")
+
+    def do_batch(self) -> None:
+        """Show batches of the text."""
+        self.open("batch")
+
+    def do_jump(self) -> None:
+        """Ask for a row, by its ID or token, and perhaps a column."""
+        self.field = Field("go to", "", self._jump, example="a row, a token, or row,column")
+
+    def _jump(self, text: str) -> None:
+        row, _, column = text.partition(",")
+        at = self._column_of(column.strip()) if column.strip() else None
+        self.view.go_to(self.row_of(row) if row.strip() else None, at)
+
+    def _column_of(self, text: str) -> int:
+        dim = self.model.shape[1]
+        if not (text.isascii() and text.isdigit() and int(text[:18]) < dim):
+            raise InputError(f"column {text[:20]!r} is out of range: columns go from 0 to {dim - 1}")
+        return int(text)
 
     def do_copy(self) -> None:
         """Copy the commands."""
@@ -176,7 +272,7 @@ class Desk:
         end = [Piece("  ?", BOLD), Piece(" keys", DIM), Piece("  q", BOLD), Piece(" quit", DIM)]
         if self.field is not None:
             end = [Piece("  Enter", BOLD), Piece(" goes", DIM), Piece("  Esc", BOLD), Piece(" leaves", DIM)]
-        for key in self.view.KEYS:
+        for key in [*self.view.KEYS, *FOOTER]:
             if not key.in_footer or (self.field is not None and key.action != "move"):
                 continue
             more = [Piece(f"  {key.shown}" if line else f" {key.shown}", BOLD), Piece(f" {key.words}", DIM)]
@@ -196,8 +292,21 @@ KEYS = (
     Key(("q",), "quit", "q", "quit, and print the command"),
     Key(("escape", "backspace"), "back", "Esc Backspace", "back"),
     Key(("question_mark",), "keys", "?", "all keys"),
+    Key(("slash",), "find", "/", "find: type a text, and see its tokens; or a part of a word"),
+    Key(("g", "colon"), "jump", "g :", "go to a row, by its ID or token, and a column: 6109,447"),
+    Key(("m",), "whole", "m", "the whole matrix: its map, norms and findings"),
+    Key(("l",), "lookup", "l", "lookup: token + position = input for a text"),
+    Key(("b",), "batch", "b", "batches of a text"),
     Key(("y",), "copy", "y", "copy the command"),
     Key(("Y",), "picture", "Y", "save the screen as SVG"),
+)
+# Of these the last line names some, shorter.
+FOOTER = (
+    Key(("slash",), "find", "/", "find"),
+    Key(("g", "colon"), "jump", "g", "go to"),
+    Key(("m",), "whole", "m", "map"),
+    Key(("l",), "lookup", "l", "lookup"),
+    Key(("b",), "batch", "b", "batch"),
 )
 
 

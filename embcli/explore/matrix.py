@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.explore.field import Field
-from embcli.explore.view import MOVES, Key, Line, View, lines_of, new_sheet, progress, under_cursor
+from embcli.explore.desk import View
+from embcli.explore.drawing import MOVES, Key, Line, lines_of, new_sheet, progress, under_cursor
 from embcli.page import Bar, Block, Column
 from embcli.page.layout import GAP, shorten
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from embcli.explore.desk import Desk
     from embcli.explore.jobs import Job
+    from embcli.norms import NormOrder
     from embcli.page import Page
     from embcli.verbs.neighbors import Neighbors
 
-_MOST_OF_TOKEN = 24  # cells
+_MOST_OF_TOKEN, _NORM = 24, 7  # cells
 _BELOW_HEAT = 2  # lines below the last one: the scale of the colours
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """All rows in an order that a pass found, and the number of each row that it goes by."""
+    """All rows in an order that a pass found, with a number of each that the screen shows: its rank, or its score."""
 
     name: str
     header: str  # of the numbers
     ids: np.ndarray  # (V,) int64
-    numbers: np.ndarray  # (V,) float64, of the rows in this order; NaN for rows without one
-    command: tuple[str, ...]  # the verb and its words that print the numbers of the first rows
+    numbers: np.ndarray  # (V,) int64 or float64, of the rows in this order; NaN for rows without a score
+    row: int | None = None  # that the scores are with
 
     @classmethod
-    def by_cosine(cls, found: Neighbors, row: int) -> Order:
+    def by_norm(cls, norms: NormOrder) -> Order:
+        """Return the rows by norm, the largest first."""
+        return cls("norm", "rank", norms.ids, norms.ranks[norms.ids])
+
+    @classmethod
+    def by_cosine(cls, row: int, found: Neighbors) -> Order:
         """Return the rows by cosine to a row; those without a score are last, by ID."""
         ranking = found.search.rankings[0]
-        others = np.setdiff1d(np.arange(found.layer.shape[0]), ranking.ids)
+        scored = np.zeros(found.layer.shape[0], bool)
+        scored[ranking.ids] = True
+        others = np.flatnonzero(~scored)
         numbers = np.concatenate([ranking.scores, np.full(len(others), np.nan)])
-        command = ("neighbors", "--ids", str(row), "--include-query")
-        return cls(f"cosine to {row}", "cosine", np.concatenate([ranking.ids, others]), numbers, command)
+        return cls(f"cosine to {row}", "cosine", np.concatenate([ranking.ids, others]), numbers, row)
 
 
 class MatrixView(View):
@@ -49,16 +59,11 @@ class MatrixView(View):
 
     KEYS = (
         *MOVES,
-        Key(("enter",), "row", "Enter", "row"),
-        Key(("g", "colon"), "jump", "g", "go to"),
-        Key(("slash",), "find", "/", "find"),
-        Key(("h",), "heat", "h", "heat"),
-        Key(("s",), "sort", "s", "sort"),
-        Key(("space",), "mark", "Space", "mark"),
-        Key(("c",), "compare", "c", "compare"),
-        Key(("m",), "whole", "m", "map"),
-        Key(("l",), "lookup", "l", "lookup"),
-        Key(("b",), "batch", "b", "batch"),
+        Key(("enter",), "row", "Enter", "row", more="the row: its values and neighbours"),
+        Key(("h",), "heat", "h", "heat", more="colours in place of numbers, and back"),
+        Key(("s",), "sort", "s", "sort", more="sort by norm, by cosine to the marked row, by ID"),
+        Key(("space",), "mark", "Space", "mark", more="mark the row, or take the mark away"),
+        Key(("c",), "compare", "c", "compare", more="compare the row with the marked one"),
         Key(("left", "less_than_sign"), "left", "←", "a column to the left", False),
         Key(("right", "greater_than_sign"), "right", "→", "a column to the right", False),
         Key(("shift+left", "ctrl+left"), "page_left", "Shift-←", "a screen to the left", False),
@@ -75,7 +80,8 @@ class MatrixView(View):
         self.left, self.columns = 0, 1  # the first column on the screen, and how many there are
         self.heat, self.cell = False, 0  # whether rows are strips; the cells of a number so far
         self.order: Order | None = None
-        self.sorting: Job[Order] | None = None
+        self.sorting: Job[Any] | None = None  # a pass, and the order that its result gives
+        self._order_of: Callable[[Any], Order] = Order.by_norm
         if sort != "id":
             self._sort_by(sort)
 
@@ -91,10 +97,11 @@ class MatrixView(View):
             np.arange(places.start, places.stop) if self.order is None else self.order.ids[places.start : places.stop]
         )
 
-    def go_to(self, row: int, column: int | None = None) -> None:
+    def go_to(self, row: int | None, column: int | None = None) -> None:
         """Put the cursor on a row, wherever it is in this order, and a column at the left."""
-        self.moving.at = row if self.order is None else int(np.flatnonzero(self.order.ids == row)[0])
-        self.moving.top = self.moving.at - self.moving.height // 3
+        if row is not None:
+            self.moving.at = row if self.order is None else int(np.flatnonzero(self.order.ids == row)[0])
+            self.moving.top = self.moving.at - self.moving.height // 3
         if column is not None:
             self.left, self.heat = column, False
 
@@ -114,9 +121,13 @@ class MatrixView(View):
         ids = self._ids(places).tolist()
         rows = f"{ids[0]}:{ids[-1] + 1}" if self.order is None and len(ids) > 1 else ",".join(map(str, ids))
         shown = ["--heat"] if self.heat else ["--columns", f"{self.left}:{self.left + self.columns}"]
-        commands = [self.desk.spell("weights", "--rows", rows, *shown)]
-        if self.order is not None:
-            commands.append(self.desk.spell(*self.order.command, "--top", str(places.stop)))
+        if self.order is None or self.order.row is not None:
+            commands = [self.desk.spell("weights", "--rows", rows, *shown, "--norms")]
+        else:
+            commands = [self.desk.spell("weights", "--rows", rows, *shown, "--sort", "norm")]
+        if self.order is not None and self.order.row is not None:
+            query = ("--ids", str(self.order.row), "--include-query", "--top", str(places.stop))
+            commands.append(self.desk.spell("neighbors", *query))
         return commands
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -150,10 +161,12 @@ class MatrixView(View):
             most = min(_MOST_OF_TOKEN, max(width // 5, 6))
             tokens = [shorten(shown(token), most) for token in self.matrix.tokens(ids)]
             labels.append(Column("token", tokens, "left", minimum=most))
+        numbers = {"norm": self.matrix.norms(ids)}
         if self.order is not None:
-            numbers = self.order.numbers[places.start : places.stop]
-            write = page.numbers([Block("", numbers[:, None])]).write
-            labels.append(Column(self.order.header, [write(number) for number in numbers.tolist()]))
+            numbers[self.order.header] = self.order.numbers[places.start : places.stop]
+        for name, values in numbers.items():
+            write = page.numbers([Block("", values[:, None])]).write
+            labels.append(Column(name, [write(value) for value in values.tolist()], minimum=_NORM))
         return labels
 
     def _numbers(self, page: Page, values: np.ndarray, available: int) -> list[Column]:
@@ -177,6 +190,13 @@ class MatrixView(View):
 
     def do_row(self) -> None:
         """Open the row under the cursor."""
+        self.desk.open("row", self.row)
+
+    def do_compare(self) -> None:
+        """Compare the row with the marked one."""
+        if self.desk.marked in (None, self.row):
+            raise InputError("Space marks a row; then c on another row compares the two")
+        self.desk.open("pair", self.desk.marked, self.row)
 
     def do_heat(self) -> None:
         """Show strips of colours in place of numbers, or numbers again."""
@@ -206,53 +226,39 @@ class MatrixView(View):
         """Scroll to the last column."""
         self.left = self.matrix.layer.shape[1]
 
-    def do_jump(self) -> None:
-        """Ask for a row, by its ID or token, and perhaps a column."""
-        self.desk.field = Field("go to", "", self._jump, example="a row, a token, or row,column")
-
-    def _jump(self, text: str) -> None:
-        row, _, column = text.partition(",")
-        dim = self.matrix.layer.shape[1]
-        if column.strip():
-            if not (column.strip().isascii() and column.strip().isdigit() and int(column.strip()[:18]) < dim):
-                raise InputError(f"column {column.strip()[:20]!r} is out of range: columns go from 0 to {dim - 1}")
-            self.left, self.heat = int(column), False
-        if row.strip():
-            self.go_to(self.desk.row_of(row))
-
     def do_mark(self) -> None:
         """Mark the row, or take the mark away."""
         self.desk.marked = None if self.desk.marked == self.row else self.row
 
     def do_sort(self) -> None:
         """Sort by the next order: by norm, by cosine if a row is marked, by ID."""
-        now = "id" if self.order is None else self.order.header
-        orders = ["id", "norm", *(["cosine"] if self.desk.marked is not None else [])]
-        self._sort_by(orders[(orders.index(now) + 1) % len(orders)] if now in orders else "id")
+        now = "id" if self.order is None else "norm" if self.order.row is None else "cosine"
+        self._sort_by({"id": "norm", "norm": "cosine", "cosine": "id"}[now])
 
     def _sort_by(self, name: str) -> None:
-        if self.sorting is not None:
-            self.sorting.cancel()
-        self.sorting = None
-        if name == "id":
+        self.leave()
+        self.sorting, row = None, self.desk.marked
+        if name == "norm":
+            self.sorting, self._order_of = self.desk.norms, Order.by_norm
+        elif name == "cosine" and row is not None:
+            query = np.array([row])
+            self.sorting = self.desk.start(lambda model: model.neighbors(query, include_query=True, top=len(model)))
+            self.jobs, self._order_of = [self.sorting], partial(Order.by_cosine, row)
+        else:
             self._take(None)
-        elif name == "cosine" and self.desk.marked is not None:
-            row = self.desk.marked
-            self.sorting = self.desk.start(
-                lambda model: Order.by_cosine(model.neighbors(np.array([row]), include_query=True, top=len(model)), row)
-            )
 
-    def _take_found(self, job: Job[Order]) -> None:
+    def _take_found(self, job: Job[Any]) -> None:
+        """Sort by what a pass found, or say why it failed."""
+        self.sorting = None
         if job.error is not None:
             self.desk.said = self.desk.words_of(job.error)
-            self.sorting = None
         else:
-            self._take(job.found)
+            self._take(self._order_of(job.found))
 
     def _take(self, order: Order | None) -> None:
         """Show the rows in an order; a new one begins at its first row, that of IDs at the same row."""
         row = self.row
-        self.order, self.sorting, self.cell = order, None, 0
+        self.order, self.cell = order, 0
         self.moving.at = self.moving.top = 0
         if order is None:
             self.go_to(row)

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from embcli.page.terminal import shade
 
 if TYPE_CHECKING:
-    from embcli.explore.view import Line
+    from embcli.explore.drawing import Line
     from embcli.page import lines
     from embcli.page.lines import Look
 

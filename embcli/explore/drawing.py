@@ -1,9 +1,9 @@
-"""What a screen is: lines for a size, keys, and the commands that print what is on it."""
+"""What screens are drawn with: lines of pieces, a place that keys move, a sheet for tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from embcli.page import Paper
 from embcli.page.layout import cell_len, shorten
@@ -13,8 +13,6 @@ from embcli.result import new_page
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from embcli.explore.desk import Desk
-    from embcli.explore.jobs import Job
     from embcli.page import Page
 
 Line = list[Piece]
@@ -71,57 +69,6 @@ class Moving:
         if name in steps:
             self.by(steps[name])
         return name in steps
-
-
-class View:
-    """A screen: `press` does what a key does, `lines` draws what there is now."""
-
-    KEYS: ClassVar[tuple[Key, ...]] = ()
-    above = 0  # lines above the list that keys move through
-
-    def __init__(self, desk: Desk, count: int = 0, at: int = 0) -> None:
-        self.desk = desk
-        self.moving = Moving(count, at)
-        self.jobs: list[Job[Any]] = []  # that run for this screen alone
-
-    def title(self) -> tuple[str, str]:
-        """Return what is written at the left and at the right end of the first line."""
-        raise NotImplementedError
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        """Return at most `height` lines of `width` cells; raises EmbcliError for what cannot be read."""
-        raise NotImplementedError
-
-    def commands(self) -> list[str]:
-        """Return the command lines that print what is on the screen."""
-        raise NotImplementedError
-
-    def press(self, name: str) -> bool:
-        """Move, or do what a key does here; return whether it does anything."""
-        if self.moving.press(name):
-            return True
-        for key in self.KEYS:
-            if name in key.names:
-                getattr(self, f"do_{key.action}")()
-                return True
-        return False
-
-    def scroll(self, lines: int) -> None:
-        """Move by so many lines, as the wheel of a mouse does."""
-        self.moving.scroll(lines)
-
-    def click(self, x: int, y: int) -> None:
-        """Move to the line of a click; a click on the current line is Enter."""
-        place = self.moving.top + y - self.above
-        if self.moving.top <= place < min(self.moving.top + self.moving.height, self.moving.count):
-            if place == self.moving.at:
-                self.press("enter")
-            self.moving.at = place
-
-    def leave(self) -> None:
-        """Cancel what still runs for this screen."""
-        for job in self.jobs:
-            job.cancel()
 
 
 MOVES = (
