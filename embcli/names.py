@@ -22,6 +22,7 @@ Metric = Literal["cosine", "dot", "l2"]
 Color = Literal["auto", "always", "never"]
 Theme = Literal["light", "dark"]  # the background of a picture
 Errors = Literal["strict", "replace"]
+TextMode = Literal["as-is", "universal"]  # of the line ends of a text
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
 Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]  # that an audit finds
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]

@@ -157,6 +157,7 @@ DECLARED: dict[str, Any] = {
     "ids": _option(INPUT, "--ids", "Token IDs in place of the text: 2,3,5,1, or - to read them.", metavar="IDS"),
     "positions.ids": _option(INPUT, "--ids", "Token row that the positions are applied to.", "0", metavar="ID"),
     "errors": _option(INPUT, "--errors", "Refuse or replace invalid UTF-8."),
+    "text_mode": _option(INPUT, "--text-mode", "Keep line ends, or read CRLF and CR as LF."),
     "special": _option(INPUT, "--special", "Recognise special tokens in the text."),
     "lines": _option(INPUT, "--lines", "Make each line of the input a sequence of its own."),
     "window": _option(INPUT, "--window", "Split longer input into sequences of C tokens."),
