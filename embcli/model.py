@@ -304,9 +304,10 @@ class Model:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
         A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
-        first; then `order` has the norms and ranks of all rows. `norms` adds the norm of each row,
-        `difference` to a page of two rows the first minus the second. `map` returns the size of its numbers in bins
-        instead, and `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns out of range, LayerError where there is no such layer.
+        first; then `order` has the norms and ranks of all rows. `norms` adds the norm of each row, and `difference` to
+        the page of two rows the first minus the second. `map` returns the size of its numbers in bins instead, and
+        `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns
+        out of range, LayerError where there is no such layer.
 
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]

@@ -237,8 +237,8 @@ def weights(
     size, dim = shape_of(opened.source, layer)
     rows = opened.numbered(rows, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
-    chosen = {"layer": layer, "rows": rows, "columns": columns, "sort": sort, "norms": norms}
-    output.write(opened.weights(**chosen, difference=difference, map=map, scatter=scatter))
+    numbers, pictures = {"norms": norms, "difference": difference}, {"map": map, "scatter": scatter}
+    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, **numbers, **pictures))
 
 
 def _count(spec: str | None, size: int, what: str) -> int:

@@ -35,7 +35,7 @@ def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | N
     from embcli.explore.start import begin
 
     opened = model.opened(encoding)
-    desk = begin(opened, _speller(model, encoding), flag_of, _colored(), row, text, sort)
+    desk = begin(opened, speller(model, encoding), flag_of, _colored(), row, text, sort)
     status = app.run(desk)
     if status == 0:
         print(*map(in_line, desk.view.commands()), sep="\n")
@@ -46,11 +46,11 @@ def _colored() -> bool:
     return not os.environ.get("NO_COLOR")
 
 
-def _speller(model: NamedModel, encoding: str | None) -> Spell:
+def speller(model: NamedModel, encoding: str | None) -> Spell:
     """Return a function that writes the command lines of a verb for this model."""
     given = {**vars(model), "encoding": encoding}
 
-    def spelled(verb: str, *words: str, text: str | None = None) -> str:
+    def spelled(verb: str, *words: str, text: str | None = None, piped: str | None = None) -> str:
         line = ["embcli", verb]
         if model.path is not None:
             line += [model.path] if verb in _POSITIONAL else ["--from", model.path]
@@ -60,7 +60,8 @@ def _speller(model: NamedModel, encoding: str | None) -> Spell:
         line += words
         if text is not None:
             line += ["--", text] if text.startswith("-") else [text]
-        return " ".join(map(_quoted, line))
+        command = " ".join(map(_quoted, line))
+        return command if piped is None else f"printf %s {_quoted(piped)} | {command}"
 
     return spelled
 

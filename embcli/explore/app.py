@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -145,8 +146,6 @@ class _Lines(Widget, can_focus=True):
 
 def run(desk: Desk) -> int:
     """Show the desk until somebody leaves it; return the exit status."""
-    import gc
-
     gc.enable()  # a short process has no need of it
     app = Explorer(desk)
     app.run()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from embcli.explore.drawing import MOVES, Key, Line
 from embcli.explore.field import Field
-from embcli.explore.paged import Paged, PageView
+from embcli.explore.paged import PageView
 
 if TYPE_CHECKING:
     from embcli.explore.desk import Desk
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class _OfText(PageView):
     """The page of a result for the text, which is typed below it."""
 
-    KEYS = (
+    KEYS: ClassVar[tuple[Key, ...]] = (
         *MOVES,
         Key(("e", "i", "enter"), "edit", "e", "edit the text", more="edit the text, while the page follows"),
     )
@@ -33,7 +33,8 @@ class _OfText(PageView):
 
     def do_edit(self) -> None:
         """Edit the text."""
-        self.desk.field = Field("text", self.desk.text, self._typed, self._typed, "Every effort moves you")
+        example = "Every effort moves you"
+        self.desk.field = Field("text", self.desk.text, self._typed, self._typed, example=example)
 
     def _typed(self, text: str) -> None:
         self.desk.text = text
@@ -43,15 +44,14 @@ class _OfText(PageView):
         """Return the text."""
         return f"{self.name}: {self.desk.text}", self.desk.matrix.origin.name
 
-    def press(self, name: str) -> bool:
-        """Scroll, or do what a key does here."""
-        return super().press(name)
-
 
 class LookupView(_OfText):
     """The rows that the tokens of the text pick, their position rows, and the input embeddings."""
 
-    KEYS = (*_OfText.KEYS, Key(("h",), "heat", "h", "heat", more="colours in place of numbers, and back"))
+    KEYS: ClassVar[tuple[Key, ...]] = (
+        *_OfText.KEYS,
+        Key(("h",), "heat", "h", "heat", more="colours in place of numbers, and back"),
+    )
     name = "Lookup"
 
     def __init__(self, desk: Desk) -> None:
@@ -77,7 +77,7 @@ class LookupView(_OfText):
 class BatchView(_OfText):
     """A batch of the text, with a window and a stride that keys change."""
 
-    KEYS = (
+    KEYS: ClassVar[tuple[Key, ...]] = (
         *_OfText.KEYS,
         Key(("plus", "equals_sign"), "longer", "+ -", "window", more="a longer window"),
         Key(("minus",), "shorter", "-", "", False, "a shorter window"),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from functools import cached_property
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+import numpy as np
+
 from embcli.errors import EmbcliError, InputError
+from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, cut, length, text_line
 from embcli.explore.field import Field
 from embcli.explore.jobs import Job
-from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, cut, length, text_line
+from embcli.fuzzy import Words
 from embcli.page.layout import cell_len, shorten
 from embcli.page.lines import Look, Piece
 from embcli.safe import in_line
 from embcli.selection import select
+from embcli.tokens import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +35,8 @@ _ACCENT: Color = "cold"
 class Spell(Protocol):
     """A function that writes command lines of this model."""
 
-    def __call__(self, verb: str, *words: str, text: str | None = None) -> str:
-        """Return the line of a verb with more words, and perhaps with a text as its argument."""
+    def __call__(self, verb: str, *words: str, text: str | None = None, piped: str | None = None) -> str:
+        """Return the line of a verb with more words, and perhaps with a text as its argument or piped into it."""
 
 
 class View:
@@ -126,6 +131,16 @@ class Desk:
         self.field = None
         self.stack.append(self.screens[name](self, *arguments))
 
+    def token_of(self, row: int) -> str:
+        """Return the token of a row, as pages show it; empty for a row without one."""
+        return shown(self.matrix.tokens(np.array([row]))[0])
+
+    @cached_property
+    def words(self) -> Job[Words]:
+        """The words of the vocabulary: read once, for all screens."""
+        encoding, rows = self.matrix.encoding, len(self.model)
+        return self.start(lambda _: Words.of(encoding, rows) if encoding else Words([]))
+
     @cached_property
     def norms(self) -> Job[NormOrder | None]:
         """The norms and ranks of all rows: a pass that runs once, for all screens."""
@@ -142,6 +157,12 @@ class Desk:
     def start(self, work: Callable[[Model], Found]) -> Job[Found]:
         """Run work on the model in the background."""
         return Job(self.model, work, lambda: self.changed())
+
+    @property
+    def norms_if_done(self) -> NormOrder | None:
+        """The norms and ranks of all rows, if a pass has found them."""
+        job = vars(self).get("norms")
+        return job.found if job is not None else None
 
     def words_of(self, error: EmbcliError) -> str:
         """Return an error as a sentence."""
@@ -165,7 +186,7 @@ class Desk:
                 field.entered(field.text)
             elif name == "escape":
                 self.field = None
-                self.view.press("leave")
+                field.left()
             elif not field.press(name, character):
                 self.view.press(name)
         elif not self.view.press(name):
@@ -283,8 +304,6 @@ class Desk:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    from textwrap import wrap
-
     return wrap(in_line(text), max(width, 1))
 
 

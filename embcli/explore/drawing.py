@@ -79,9 +79,9 @@ MOVES = (
 )
 
 
-def new_sheet(width: int, color: bool, screen: int | None = None) -> Page:
+def new_sheet(width: int, color: bool, screen: int | None = None, heat: bool = False) -> Page:
     """Return an empty page of the terminal's kind."""
-    return new_page("table", Paper(width=max(width, 1), screen=screen, color=color))
+    return new_page("table", Paper(width=max(width, 1), screen=screen, color=color, heat=heat))
 
 
 def lines_of(page: Page) -> list[Line]:

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Field:
-    """A text with a cursor; `changed` is told each new text, `entered` the text when Enter is pressed."""
+    """A text with a cursor; `changed` is told each new text, `entered` the text when Enter is pressed.
+
+    `left` is called when Escape is pressed.
+    """
 
     label: str
     text: str
     entered: Callable[[str], None]
     changed: Callable[[str], None] = field(default=lambda text: None)
+    left: Callable[[], object] = field(default=lambda: None)
     example: str = ""  # what to type, shown while the text is empty
     at: int = -1  # the cursor's place; -1 for the end
 

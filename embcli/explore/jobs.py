@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
+NAME = "embcli job"  # of the threads
 _BETWEEN = 0.1  # seconds from one sign of progress to the next
 
 
@@ -32,7 +33,7 @@ class Job(Generic[Found]):
         self.done = False
         self._cancelled, self._changed, self._told = Event(), changed, time.monotonic()
         self._model, self._work = Model(model.source, model.encoding, self._watched), work
-        Thread(target=self._run, daemon=True).start()
+        Thread(target=self._run, name=NAME, daemon=True).start()
 
     def cancel(self) -> None:
         """End the work at its next step; what it finds is dropped."""

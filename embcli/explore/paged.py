@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from embcli.explore.desk import View
 from embcli.explore.drawing import MOVES, Line, lines_of, new_sheet, progress
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from embcli.errors import EmbcliError
     from embcli.explore.desk import Desk
+    from embcli.explore.drawing import Key
     from embcli.explore.jobs import Job
     from embcli.model import Model
     from embcli.result import Result
@@ -66,7 +67,7 @@ def _put(result: Result, width: int, screen: int, heat: bool, color: bool) -> tu
 class PageView(View):
     """A screen that is the page of a result."""
 
-    KEYS = MOVES
+    KEYS: ClassVar[tuple[Key, ...]] = MOVES
 
     def __init__(self, desk: Desk, title: str, make: Make, commands: list[str]) -> None:
         super().__init__(desk)

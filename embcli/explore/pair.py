@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from embcli.page.lines import Piece
 if TYPE_CHECKING:
     from embcli.explore.desk import Desk
     from embcli.explore.jobs import Job
+    from embcli.model import Model
     from embcli.names import Metric
     from embcli.verbs.neighbors import Neighbors
 
@@ -36,8 +38,7 @@ class PairView(View):
         self.end = 1
         query, among = np.array([one]), str(other)
         self.found: dict[Metric, Job[Neighbors]] = {
-            metric: desk.start(lambda model, metric=metric: model.neighbors(query, metric=metric, rows=among))
-            for metric in _METRICS
+            metric: desk.start(partial(_of_pair, query, among, metric)) for metric in _METRICS
         }
         self.jobs = [*self.found.values()]
 
@@ -69,7 +70,7 @@ class PairView(View):
         names = ["A", "B", "A - B"]
         strips = np.concatenate([rows, difference])
         page.strips([Column("", names, "left")], [Block("", strips)], self.desk.matrix.columns)
-        above = [self._scores(), [], *lines_of(page), []]
+        above = [self._scores(), [], *lines_of(page)[: ABOVE + len(names)], []]
         page = new_sheet(width, self.desk.color)
         room = max(height - len(above) - ABOVE, 1)
         self.moving.count, self.moving.height = max(rows.shape[1] - room + 1, 1), room
@@ -116,3 +117,7 @@ class PairView(View):
             lambda model: model.neighbors(query, rows=among, why=True),
             [self.desk.spell("neighbors", "--ids", str(self.rows[0]), "--rows", among, "--why")],
         )
+
+
+def _of_pair(query: np.ndarray, among: str, metric: Metric, model: Model) -> Neighbors:
+    return model.neighbors(query, metric=metric, rows=among)

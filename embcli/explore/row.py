@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from embcli.explore.drawing import (
     under_cursor,
 )
 from embcli.explore.values import ABOVE, across, down
-from embcli.page import Block, Column
+from embcli.page import Block, Column, Columns
 from embcli.page.layout import shorten
 from embcli.page.lines import Look, Piece
 from embcli.tokens import shown
@@ -32,6 +33,7 @@ from embcli.tokens import shown
 if TYPE_CHECKING:
     from embcli.explore.desk import Desk
     from embcli.explore.jobs import Job
+    from embcli.model import Model
     from embcli.names import Metric
     from embcli.verbs.lookup import Lookup
     from embcli.verbs.neighbors import Neighbors
@@ -112,12 +114,9 @@ class RowView(View):
 
     def _search(self) -> None:
         """Search for the neighbours by one metric after the other; then rank the norms of all rows."""
-        query = np.array([self.row])
         for metric in (self.metric, *_METRICS):
             if metric not in self.nearest:
-                self.nearest[metric] = self.desk.start(
-                    lambda model, metric=metric: model.neighbors(query, metric=metric, top=_TOP)
-                )
+                self.nearest[metric] = self.desk.start(partial(_nearest, np.array([self.row]), metric))
                 self.jobs.append(self.nearest[metric])
             if not self.nearest[metric].done:
                 return
@@ -177,7 +176,7 @@ class RowView(View):
         here = slice(places.start, places.stop)
         ids = ranking.ids[here]
         tokens = [shorten(shown(token), _TOKEN) for token in found.tokens(ids)]
-        columns = [
+        columns: Columns = [
             Column("", [str(place + 1) for place in places], tone="dim", minimum=2),
             *([Column("token", tokens, "left", minimum=_TOKEN)] if found.encoding is not None else []),
             Column("ID", list(map(str, ids.tolist())), minimum=len(str(found.layer.shape[0] - 1))),
@@ -247,3 +246,7 @@ class RowView(View):
             self.desk.open("row", row, self.first if column is None else column)
         elif column is not None:
             self.first = column
+
+
+def _nearest(query: np.ndarray, metric: Metric, model: Model) -> Neighbors:
+    return model.neighbors(query, metric=metric, top=_TOP)

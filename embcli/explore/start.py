@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from embcli.explore.desk import Desk
+from embcli.explore.chapter import BatchView, LookupView
+from embcli.explore.desk import Desk, KeysView
+from embcli.explore.find import FindView
 from embcli.explore.matrix import MatrixView
+from embcli.explore.paged import PageView
+from embcli.explore.pair import PairView
+from embcli.explore.row import RowView
+from embcli.explore.whole import WholeView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from embcli.explore.desk import Spell
+    from embcli.explore.desk import Spell, View
     from embcli.model import Model
     from embcli.verbs.weights import WeightMatrix
 
@@ -28,6 +34,19 @@ def begin(
 
     Raises InputError for a row that does not exist.
     """
-    desk = Desk(model, cast("WeightMatrix", model.weights()), spell, named, color)
-    desk.open(MatrixView(desk, 0 if row is None else desk.row_of(row), sort))
+    screens: dict[str, Callable[..., View]] = {
+        "matrix": MatrixView,
+        "row": RowView,
+        "pair": PairView,
+        "page": PageView,
+        "find": FindView,
+        "whole": WholeView,
+        "lookup": LookupView,
+        "batch": BatchView,
+        "keys": KeysView,
+    }
+    desk = Desk(model, cast("WeightMatrix", model.weights()), spell, named, color, screens, text or "")
+    desk.open("matrix", 0 if row is None else desk.row_of(row), sort)
+    if text is not None:
+        desk.open("find")
     return desk

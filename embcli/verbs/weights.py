@@ -69,7 +69,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         """Return the first of two rows minus the second, (2,) int64 -> (1, chosen columns) float32."""
         rows = self.rows(ids)
         with np.errstate(invalid="ignore"):  # of infinities
-            return rows[:1] - rows[1:]
+            return np.asarray(rows[:1] - rows[1:])
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""

@@ -37,7 +37,8 @@ def view(result: WeightMatrix, page: Page) -> None:
         labels.append(Column("rank", [str(rank) for rank in result.order.ranks[ids]]))
     values = result.rows(ids)
     if result.has_difference:
-        labels = [replace(each, cells=[*each.cells, "" if place else "difference"]) for place, each in enumerate(labels)]
+        more = ["difference", *[""] * len(labels)]
+        labels = [replace(label, cells=[*label.cells, cell]) for label, cell in zip(labels, more, strict=False)]
         values = np.concatenate([values, result.difference(ids)])
     page.title(title(result))
     columns = page.grid(labels, [Block("", values)], result.columns, rows.gaps, every=result.columns_chosen)
