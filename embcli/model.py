@@ -20,6 +20,7 @@ from embcli.names import (
     FAULTS,
     LAYERS,
     SHOWN_ROWS,
+    SORTS,
     check_choice,
     check_top,
 )
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.layer import Source
-    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, Part, ShownPairing
+    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, Part, ShownPairing, Sort
     from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
     from embcli.verbs.audit import Audit
@@ -294,19 +295,24 @@ class Model:
         layer: Layer = "token",
         rows: str | None = None,
         columns: str | None = None,
+        sort: Sort = "id",
         map: bool = False,
         scatter: bool = False,
     ) -> WeightMatrix | Scatter:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
-        A row can be named by its token, too: `"king,queen"`. `map` returns the size of its numbers in bins instead, and
-        `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns
-        out of range, LayerError where there is no such layer.
+        A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
+        first; then `order` has the norms and ranks of all rows. `map` returns the size of its numbers in bins instead,
+        and `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and
+        columns out of range, LayerError where there is no such layer.
 
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
         """
         check_choice("layer", layer, LAYERS)
+        check_choice("sort", sort, SORTS)
+        if sort != "id" and (map or scatter):
+            raise InputError(naming("{sort} orders rows; {map} and {scatter} show them as one picture"))
         if map and scatter:
             raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
         rows = self.numbered(rows, layer)
@@ -320,7 +326,7 @@ class Model:
             return of_components(self.source, layer, rows, columns, self.watch)
         from embcli.verbs.weights import weights
 
-        return weights(self.source, layer, rows, columns, self.watch)
+        return weights(self.source, layer, rows, columns, self.watch, sort)
 
     def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.

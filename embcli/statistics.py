@@ -21,6 +21,13 @@ def squares(rows: np.ndarray) -> np.ndarray:
     return sums
 
 
+def norms_of(rows: np.ndarray) -> np.ndarray:
+    """Return the norm of each row, (n, D) float64 -> (n,); NaN if a value is NaN or infinite."""
+    with np.errstate(invalid="ignore"):
+        lengths = squares(rows)
+    return np.sqrt(np.where(np.isfinite(lengths), lengths, np.nan))  # no square of a float32 is too large
+
+
 def quantiles(values: np.ndarray) -> tuple[float, ...]:
     """Return the quantiles at AT of the finite numbers, (n,); empty if there are none."""
     finite = values[np.isfinite(values)]

@@ -100,6 +100,16 @@ def decoded(data: bytes, name: str, errors: str = "strict", replaceable: bool = 
         raise InputError(naming(advice, reason=reason)) from None
 
 
+def universal(text: str) -> str:
+    r"""Return a text with CRLF and CR as LF, as Python's `open` reads a file.
+
+    >>> universal("a\r\nb\rc\n")
+    'a\nb\nc\n'
+    """
+    text = text.replace("\r\n", "\n")  # which a long text is held twice for, not three times
+    return text.replace("\r", "\n")
+
+
 def lines_of(text: str) -> list[str]:
     r"""Return the lines of a text without their ends, LF or CRLF; other line breaks may occur within JSON.
 

@@ -46,6 +46,7 @@ VALUES: dict[str, list[str]] = {
     "--file": ["text.txt", "/dev/null", "none", ".", "bytes", "-"],
     "--ids": ["2,3,1", "[1, 2]", "1 2", "-1", "1,x", "50257", "-", ",", "0"],
     "--errors": ["strict", "replace", "ignore"],
+    "--text-mode": ["as-is", "universal", "text"],
     "--encoding": [*names.ENCODINGS, "gpt-4o", "gpt3", "gpt4"],
     "--seed": SEEDS,
     "--show": [*names.MATRICES, *names.STEPS, *names.OUTPUTS, "token,input", "embedding,linear", ","],

@@ -100,6 +100,7 @@ BAD = [
     ("weights --rows -1", "'-1' does not choose rows"),
     (f"weights --rows 1:{DIGITS}", "out of range", "50256"),
     ("weights --layer position --rows 1024", "row 1024 is out of range: there are 1,024, from 0 to 1023"),
+    ("weights --sort norm --map", "--sort orders rows; --map and --scatter show them as one picture"),
     ("weights --columns 256", "column 256 is out of range: there are 256, from 0 to 255"),
     ("weights --columns 1:2:3", "'1:2:3' does not choose columns"),
     ("lookup a --columns 3 --dim 3", "column 3 is out of range: there are 3, from 0 to 2"),

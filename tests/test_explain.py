@@ -211,7 +211,7 @@ def test_completion_offers_the_words() -> None:
 
 # --- errors and notes -------------------------------------------------------------------------------------------------
 
-SAYS = ("InputError", "LayerError", "OutputError", "BadParameter", "refused", "Damaged", "add")  # calls
+SAYS = ("InputError", "LayerError", "OutputError", "BadParameter", "refused", "Damaged", "add", "say")  # calls
 BEFORE = {"refused": "cannot read ", "Damaged": "was damaged "}  # how such a sentence begins
 
 

@@ -280,6 +280,7 @@ DOCUMENTS: dict[str, Schema] = {
     "lookup Hi --position rotary": joined(TOKEN, *MATRICES, pairing=STRING, theta=NUMBER),
     "weights --rows 0:3": rows_of("token", id=COUNT, token=STRING),
     f"weights {TOY}": rows_of("token", id=COUNT),
+    f"weights {TOY} --sort norm": rows_of("token", id=COUNT, norm=NUMBER, rank=COUNT),
     "weights --layer position --rows 0:3": rows_of("position", id=COUNT),
     "compare": compared(PLACE),
     "compare Hi": compared(TOKEN, first=NULL),

@@ -227,18 +227,59 @@ def test_ids_alone_are_read_from_the_argument_or_the_pipe(monkeypatch: pytest.Mo
         assert read_ids(argument).tolist() == [5, 1]
 
 
+@untimed
+@given(text=st.text("a\r\n日\u2028\x85", max_size=12), size=st.integers(1, 5))
+@example(text="a\r\nb", size=2)  # the end of a piece is between the two
+def test_universal_line_ends_are_those_of_pythons_open(
+    text: str, size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "ends.txt"
+    path.write_bytes(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("embcli.cli.text._PIECE", size)
+        assert texts(read(file=path, mode="universal")) == [path.read_text("utf-8")]
+        assert texts(read(text, mode="universal")) == texts(read(file=path, mode="universal"))
+        with path.open(encoding="utf-8") as lines:
+            assert texts(read(file=path, lines=True, mode="universal")) == [line.removesuffix("\n") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "told"),
+    [
+        ("a\r\nb\r\n", {}, "the text keeps 2 CRLF line ends"),
+        ("a\r\nb\r", {}, "the text keeps 2 CRLF or CR line ends"),
+        ("a\r\nb\rc", {"lines": True}, "the text keeps 1 CR line end"),
+        ("a\r\nb\r\n", {"lines": True}, ""),  # which lose them anyway
+        ("a\r\nb\r\n", {"mode": "universal"}, ""),
+        ("a\nb\n", {}, ""),
+    ],
+)
+def test_a_note_tells_where_the_text_mode_makes_a_difference(
+    data: str, given: dict, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe(monkeypatch, data.encode())
+    read(**given)
+    wanted = f"embcli: {told}; --text-mode universal reads them as LF\n" if told else ""
+    assert capsys.readouterr().err == wanted
+    read(data.removesuffix("\n"), **given)  # not of a file
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("mode", ["as-is", "universal"])
 @pytest.mark.parametrize("lines", [False, True])
-def test_a_text_is_held_twice_at_most_while_it_is_read_and_once_afterwards(lines: bool, tmp_path: Path) -> None:
+def test_a_text_is_held_twice_at_most_while_it_is_read_and_once_afterwards(
+    lines: bool, mode: str, tmp_path: Path
+) -> None:
     line = "x" * 9998 + "\r\n"
     (tmp_path / "long").write_text(line * 400, newline="")
     size = 400 * len(line)
     tracemalloc.start()
     try:
-        result = read(file=tmp_path / "long", lines=lines)
+        result = read(file=tmp_path / "long", lines=lines, mode=mode)
         now, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert sum(map(len, texts(result))) == size - 2 * 400 * lines
+    assert sum(map(len, texts(result))) == size - 400 * (2 if lines else mode == "universal")
     assert now < 1.1 * size
     assert peak < 2.1 * size
 

@@ -1,8 +1,13 @@
-"""The weight matrix: its rows are those of torch's layer, a page shows those that were chosen, and a row's token."""
+"""The weight matrix: its rows are those of torch's layer, a page shows those that were chosen, and a row's token.
+
+Sorted, the rows are in the order of their norms.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import embcli
 from embcli import encodings
 from embcli.verbs.weights import weights
 from embcli.weights.seeded import Seeded
@@ -88,6 +94,44 @@ def test_the_summary_is_torch_s(inside: Embcli) -> None:
     printed = inside.ok("weights", "--vocab", "100", "--dim", "7", "--seed", "9", "--precision", "6").text
     mean, std, low, high = (f"{float(each):.6f}" for each in (layer.mean(), layer.std(), layer.min(), layer.max()))
     assert f"mean {mean}, standard deviation {std}, minimum {low}, maximum {high}\n" in printed
+
+
+@pytest.mark.parametrize("dim", [1, 40])
+def test_rows_are_sorted_by_norm(inside: Embcli, tmp_path: Path, dim: int) -> None:
+    """Equal rows are in several blocks of the pass; a row of NaN and one of infinity have no norm."""
+    random = np.random.default_rng(dim)
+    matrix = random.standard_normal((17, dim), np.float32)[random.integers(0, 17, 9_001)]
+    matrix[[7, 9_000], -1] = np.nan, -np.inf
+    np.save(tmp_path / "own.npy", matrix)
+    norms = [math.sqrt(math.fsum(value**2 for value in row)) for row in matrix.tolist()]
+    expected = sorted(range(len(norms)), key=lambda row: (row in (7, 9_000), -norms[row], row))
+    ran = inside("weights", str(tmp_path / "own.npy"), "--sort", "norm", "-f", "ndjson")
+    assert "no NaN" in ran.err
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert [row["id"] for row in rows] == expected
+    assert [row["rank"] for row in rows] == [*range(1, len(norms) + 1)]
+    assert [row["norm"] for row in rows[-2:]] == [None, None]
+    assert [row["norm"] for row in rows[:-2]] == pytest.approx([norms[row] for row in expected[:-2]], rel=1e-15)
+    found = embcli.open(tmp_path / "own.npy").weights(sort="norm", rows="5,7,2,5")
+    assert found.ids.tolist() == sorted([5, 7, 2, 5], key=expected.index)
+    assert found.order.ranks[found.ids].tolist() == [expected.index(row) + 1 for row in found.ids]
+    assert np.array_equal(found.order.norms, embcli.open(tmp_path / "own.npy").audit().norms, equal_nan=True)
+
+
+def test_a_page_in_the_order_of_norms_shows_both_ends(inside: Embcli) -> None:
+    layer = live(Seeded(1000, 4))["token"]
+    norms = np.linalg.norm(layer.astype(np.float64), axis=1)
+    order = np.argsort(-norms)
+    printed = inside.ok("weights", "--vocab", "1000", "--dim", "4", "--sort", "norm").text
+    (table,) = grids(printed, 120)
+    shown = [*range(5), *range(995, 1000)]
+    labels = [[str(order[place]), f"{norms[order[place]]:.4f}", str(place + 1)] for place in shown]
+    assert [line for line in table.labels if line[0] != "⋮"] == labels
+    table.check(layer[order[shown]])
+    assert "Left out: ranks 6 to 995 (990 of 1,000); --rows picks, -f npy gives all." in printed
+    plain = inside.ok("weights", "--vocab", "1000", "--dim", "4").text
+    (summary,) = (line for line in plain.splitlines() if line.startswith("mean "))
+    assert summary in printed
 
 
 def test_a_source_is_asked_for_any_row() -> None:

@@ -215,6 +215,7 @@ def weights(
     layer: names.Layer = "token",
     rows: str | None = None,
     columns: str | None = None,
+    sort: names.Sort = "id",
     map: bool = False,
     encoding: str | None = None,
     scatter: bool = False,
@@ -223,7 +224,7 @@ def weights(
 ) -> None:
     """Show the weight matrix of a layer.
 
-    A summary of it, or as a map, or chosen rows and columns.
+    A summary of it, or as a map, or chosen rows and columns, sorted by norm.
     """
     from embcli.layer import shape_of
 
@@ -234,7 +235,7 @@ def weights(
     size, dim = shape_of(opened.source, layer)
     rows = opened.numbered(rows, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
-    output.write(opened.weights(layer=layer, rows=rows, columns=columns, map=map, scatter=scatter))
+    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map, scatter=scatter))
 
 
 def _count(spec: str | None, size: int, what: str) -> int:

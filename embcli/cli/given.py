@@ -24,13 +24,15 @@ class Given(Group):
     file: Path | None = None
     ids: str | None = None
     errors: names.Errors = "strict"
+    text_mode: names.TextMode = "as-is"
     special: bool = False
 
     def sequences(self) -> Sequences:
         """Read the text or the IDs."""
         from embcli.cli.text import read
 
-        return read(self.text, self.file, self.ids, getattr(self, "lines", False), self.errors, self.example)
+        lines = getattr(self, "lines", False)
+        return read(self.text, self.file, self.ids, lines, self.errors, self.example, self.text_mode)
 
 
 class GivenLines(Given):
@@ -70,7 +72,8 @@ class GivenQueries(GivenLines):
         others = [name for name, value in given.items() if value]
         if others:
             raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
-        (text,) = read(None, self.vector, errors=self.errors, example="embcli neighbors --vector -").texts or ("",)
+        example = "embcli neighbors --vector -"
+        (text,) = read(None, self.vector, errors=self.errors, example=example, mode="universal").texts or ("",)
         return {"vector": vectors_in_lines(text, self.show, model.shape[1])}
 
 
@@ -88,6 +91,7 @@ class GivenFile(Group):
     file: Path | None = None
     ids: str | None = None
     errors: names.Errors = "strict"
+    text_mode: names.TextMode = "as-is"
     special: bool = False
 
     def sequences(self) -> Sequences:
@@ -98,4 +102,5 @@ class GivenFile(Group):
             text = str(self.file)
             hint = f"for a text: echo {shlex.quote(text if len(text) <= 60 else f'{text[:60]}...')} | embcli batch -"
             raise InputError(f"there is no file {text[:60]!r}", hint)
-        return read(None, self.file, self.ids, errors=self.errors, example="embcli batch the-verdict.txt")
+        example = "embcli batch the-verdict.txt"
+        return read(None, self.file, self.ids, errors=self.errors, example=example, mode=self.text_mode)

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from embcli.cli.console import say
 from embcli.errors import InputError
-from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids
-from embcli.words import in_bytes
+from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids, universal
+from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
+
+    from embcli.names import TextMode
 
 _PIECE, _MOST_OF_A_DEVICE = 1 << 20, 10**7  # bytes
 
@@ -29,12 +33,14 @@ def read(
     lines: bool = False,
     errors: str = "strict",
     example: str = 'embcli lookup "Every effort moves you"',
+    mode: TextMode = "as-is",
 ) -> Sequences:
     """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
 
     `lines` makes each line a sequence, without its line end; the example begins with the verb. A text that looks like
-    IDs or is the name of a file is read as text, and a note says how to read the other. Raises InputError if nothing
-    (with the example) or too much is given, and for invalid UTF-8 unless `errors` is "replace".
+    IDs or is the name of a file is read as text, and a note says how to read the other; a note also says if the mode
+    makes a difference. Raises InputError if nothing (with the example) or too much is given, and for invalid UTF-8
+    unless `errors` is "replace".
     """
     named = {"TEXT": text, "--file": file, "--ids": ids}
     used = [name for name, value in named.items() if value is not None]
@@ -48,8 +54,12 @@ def read(
     texts = [_text(text, file, errors, example)]
     if text is not None:
         _note_other_readings(text, _verb(example))
+    if mode == "universal":
+        texts = [universal(texts.pop())]
     if lines:
         texts = lines_of(texts[0])
+    if text in (None, "-"):
+        _note_line_ends(texts)
     return Sequences(texts=tuple(texts), many=lines)
 
 
@@ -76,6 +86,15 @@ def _note_other_readings(text: str, verb: str) -> None:
     with suppress(OSError, ValueError):  # most texts could not be the name of a file
         if Path(text).is_file():
             say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
+
+
+def _note_line_ends(texts: Sequence[str]) -> None:
+    """Say if texts of a file have line ends that Python's `open` would read as LF."""
+    count = sum(text.count("\r") for text in texts)
+    if count:
+        both = sum(text.count("\r\n") for text in texts)
+        kinds = "CRLF" if both == count else "CRLF or CR" if both else "CR"
+        say(f"the text keeps {counted(count, f'{kinds} line end')}; --text-mode universal reads them as LF")
 
 
 def argument(text: str, name: str = "TEXT", errors: str | None = None) -> str:

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from embcli.layer import run_of, shape_of
+from embcli.norms import norm_order
 from embcli.passes import unwatched
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import Array, FieldType, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import token_text, tokens_of
@@ -16,13 +19,14 @@ from embcli.tokens import token_text, tokens_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
-
     from embcli.encodings import Encoding
     from embcli.layer import Layer, Origin, Source, Summary
+    from embcli.names import Sort
+    from embcli.norms import NormOrder
     from embcli.passes import Watch
 
 _PIECE = 1 << 18  # values processed at a time
+_SCATTERED = 1 << 22  # values of rows in no order that are read at a time: a layer that is drawn is drawn for each read
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +43,14 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     rows_chosen: bool  # by the user
     columns_chosen: bool
     watch: Watch  # counts the rows of a pass over the whole layer
+    order: NormOrder | None = None  # of all rows of the layer, if the chosen ones are in it
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
 
     @cached_property
     def summary(self) -> Summary:
         """The mean, standard deviation, minimum and maximum of the whole layer."""
-        return self.layer.summary(self.watch)
+        return self.order.summary if self.order else self.layer.summary(self.watch)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows of the layer, (n, chosen columns) float32."""
@@ -56,12 +61,14 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return the matrix as data: the ID and token of each row, and its values."""
+        """Return the matrix as data: the ID and token of each row, its norm and rank if sorted, and its values."""
+        token: dict[str, FieldType] = {"token": str} if self.encoding else {}
+        order: dict[str, FieldType] = {"norm": float, "rank": int} if self.order else {}
         return Records(
             run=self.run,
             unit="rows",
             rows=len(self.ids),
-            fields={"id": int, "token": str} if self.encoding else {"id": int},
+            fields={"id": int, **token, **order},
             pieces=self._pieces,
             matrices={self.name: Array((len(self.ids), len(self.columns)))},
             columns=tuple(self.columns.tolist()),
@@ -70,26 +77,37 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
 
     def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         """Yield the rows in pieces; the field and the matrix of tokens have the same name."""
-        step = max(_PIECE // self.layer.shape[1], 1)
+        step = max((_SCATTERED if self.order else _PIECE) // self.layer.shape[1], 1)
         for start in range(0, len(self.ids), step):
             ids = self.ids[start : start + step]
             values: dict[str, Any] = {"id": ids}
             if "token" in fields:
                 values["token"] = list(map(token_text, self.tokens(ids)))
+            if self.order:
+                values |= {"norm": self.order.norms[ids], "rank": self.order.ranks[ids]}
             yield Piece(len(ids), {name: values[name] for name in fields}, {name: self.rows(ids) for name in matrices})
 
 
 def weights(
-    source: Source, layer: str, rows: str | None = None, columns: str | None = None, watch: Watch = unwatched
+    source: Source,
+    layer: str,
+    rows: str | None = None,
+    columns: str | None = None,
+    watch: Watch = unwatched,
+    sort: Sort = "id",
 ) -> WeightMatrix:
     """Return the `token` or `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
 
+    With `sort` by norm the rows are in the order of their norms, from a pass over the whole layer; see NormOrder.
     Raises InputError for rows and columns out of range.
     """
     size, dim = shape_of(source, layer)
     encoding = source.encoding if layer == "token" else None
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
     layers = source.open({layer: None})
+    order = norm_order(layers[layer], watch) if sort == "norm" else None
+    if order is not None:
+        ids = order.ids if rows is None else ids[np.argsort(order.ranks[ids], kind="stable")]
     return WeightMatrix(
         name=layer,
         layer=layers[layer],
@@ -101,5 +119,6 @@ def weights(
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
         watch=watch,
+        order=order,
         notes=source.notes,
     )

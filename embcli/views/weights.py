@@ -28,13 +28,19 @@ def view(result: WeightMatrix, page: Page) -> None:
     labels = [Column("pos" if result.name == "position" else label, [str(row) for row in ids])]
     if result.encoding is not None:
         labels.append(token_column(result.tokens(ids)))
+    if result.order is not None:
+        norms, ranks = result.order.norms[ids], result.order.ranks[ids]
+        write = page.numbers([Block("", norms[:, None])]).write
+        labels.append(Column("norm", [write(norm) for norm in norms]))
+        labels.append(Column("rank", [str(rank) for rank in ranks]))
     page.title(title(result))
     columns = page.grid(labels, [Block("", result.rows(ids))], result.columns, rows.gaps, every=result.columns_chosen)
     page.line()
     put_summary(result, result.summary, page)
     cut = [name for name, excerpt in (("rows", rows), ("columns", columns)) if excerpt.left_out]
     how = f"{hint(' and '.join(cut))}, {hint('npy')}" if cut else ""
-    put_left_out(page, rows.missing(result.ids, "row"), columns.missing(result.columns, "column"), how=how)
+    missing = rows.missing(*((result.ids, "row") if result.order is None else (result.order.ranks[result.ids], "rank")))
+    put_left_out(page, missing, columns.missing(result.columns, "column"), how=how)
     put_padding(result, page)
     put_origin(page, result.origin)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.statistics import Covariance, iso_score, mean_cosine, squares
+from embcli.statistics import Covariance, iso_score, mean_cosine, norms_of, squares
 
 if TYPE_CHECKING:
     from embcli.layer import Layer
@@ -131,11 +131,10 @@ class SecondPass:
 def _finite(block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the finite rows of a block, (m, D) float64, which of its rows they are, (n,) bool, and their norms."""
     wide = block.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        lengths = squares(wide)
-    finite = np.isfinite(lengths)  # no square of a float32 is too large
+    norms = norms_of(wide)
+    finite = np.isfinite(norms)
     wide = wide if finite.all() else wide[finite]
-    return wide, finite, np.sqrt(lengths[finite])
+    return wide, finite, norms[finite]
 
 
 def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
