@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from embcli.selection import distinct
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from embcli.layer import Origin
     from embcli.page import Page, Tone
@@ -84,6 +85,17 @@ def put_left_out(page: Page, *parts: str, how: str = "") -> None:
     """Say on a page which rows and columns are not shown, and how to see them."""
     if missing := left_out(*parts):
         page.line(f"{missing}{f'; {how}' if how else ''}.")
+
+
+def first_of(words: Iterable[str], top: int, between: str = ", ") -> str:
+    """Return the first words, and dots if there are more."""
+    begin = [*islice(words, top + 1)]
+    return between.join([*begin[:top], *["..."] * (len(begin) > top)])
+
+
+def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
+    """Return the IDs of rows, (n,) int64, each with its token if it has one."""
+    return [f"{row} {shown(token)}".strip() for row, token in zip(rows.tolist(), tokens, strict=True)]
 
 
 def bar(share: float, cells: int) -> str:
