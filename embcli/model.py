@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from embcli.tokens import Tokens, check_known, shown, tokenize
 from embcli.words import counted, naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from embcli.encodings import Encoding
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
+Options = TypeVar("Options", LookupOptions, ComparisonOptions, Batching, PositionOptions, Nearness)
 _NAMED = re.compile(r"[^\W\d_]")  # a letter, which no ID has
 
 
@@ -371,19 +373,8 @@ class Model:
         """
         from embcli.verbs.lookup import look_up
 
-        names = (show,) if isinstance(show, str) else show
-        options = LookupOptions(
-            show=names,
-            columns=columns,
-            trace=trace,
-            draw=draw,
-            only=only,
-            only_ids=only_ids,
-            position=position,
-            pairing=pairing,
-            theta=theta,
-            token_type=token_type,
-        )
+        show = (show,) if isinstance(show, str) else show
+        options = _options(LookupOptions, locals())
         tokens = self.tokens(text, special, lines)
         if window:
             tokens = tokens.window(shape_of(self.source, "position")[0])
@@ -415,10 +406,8 @@ class Model:
         """
         from embcli.verbs.compare import compare
 
-        names = (show,) if isinstance(show, str) else show
-        options = ComparisonOptions(
-            show=names, trace=trace, gradient=gradient, bench=bench, learning_rate=learning_rate, draw=draw
-        )
+        show = (show,) if isinstance(show, str) else show
+        options = _options(ComparisonOptions, locals())
         return compare(self.tokens(text, special), self.source, options, self.watch, seed, largest)
 
     def batch(
@@ -451,19 +440,7 @@ class Model:
         """
         from embcli.verbs.batch import batch
 
-        batching = Batching(
-            batch_size=batch_size,
-            max_length=max_length,
-            stride=stride,
-            shuffle=shuffle,
-            keep_last=keep_last,
-            index=index,
-            all=all,
-            layers_first=layers_first,
-            loader_first=loader_first,
-            draw=draw,
-            coverage=coverage,
-        )
+        batching = _options(Batching, locals())
         source = self._seeded(max_length if context_length is None else context_length)
         if coverage:
             from embcli.verbs.coverage import coverage as read
@@ -503,17 +480,8 @@ class Model:
         """
         from embcli.verbs.positions import positions
 
-        options = PositionOptions(
-            kind=kind,
-            clip=clip,
-            pairing=pairing,
-            theta=theta,
-            ids=None if ids is None else str(ids),
-            similarity=similarity,
-            rows=rows,
-            columns=columns,
-        )
-        return positions(self.source, options, context_length)
+        ids = None if ids is None else str(ids)
+        return positions(self.source, _options(PositionOptions, locals()), context_length)
 
     def neighbors(
         self,
@@ -544,16 +512,7 @@ class Model:
         from embcli.verbs.neighbors import neighbors, queries_of_tokens, queries_of_vectors
 
         self._note_stored_rows()
-        nearness = Nearness(
-            metric=metric,
-            top=top,
-            include_query=include_query,
-            center=center,
-            within=within,
-            match=match,
-            rows=rows,
-            why=why,
-        )
+        nearness = _options(Nearness, locals())
         if (text is None) == (vector is None):
             raise InputError(naming("give {text} or {vector}, one of them"))
         if vector is not None:
@@ -615,6 +574,11 @@ class Model:
         if not isinstance(self.source, Checkpoint):
             raise InputError("a seeded model has no file")
         return model_info(self.source, tensors)
+
+
+def _options(kind: type[Options], arguments: Mapping[str, Any]) -> Options:
+    """Return a verb's options, whose fields are named as the parameters of its method, from the method's arguments."""
+    return kind(**{each.name: arguments[each.name] for each in fields(kind)})
 
 
 def _row(token: str, encoding: Encoding) -> str:

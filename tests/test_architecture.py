@@ -82,7 +82,8 @@ CHOSEN = {
     "embcli": ("importlib",),  # 2 ms in which an interrupt would leave a traceback
     "embcli.model": ("embcli.verbs", "embcli.weights", "embcli.files"),  # all of them 30 to 40 ms
     "embcli.files": ("embcli.files",),  # the formats
-    "embcli.encodings": ("embcli.encodings",),  # the dialects
+    "embcli.encodings": ("embcli.encodings", "embcli.held", "embcli.hub"),  # the dialects, and paths
+    "embcli.encodings.tiktoken": ("embcli.encodings",),  # the merges of a piece
     "embcli.cli.app": ("embcli.cli.output", "embcli.cli.slips"),  # 15 ms, neither for help nor for completion
     "embcli.cli.help": ("embcli.cli.output",),
     "embcli.cli.places": ("embcli.cli.output",),
