@@ -98,10 +98,9 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 def _words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
-    from embcli.glossary import entries
+    from embcli.glossary import named
 
-    known = [name for entry in entries() for name in (entry.word, *entry.also)]
-    return sorted({name for name in known if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
+    return sorted({name for name in named() if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
 
 
 def _encodings(incomplete: str) -> list[str]:
