@@ -298,23 +298,27 @@ class Model:
         rows: str | None = None,
         columns: str | None = None,
         sort: Sort = "id",
+        norms: bool = False,
+        difference: bool = False,
         map: bool = False,
         scatter: bool = False,
     ) -> WeightMatrix | Scatter:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
         A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
-        first; then `order` has the norms and ranks of all rows. `map` returns the size of its numbers in bins instead,
-        and `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and
-        columns out of range, LayerError where there is no such layer.
+        first; then `order` has the norms and ranks of all rows. `norms` adds the norm of each row, and `difference` to
+        the page of two rows the first minus the second. `map` returns the size of its numbers in bins instead, and
+        `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns
+        out of range, LayerError where there is no such layer.
 
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
         """
         check_choice("layer", layer, LAYERS)
         check_choice("sort", sort, SORTS)
-        if sort != "id" and (map or scatter):
-            raise InputError(naming("{sort} orders rows; {map} and {scatter} show them as one picture"))
+        if (sort != "id" or norms or difference) and (map or scatter):
+            of_rows = "{sort}, {norms} and {difference} are for rows"
+            raise InputError(naming(f"{of_rows}; {{map}} and {{scatter}} show them as one picture"))
         if map and scatter:
             raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
         rows = self.numbered(rows, layer)
@@ -328,7 +332,7 @@ class Model:
             return of_components(self.source, layer, rows, columns, self.watch)
         from embcli.verbs.weights import weights
 
-        return weights(self.source, layer, rows, columns, self.watch, sort)
+        return weights(self.source, layer, rows, columns, self.watch, sort, norms, difference)
 
     def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
