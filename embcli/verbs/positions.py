@@ -134,14 +134,16 @@ def _own(source: Source, kind: Kind, options: PositionOptions, length: int, dim:
     recipe = source.recipe
     if kind == "sinusoidal":
         return own_sinusoids(recipe, dim) if recipe and recipe.waves else None
+    if kind not in ("alibi", "t5"):
+        return None
     biases: dict[str, Any] = dict(recipe.biases) if recipe else {}
-    if kind in ("alibi", "t5") and ("heads" if kind == "alibi" else "buckets") not in biases:
+    if ("heads" if kind == "alibi" else "buckets") not in biases:
         raise InputError(naming("{kind} {given}: this model has no such positions", given=kind))
-    if kind in ("alibi", "t5") and options.heads not in (None, biases.get("heads")):
+    if options.heads not in (None, biases.get("heads")):
         raise InputError(
-            naming("{heads} {given}: this model has {own:,} heads", given=options.heads, own=biases["heads"])
+            naming("{heads} must be {own:,} of this model, not {given:,}", own=biases["heads"], given=options.heads)
         )
-    return replace(options.positions(dim), **biases) if kind in ("alibi", "t5") else None
+    return replace(options.positions(dim), **biases)
 
 
 def positions(source: Source, options: PositionOptions, context_length: int | None = None) -> PositionTable:
