@@ -108,7 +108,7 @@ def _aligned(stretch: Stretch, room: int) -> list[str]:
         cells[place] = last
         for number in which:
             begins[number] = last
-    return [_line(texts, cells, room if last - 1 > room else last) for texts in by_encoding]
+    return [_line(texts, cells, room - 1 if last - 1 > room else last) for texts in by_encoding]
 
 
 def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
@@ -121,11 +121,11 @@ def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
 
 
 def _line(texts: dict[int, str], cells: dict[int, int], room: int) -> str:
-    """Return tokens with a mark at each cut, in so many cells."""
+    """Return tokens with a mark at each cut, in so many cells; dots follow if they need more."""
     line = ""
     for place, text in texts.items():
         if cells[place] > room:
-            return f"{line}{text if cell_len(line + text) < room else ''}…"
+            return f"{line}{text if cell_len(line + text) <= room else ''}…"
         line += text
         line += " " * (cells[place] - 1 - cell_len(line)) + _CUT
     return line.removesuffix(_CUT)
