@@ -52,7 +52,7 @@ COMPARED_IDS = "2,3,1"  # what the command compares if nothing is given
 COMPARED_DIM = 5
 TOUR_TEXT = "Every effort moves you"
 DEFAULT_PRECISION = 4  # decimals
-SHOWN_ROWS = 5  # of each kind, on a page of an audit or a diff
+SHOWN_ROWS = 3  # of each kind, on a page of an audit or a diff
 
 
 def check_top(top: int) -> None:

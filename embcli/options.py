@@ -150,11 +150,11 @@ class LookupOptions:
         check_choice("pairing", self.pairing, PAIRINGS)
         for name in self.show or ():
             check_choice("show", name, MATRICES)
-        check_options(self.position or DEFAULT_KIND, vars(self))
+        check_options(self.position or DEFAULT_KIND, pairing=self.pairing, theta=self.theta)
         kind = joined_kind(self.position or DEFAULT_KIND)
         if self.show is not None and not {*self.show} <= {*self.matrices}:
             raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
-        if self.columns is not None and kind.width != "D" and self.show == ("position",):
+        if self.columns is not None and kind.has_own_columns and self.show == ("position",):
             raise InputError(naming("{columns} chooses columns of token and input; those of position are shown whole"))
         if self.only is not None and self.only_ids is not None:
             raise InputError(naming("{only} and {only_ids} stand for the same tokens; give one of them"))
@@ -196,7 +196,7 @@ class PositionOptions:
         check_choice("pairing", self.pairing, SHOWN_PAIRINGS)
         if self.pairing == "both" and self.kind == DEFAULT_KIND:  # only rotary positions have pairs
             object.__setattr__(self, "kind", "rotary")
-        check_options(self.kind, vars(self))
+        check_options(self.kind, clip=self.clip, pairing=self.pairing, theta=self.theta, ids=self.ids)
         self.token_id()
 
     def positions(self, dim: int) -> ShownPositions:

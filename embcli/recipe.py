@@ -124,6 +124,35 @@ class Recipe:
         return next(ends, len(self.steps))
 
     @property
+    def formula(self) -> str:
+        """The order in which rows are added to an input embedding: `(token x 2 + token_type) + position`."""
+        said = "token"
+        for step in self.sum:
+            if isinstance(step, Scale):
+                said += f" x {step.factor:.6g}"
+            elif not isinstance(step, AddRow):
+                term = "position" if isinstance(step, AddPosition) else "token_type"
+                said = f"{f'({said})' if ' + ' in said else said} + {term}"
+            elif not said.endswith("rows 0"):
+                said += " + rows 0"
+        return said
+
+    @property
+    def rows_for_all(self) -> list[tuple[str, ...]]:
+        """The matrices whose row 0 is a term of every input embedding."""
+        return [step.tensors for step in self.sum if isinstance(step, AddRow)]
+
+    @property
+    def norm(self) -> Norm | None:
+        """The norm that makes what the first block reads of an input embedding; None if something else does."""
+        return self.rest[0] if len(self.rest) == 1 and isinstance(self.rest[0], Norm) else None
+
+    @property
+    def adds_type(self) -> bool:
+        """Whether the row of a token type is a term of the input embedding."""
+        return any(isinstance(step, AddType) for step in self.sum)
+
+    @property
     def has_positions(self) -> bool:
         """Whether position rows are added."""
         return any(isinstance(step, AddPosition) for step in self.steps)
@@ -151,9 +180,14 @@ class Recipe:
         return next((step.row for step in self.steps if isinstance(step, AddType)), None)
 
     @property
+    def scales(self) -> list[Scale]:
+        """The steps that multiply rows by a number."""
+        return [step for step in self.steps if isinstance(step, Scale)]
+
+    @property
     def scale(self) -> float:
         """What token rows are multiplied by."""
-        return next((step.factor for step in self.steps if isinstance(step, Scale)), 1.0)
+        return self.scales[0].factor if self.scales else 1.0
 
     @property
     def words(self) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 # C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and other invisible formatting,
-# surrogates, and the two non-characters that XML does not allow either.
+# surrogates, the two non-characters that XML does not allow either, and zero width joiners without anything to join.
 _UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]|(?<!\\S)\u200d"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG = re.compile(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from embcli.atomic import refuse_others, refuse_read_only
 from embcli.errors import OutputError, lacks
 from embcli.formats import ALIASES, FORMATS, SUFFIXES, able
+from embcli.memory import refuse_shortage
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.formats import FormatName, Kind
+
+_ARROW = 130 * 10**6, 40 * 10**6  # bytes of addresses and of data that pyarrow takes; it aborts without them
 
 
 def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str = "") -> FormatName:
@@ -62,6 +65,8 @@ def _refuse_without_package(format: FormatName) -> None:
     required = FORMATS[format].extra
     if required is None:
         return
+    if format == "parquet":
+        refuse_shortage(required[0], *_ARROW)
     try:
         import_module(required[0])
     except Exception as error:  # matplotlib raises ValueError for an unknown MPLBACKEND

@@ -191,6 +191,8 @@ def shown(token: bytes | None) -> str:
         text = token.decode()
     except UnicodeDecodeError:
         return "".join(f"\\x{byte:02x}" for byte in token)
+    if text.isascii() and text.isprintable() and "\\" not in text:  # most tokens: ten times as fast
+        return text.replace(" ", _SHOWN[" "])
     return "".join(
         _shown_character(character, text[place - 1] if place else "") for place, character in enumerate(text)
     )

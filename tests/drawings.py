@@ -77,6 +77,8 @@ def _html_lines(data: bytes) -> list[str]:
     (pre,) = html(data).iter(f"{XHTML}pre")
     for box in pre.iter(f"{XHTML}i"):
         assert re.match(r"width:(\d+)ch", box.get("style", ""))[1] == str(cell_len("".join(box.itertext())))  # type: ignore[index]
+        if box.get("class") == "drawn":  # its own text is invisible
+            assert {*"".join([box.text or "", *(word.tail or "" for word in box)])} <= DRAWN
     return "".join(pre.itertext()).split("\n")
 
 

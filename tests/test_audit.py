@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,8 +89,7 @@ def test_planted_faults_are_all_found_and_nothing_else_is(inside: Inside, tmp_pa
     ran = inside("audit", "--from", str(folder))
     assert ran.status == 1
     for line in (
-        "non-finite    2 rows: 7, 9",
-        "all zero      1 row: 5",
+        "broken        2 non-finite rows: 7, 9; 1 zero row: 5\n",
         "equal         2 groups: 20 = 30 = 40; 21 = 31",
     ):
         assert line in ran.text
@@ -119,8 +119,8 @@ def test_rows_far_shorter_or_longer_than_others_are_outliers(inside: Inside, tmp
     assert document["audit"]["fences"] == pytest.approx(fences, rel=1e-5)
     text = inside.ok("audit", "--from", str(folder), "-k", str(top)).text
     named = ", ".join(map(str, document["audit"]["outliers"][:top])) + ", ..." * (top == 1)
-    assert f"outliers      3 rows: {named}\n" in text
-    assert f"outliers: below {fences[0]:.4f} or above {fences[1]:.4f} (Tukey's outer fences of log norms)\n" in text
+    limits = f"(norm < {fences[0]:.4f} or > {fences[1]:.4f})"
+    assert f"outliers      3 rows: {named} {limits}\n" in text
     assert text.endswith("Sound: non-finite, zero, missing: none; 3 outliers of the norm\n")
     matrix[:] = matrix[0]
     matrix[:20, 0] = np.nextafter(matrix[0, 0], np.float32(9))
@@ -133,13 +133,26 @@ def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(insi
     folder = model(tmp_path / "model", matrix)
     for top in (None, 3, 20):
         text = inside.ok("audit", "--from", str(folder), *(() if top is None else ("-k", str(top)))).text
-        shown = top or 5
-        rows = text[text.index("20 candidates") :].splitlines()[3 : 3 + shown]
+        shown = top or 3
+        rows = text[text.index("candidates    20 like") :].splitlines()[3 : 3 + shown]
         assert len({row.split()[0] for row in rows} & {*map(str, range(50, 70))}) == shown
         missing = f"Left out: candidates {shown + 1} to 20 ({20 - shown} of 20); -k 20 shows all.\n"
         assert (missing in text) == (shown < 20)
-        assert len(text[text.index("shortest") : text.index("Under-trained")].splitlines()) == 3 + shown
+        norms = re.findall(r"(?m)^(?:shortest|longest)  .*", text)
+        assert [line.count(", ") + 1 for line in norms] == [shown, shown]
     assert "must be at least 1, not 0" in inside.refused("audit", "--from", str(folder), "-k", "0")
+
+
+def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that it can tell, below the command line and above the next."""
+    monkeypatch.chdir(tmp_path)
+    matrix = planted(False)
+    matrix[60], matrix[70:90] = 40, matrix[UNUSED[:1]] + 0.001 * vectors(20, seed=4)
+    model(tmp_path / "m", matrix, **{"lm_head.weight": matrix + vectors(len(matrix), seed=5)})
+    text = Inside(terminal=True)("audit", "./m", COLUMNS="80", LINES="24", NO_COLOR="1").text
+    assert text.startswith("Audit of a token matrix")
+    assert text.count("\n") <= 22
+    assert all(part in text for part in ("; 1 zero row", "groups:", "own logits", "Left out:", "Broken: "))
 
 
 def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:
@@ -354,9 +367,9 @@ def test_which_head_was_taken_as_the_token_matrix_is_told(inside: Inside, tmp_pa
     assert found.indicator == "cosine"
     assert {*found.candidates.tolist()} == PLANTED["candidates"]
     text = inside("audit", "--from", str(folder)).text
-    assert "\noutput head: the token matrix itself (tied); config.json names 'GPT2LMHeadModel' and no head" in text
+    assert "\noutput head   the token matrix itself (tied); config.json names 'GPT2LMHeadModel' and no head" in text
     (folder / "config.json").write_text(json.dumps({"tie_word_embeddings": False}))
-    assert "\noutput head: none in the file; config.json says" in inside("audit", "--from", str(folder)).text
+    assert "\noutput head   none in the file; config.json says" in inside("audit", "--from", str(folder)).text
     assert "output head" not in inside.ok("audit", "--vocab", "9").text
 
 
@@ -365,8 +378,8 @@ def test_small_indicators_keep_their_digits_on_the_page(inside: Inside, tmp_path
     folder = model(tmp_path / "model", matrix)
     found = audited(folder).undertrained
     text = inside("audit", "--from", str(folder)).text
-    assert f"3 candidates, up to {found.threshold:.4e} like" in text
-    rows = [line.split() for line in text.partition("candidates, up to")[2].splitlines()]
+    assert f"candidates    3 like unused rows by norm: up to {found.threshold:.4e}\n" in text
+    rows = [line.split() for line in text.partition("candidates  ")[2].splitlines()]
     told = {row[0]: row[2:] for row in rows if len(row) == 6}
     norms = np.linalg.norm(matrix.astype(np.float64), axis=1)
     assert [told[name][0] for name in ("50", "51", "52")] == [f"{norms[row]:.4e}" for row in (50, 51, 52)]
@@ -379,7 +392,7 @@ def test_unused_rows_that_cancel_out_tell_candidates_by_norm_alone(inside: Insid
     matrix[USED:] = 0
     matrix[USED], matrix[USED + 1], matrix[60] = 0.01, -0.01, 0.005
     ran = inside("audit", "--from", str(model(tmp_path / "model", matrix, True)))
-    assert "1 candidate, up to 0.0400" in ran.text
+    assert "candidates    1 like unused rows by norm: up to 0.0400\n" in ran.text
     assert "60  w60    0.0200\n" in ran.text
 
 
@@ -429,10 +442,9 @@ def test_equal_rows_of_unused_tokens_break_nothing(inside: Inside, tmp_path: Pat
 
 def test_a_matrix_that_was_never_trained_has_no_candidates(inside: Inside, tmp_path: Path) -> None:
     text = inside.ok("audit", "--from", str(model(tmp_path / "model", vectors(TOKENS)))).text
-    assert "No candidates: the unused rows resemble all others" in text
-    assert (
-        "No candidates: too few known unused rows for comparison: 0 rows\n" in inside.ok("audit", "--vocab", "9").text
-    )
+    assert "candidates    none: the unused rows resemble all others" in text
+    text = inside.ok("audit", "--vocab", "9").text
+    assert "candidates    none: too few known unused rows for comparison: 0 rows\n" in text
     folder = model(tmp_path / "one", trained(False)[: USED + 1])
     assert "too few known unused rows for comparison: 1 row\n" in inside("audit", "--from", str(folder)).text
 

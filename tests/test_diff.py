@@ -131,7 +131,7 @@ def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) 
     np.save(tmp_path / "other.npy", np.asfortranarray(vectors()))
     for other in (base, tmp_path / "other.npy"):
         text = inside.ok("diff", str(base), str(other)).text
-        assert "300  bit-identical\n" in text
+        assert "rows   300 bit-identical\n" in text
         assert text.endswith("\nEqual\n")
 
 
@@ -153,7 +153,7 @@ def test_rounding_is_told_apart_from_changes(inside: Inside, tmp_path: Path) -> 
         assert inside("diff", str(base), str(tuned)).status == 1
     fine[8] = held[8].float().numpy()
     text = inside.ok("diff", str(coarse), str(saved(fine_path, fine))).text
-    assert "298  equal except for rounding" in text
+    assert "298 equal except for rounding" in text
     assert text.endswith("\nEqual\n")
 
 
@@ -202,7 +202,7 @@ def test_rows_of_one_matrix_alone_are_told(inside: Inside, tmp_path: Path) -> No
     saved(tuned, np.concatenate([vectors(), vectors(4, seed=2)]))
     ran = inside("diff", str(base), str(tuned))
     assert ran.status == 1
-    assert "4  only in TUNED" in ran.text
+    assert "4 only in TUNED\nonly in TUNED: 300, 301, 302, ...\n" in ran.text
     rows = list(map(json.loads, inside("diff", str(tuned), str(base), "-f", "ndjson").out.splitlines()))
     assert [(row["base_id"], row["tuned_id"], row["state"]) for row in rows[298:302]] == [
         (298, 298, "equal"),
@@ -219,16 +219,11 @@ def test_tokens_of_one_model_only_are_named(inside: Inside, tmp_path: Path, top:
     base = words(tmp_path / "base", ["a", "b", "c", "d"], vectors(5))  # and a row of padding
     tuned = words(tmp_path / "tuned", ["b", "a", *added], vectors(11, seed=2))
     text = inside("diff", str(base), str(tuned), "-k", str(top), "--width", "80").text
-    table = text[text.index("only in BASE  ") :].splitlines()
-    assert table[0].split("  ") == ["only in BASE", "token", "only in TUNED", "token"]
-    rows = [row.split() for row in table[2 : 2 + min(top, 9)]]
-    assert rows[0] == ["2", "c", "2", "new0"]
-    assert rows[-1][-2:] == [str(1 + len(rows)), f"new{len(rows) - 1}"]
+    dropped, news = ["2 c", "3 d", "4"], [f"{2 + number} {new}" for number, new in enumerate(added)]
+    for name, rows in (("BASE", dropped), ("TUNED", news)):
+        assert f"\nonly in {name}: {', '.join([*rows[:top], *['...'] * (top == 2)])}\n" in text
     told = "Left out: row 4 (1 of 3) of BASE and rows 4 to 10 (7 of 9) of TUNED; -k 9 shows all."
     assert (told in text) == (top == 2)
-    assert "1 - cos: how far a row turned" in text
-    narrow = inside("diff", str(base), str(tuned), "--width", "40").text.splitlines()
-    assert {"only in BASE  token", "only in TUNED  token"} <= {*narrow}
 
 
 @pytest.mark.parametrize("top", [None, 2])
@@ -236,11 +231,25 @@ def test_a_page_shows_the_rows_that_changed_most_and_least(inside: Inside, tmp_p
     base, tuned = saved(tmp_path / "base.safetensors", vectors()), saved(tmp_path / "t.safetensors", vectors(seed=3))
     text = inside("diff", str(base), str(tuned), *(() if top is None else ("-k", str(top)))).text
     shown = [row.split()[0] for row in text[text.index("Changed most, and least") :].splitlines()[3:]]
-    found, count = compared(base, tuned).moved.tolist(), top or 5
+    result = compared(base, tuned)
+    found, count = result.moved.tolist(), top or 3
+    medians = [f"{np.median(values):.4f}" for values in (result.cosine_distances, result.distances)]
+    assert f"Changed most, and least; medians: 1 - cos {medians[0]}, L2 distance {medians[1]}\n" in text
     assert shown[: 2 * count + 1] == [*map(str, found[:count]), "⋮", *map(str, found[-count:])]
     assert (
         f"Left out: changed rows {count + 1} to {300 - count} ({300 - 2 * count} of 300); -k 150 shows all.\n" in text
     )
+
+
+def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that it can tell, below the command line and above the next."""
+    monkeypatch.chdir(tmp_path)
+    words(tmp_path / "base", [f"w{number}" for number in range(90)], vectors(90))
+    words(tmp_path / "tuned", [f"w{number}" for number in range(10, 99)], vectors(89, seed=2))
+    text = Inside(terminal=True)("diff", "./base", "./tuned", COLUMNS="80", LINES="24", NO_COLOR="1").text
+    assert text.startswith("Token matrices")
+    assert text.count("\n") <= 22
+    assert all(part in text for part in ("The vocabularies differ", "only in BASE:", "only in TUNED:", "Left out:"))
 
 
 def test_a_page_in_a_file_leaves_its_answer_on_standard_error(inside: Inside, tmp_path: Path) -> None:
@@ -496,7 +505,7 @@ def test_nothing_is_rounded_between_matrices_of_one_dtype(
     np.save("base.npy", np.float32([[1, -0.0], [2, 3]]))
     np.save("tuned.npy", np.float32([[1, 0.0], [2, 3]]))
     told = inside.ok("diff", "base.npy", "tuned.npy").text
-    assert "   1  equal in value, with different bits\n" in told
+    assert "1 equal in value, with different bits" in told
     assert "round" not in told
 
 

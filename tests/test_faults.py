@@ -181,6 +181,14 @@ def test_where_a_tokenizer_has_no_room_that_is_said(name: str, tmp_path: Path, m
     )
 
 
+def test_where_pyarrow_has_no_room_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would end the process while it is loaded, with any status, and print lines of its own."""
+    monkeypatch.setattr("embcli.memory.left_of_limits", lambda: (120_000_000, 300_000_000))
+    monkeypatch.setattr("embcli.__main__._LEAST_MEMORY", (0, 0))
+    told = Inside().refused("lookup", "--ids", "2", *TOY, "-o", str(tmp_path / "a.parquet"))
+    assert "memory ran out: pyarrow takes some 130.0 MB, and a limit of this process leaves 120.0 MB" in told
+
+
 @pytest.mark.parametrize(
     "command",
     [

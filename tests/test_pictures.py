@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embcli import memory, names
@@ -121,8 +121,13 @@ def plain(put: Callable[[Page], object], width: int) -> list[str]:
     return drawn.content().decode().splitlines()
 
 
+JOINED = st.text(st.sampled_from("\u200d\ufe0f\u0300\u08ca\U0001f3fb👋👩a1 \u3000─█日"), max_size=6)
+
+
 @kinds
-@given(texts=st.lists(TEXTS, min_size=1, max_size=4))
+@given(texts=st.lists(TEXTS | JOINED, min_size=1, max_size=4))
+@example(texts=["\u0300", "─\u0300", "█\u08ca", "\U0001f3fb"])  # a mark joins the blank or the shape before it
+@example(texts=["\u200da", "a \u200db", "\u3000\u200d"])  # and a joiner has nothing to join
 @untimed
 def test_any_text_is_read_back(form: str, texts: list[str]) -> None:
     def put(page: Page) -> None:

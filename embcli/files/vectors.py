@@ -64,7 +64,7 @@ class VectorsFile(Tensors):
         """Return the matrix as a layer of rows; raises InputError if it is to be transposed."""
         if transposed:
             raise self.refused("a row is a word's vector; it cannot be transposed")
-        return VectorsLayer(self._binary, self._index, tensor.dtype, self._parsed if self._is_text else _unpacked)
+        return VectorsLayer(self._binary, self._index, tensor.dtype, self._parsed if self._is_text else self._unpacked)
 
     def own_words(self) -> OwnWords:
         """Return the encoding that the file's words make."""
@@ -94,6 +94,12 @@ class VectorsFile(Tensors):
                 f"line {self._line(row):,} has {len(values):,} numbers, and others have {self._index.dim:,}"
             )
         return values
+
+    def _unpacked(self, row: int, data: bytes) -> np.ndarray:
+        """Return the numbers after a word of binary numbers; newlines may follow them."""
+        if len(data) < 4 * self._index.dim:  # by an index that is damaged
+            raise self._binary.refused(f"row {row:,} has fewer than {self._index.dim:,} numbers")
+        return np.frombuffer(data, "<f4", count=self._index.dim)
 
     def _line(self, row: int) -> int:
         return row + 1 + (self._sizes is not None)
@@ -144,11 +150,6 @@ class VectorsLayer(WidenedLayer):
         """Return whether binary numbers end where a row begins: a newline need not follow them."""
         end = self._index.starts[row - 1] + self._index.lengths[row - 1] + 1 + 4 * self.shape[1]
         return self.dtype == "float32" and row > 0 and int(end) == start
-
-
-def _unpacked(row: int, data: bytes) -> np.ndarray:
-    """Return the numbers after a word; a newline may follow them."""
-    return np.frombuffer(data, "<f4", count=len(data) // 4)
 
 
 def _looks_like_text(sample: bytes) -> bool:

@@ -65,7 +65,7 @@ class Run:
     @property
     def is_shape(self) -> bool:
         """Whether it is drawn by rectangles only, without a font."""
-        return self.text[0] in _SHAPES and not self.is_blank
+        return {*self.text} <= _SHAPES and not self.is_blank
 
     @property
     def is_drawn(self) -> bool:
@@ -74,7 +74,7 @@ class Run:
 
     def boxes(self) -> Iterator[tuple[Box, str]]:
         """Yield its rectangles, in cells from the left of the line, and their colours; they do not overlap."""
-        sign = self.text[0]
+        sign = self.text[0] if self.is_shape else " "
         boxes: list[tuple[Box | None, str | None]] = [(box, self.ink) for box in _STROKES.get(sign, [])]
         if not boxes:
             part, rest = (_WHOLE, None) if sign == "█" else _PARTS.get(sign, (None, _WHOLE))

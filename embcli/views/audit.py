@@ -9,12 +9,20 @@ import numpy as np
 from embcli.hints import hint
 from embcli.names import BROKEN
 from embcli.page import Block, Column, Excerpt, Word
-from embcli.views.parts import head_in_words, origin_in_words, put_left_out, put_origin, token_column
+from embcli.views.parts import (
+    first_of,
+    head_in_words,
+    named_rows,
+    origin_in_words,
+    put_left_out,
+    put_origin,
+    token_column,
+)
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
     from embcli.page import Page
-    from embcli.verbs.audit import Audit, HeadCheck
+    from embcli.verbs.audit import Audit
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {
@@ -26,19 +34,14 @@ _WHY = {
 
 
 def view(result: Audit, page: Page) -> None:
-    """Put the verdict on a page, broken and unused rows, statistics of all rows, and rows that stand out."""
+    """Put broken, unused and unusual rows on a page, statistics of all rows, and the verdict."""
     size, dim = result.shape
     origin = origin_in_words(result.origin, "token")
     sizes = f"V = {counted(size, 'row')}, D = {counted(dim, 'column')}"
     page.title(f"Audit of a token matrix, {sizes}: {origin}, {result.dtype}")
-    for name, words in _rows_in_words(result).items():
+    for name, words in (_rows_in_words(result) | _statistics(result, page)).items():
         page.line(f"{name:12}  ", words if isinstance(words, Word) else Word(words))
-    page.line()
-    _put_statistics(result, page)
-    _put_extremes(result, page)
-    _put_undertrained(result, page)
-    if result.head is not None:
-        _put_head(result.head, page)
+    _put_candidates(result, page)
     page.line(Word(f"What these words mean: {hint('meaning', word=result.verb)}", "dim"))
     put_origin(page, result.origin)
     page.line(_verdict(result))
@@ -46,13 +49,13 @@ def view(result: Audit, page: Page) -> None:
 
 def _rows_in_words(result: Audit) -> dict[str, str | Word]:
     """Return the numbers of rows, and broken, unused and equal rows, in words."""
-    bad, top = {"non-finite": result.non_finite, "all zero": result.zero}, result.top
+    bad = {"non-finite": result.non_finite, "zero": result.zero}
+    broken = "; ".join(_named(rows, result.top, f"{kind} row") for kind, rows in bad.items() if len(rows))
     return {
         "rows": _rows(result),
         "unused": _unused(result),
-        **{name: Word(_named(rows, top), "bad" if len(rows) else "plain") for name, rows in bad.items()},
-        "equal": _equal(result.equal, top),
-        "outliers": _named(result.outliers, top),
+        "broken": Word(broken, "bad") if broken else "none",
+        "equal": _equal(result.equal, result.top),
     }
 
 
@@ -75,46 +78,54 @@ def _span(rows: np.ndarray) -> str:
     return f" ({rows[0]} to {rows[-1]})" if len(rows) > 1 and (np.diff(rows) == 1).all() else ""
 
 
-def _named(rows: np.ndarray, top: int) -> str:
-    if not len(rows):
-        return "none"
-    return f"{counted(len(rows), 'row')}: {_listed(list(map(str, rows[: top + 1].tolist())), ', ', top)}"
+def _named(rows: np.ndarray, top: int, what: str = "row") -> str:
+    return f"{counted(len(rows), what)}: {first_of(map(str, rows[: top + 1].tolist()), top)}"
 
 
 def _equal(groups: tuple[tuple[int, ...], ...], top: int) -> str:
     if not groups:
         return "none"
-    words = [_listed(list(map(str, group)), " = ", top) for group in groups[: top + 1]]
-    return f"{counted(len(groups), 'group')}: {_listed(words, '; ', top)}"
+    words = (first_of(map(str, group), top, " = ") for group in groups[: top + 1])
+    return f"{counted(len(groups), 'group')}: {first_of(words, top, '; ')}"
 
 
-def _listed(words: list[str], between: str, top: int) -> str:
-    """Return the first words, and dots if there are more."""
-    return between.join([*words[:top], *["..."] * (len(words) > top)])
+def _statistics(result: Audit, page: Page) -> dict[str, str | Word]:
+    """Return statistics of the norms and directions of the rows, and rows that stand out, in words."""
+    statistics, head = result.statistics, result.head
+    words: dict[str, str | Word] = {}
+    if statistics.rows:
+        words |= _norms(result, page)
+        mean, centred = _number(statistics.mean_cosine), _number(statistics.centred_mean_cosine)
+        words["directions"] = f"mean cosine {mean}, centred {centred}; IsoScore {_number(statistics.iso_score)}"
+    else:
+        words["norms"] = "no token has a finite row"
+    if statistics.norm_by_merge is not None:
+        words["Spearman"] = f"norm against merge order {statistics.norm_by_merge:.4f}"
+    if (output := result.undertrained.output) is not None:
+        words["output head"] = head_in_words(output.relation, output.rows, output.reason)
+    if head is not None:
+        sample = "" if head.rows == head.used else f" (of {head.used:,}, evenly sampled)"
+        words["own logits"] = f"the largest of {head.tensor} for {head.wins:,} of {head.rows:,} rows{sample}"
+    return words
 
 
-def _put_statistics(result: Audit, page: Page) -> None:
-    """Put statistics of the norms and directions of the rows on a page."""
-    statistics = result.statistics
-    if not statistics.rows:
-        page.line("No token has a finite row.")
-        return
-    write = page.numbers([Block("", np.array([statistics.quantiles]))]).write
-    labels = Column("norms of", [counted(statistics.rows, "row")], "left")
-    quantiles = [Column(name, [write(value)]) for name, value in zip(QUANTILES, statistics.quantiles, strict=True)]
-    page.table([labels, *quantiles])
-    page.line(
-        f"from {write(statistics.quantiles[0])} {_bars(statistics.histogram)} to {write(statistics.quantiles[-1])}"
-    )
+def _norms(result: Audit, page: Page) -> dict[str, str | Word]:
+    """Return how the norms are distributed, and which are the least and the largest, in words."""
+    quantiles = dict(zip(QUANTILES, result.statistics.quantiles, strict=True))
+    write = page.numbers([Block("", np.array([[*quantiles.values()]]))]).write
+    least, median, largest = (write(quantiles[name]) for name in ("least", "median", "largest"))
+    rows = np.flatnonzero(result.measured)
+    rows = rows[np.argsort(result.norms[rows], kind="stable")]
+    words: dict[str, str | Word] = {}
     if result.fences is not None:
         low, high = map(write, result.fences)
-        page.line(f"outliers: below {low} or above {high} (Tukey's outer fences of log norms)")
-    page.line()
-    mean, centred = _number(statistics.mean_cosine), _number(statistics.centred_mean_cosine)
-    page.line(f"mean cosine of all pairs {mean}, less the mean row {centred}; 1 for one direction")
-    page.line(f"IsoScore {_number(statistics.iso_score)} (Rudman et al. 2022): 1 for equal spread, 0 for one direction")
-    if statistics.norm_by_merge is not None:
-        page.line(f"norm against merge order {statistics.norm_by_merge:.4f} (Spearman's rank correlation)")
+        named = _named(result.outliers, result.top) if len(result.outliers) else "none"
+        words["outliers"] = f"{named} (norm < {low} or > {high})"
+    words["norms"] = f"{least} {_bars(result.statistics.histogram)} {largest}, median {median}"
+    for name, ids in (("shortest", rows[: result.top]), ("longest", rows[::-1][: result.top])):
+        norms = map(write, result.norms[ids])
+        words[name] = ", ".join(map(" ".join, zip(named_rows(ids, result.tokens(ids)), norms, strict=True)))
+    return words
 
 
 def _bars(counts: tuple[int, ...]) -> str:
@@ -131,45 +142,24 @@ def _number(value: float | None) -> str:
     return "none" if value is None else f"{round(value, 4) + 0:.4f}"  # no -0.0000
 
 
-def _put_extremes(result: Audit, page: Page) -> None:
-    """Put the shortest and the longest rows of tokens side by side."""
-    rows = np.flatnonzero(result.measured)
-    rows = rows[np.argsort(result.norms[rows], kind="stable")]
-    count = min(result.top, len(rows))
-    write = page.numbers([Block("", result.norms[rows[None, :]])]).write
-    columns = []
-    for name, ids in (("shortest", rows[:count]), ("longest", rows[::-1][:count])):
-        columns += [Column(name, [str(row) for row in ids])]
-        columns += [token_column(result.tokens(ids))] if result.encoding else []
-        columns += [Column("norm", [write(norm) for norm in result.norms[ids]])]
-    if count:
-        page.line()
-        page.table([*columns])
-
-
-def _put_undertrained(result: Audit, page: Page) -> None:
-    """Put the tokens that resemble unused ones most on a page, with the indicator."""
+def _put_candidates(result: Audit, page: Page) -> None:
+    """Put the tokens that resemble unused ones most on a page, with the indicators."""
     tokens = result.undertrained
-    by = {"cosine": "1 - cos to their mean", "norm": "norm"}[tokens.indicator]
-    page.line()
-    page.line(f"Under-trained (Land and Bartolo 2024): like unused rows by {by}")
-    if (head := tokens.output) is not None:
-        page.line(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
     if tokens.threshold is None:
-        page.line(f"No candidates: {tokens.reason}")
+        page.line(f"candidates    none: {tokens.reason}")
         return
-    count = counted(len(tokens.candidates), "candidate")
-    shown = Excerpt(min(result.top, len(tokens.candidates)), 0, len(tokens.candidates))
-    ids = tokens.candidates[shown.places]
+    excerpt = Excerpt(min(result.top, len(tokens.candidates)), 0, len(tokens.candidates))
+    ids = tokens.candidates[excerpt.places]
     write = page.numbers([Block("", np.array([[tokens.threshold, *result.indicator[ids]]]))]).write
-    page.line(f"{count}, up to {write(tokens.threshold)} like unused rows; only prompting can confirm")
+    by = {"cosine": "1 - cos to their mean", "norm": "norm"}[tokens.indicator]
+    page.line(f"candidates    {excerpt.total:,} like unused rows by {by}: up to {write(tokens.threshold)}")
     if len(ids):
         columns = [Column("ID", [str(row) for row in ids])]
         columns += [token_column(result.tokens(ids))] if result.encoding else []
         columns.append(Column(tokens.indicator, [write(value) for value in result.indicator[ids]]))
         page.table([*columns, *_others(result, ids, page)])
-        missing = shown.missing(np.arange(1, shown.total + 1), "candidate")
-        put_left_out(page, missing, how=hint("top", count=shown.total))
+        missing = excerpt.missing(np.arange(1, excerpt.total + 1), "candidate")
+        put_left_out(page, missing, how=hint("top", count=excerpt.total))
 
 
 def _others(result: Audit, ids: np.ndarray, page: Page) -> list[Column]:
@@ -180,11 +170,6 @@ def _others(result: Audit, ids: np.ndarray, page: Page) -> list[Column]:
     values = {name: vars(result.indicators)[name][ids] for name in names}
     write = page.numbers([Block("", np.array([*values.values()]))]).write
     return [Column(name, [write(value) for value in each]) for name, each in values.items()]
-
-
-def _put_head(head: HeadCheck, page: Page) -> None:
-    rows = f"{head.rows:,} rows" if head.rows == head.used else f"{head.rows:,} rows (of {head.used:,}, evenly sampled)"
-    page.line(f"Output head {head.tensor}: for {head.wins:,} of {rows}, the token's own logit is the largest")
 
 
 def _verdict(result: Audit) -> Word:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +10,13 @@ import numpy as np
 from embcli.hints import hint
 from embcli.page import Block, Column, Excerpt, Word
 from embcli.tokens import tokens_of
-from embcli.views.parts import origin_in_words, put_left_out, token_column
-from embcli.words import QUANTILES, counted
+from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column
+from embcli.words import QUANTILES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from embcli.encodings import Encoding
     from embcli.page import Page
     from embcli.verbs.diff import Diff, State
 
@@ -34,76 +37,76 @@ def view(result: Diff, page: Page) -> None:
         tensor = origin_in_words(origin, "token")
         where = tensor if origin.path is None else f"{tensor} of {origin.path}"
         page.line(f"{name.upper():5}  ({shape[0]:,}, {shape[1]:,}) {dtype}: {where}")
-    page.line()
     states = _STATES if len({*result.dtypes}) > 1 else {**_STATES, "rounded": "equal in value, with different bits"}
-    counts = {words: result.counts[state] for state, words in states.items() if result.counts[state]}
-    page.table([Column("rows", [f"{count:,}" for count in counts.values()]), Column("", [*counts], "left")])
+    counts = (f"{result.counts[state]:,} {words}" for state, words in states.items() if result.counts[state])
+    page.line(f"rows   {', '.join(counts)}")
     if result.matching.by == "token":
         page.line("The vocabularies differ: rows match by the bytes of their tokens")
-    if len(result.moved) > 2 * result.top:  # not all of them are shown
-        page.line()
-        _put_quantiles(result, page)
+    _put_rows_without_partner(result, page)
     if len(result.moved):
         page.line()
         _put_tokens(result, page)
-    _put_rows_without_partner(result, page)
-    for name, origin in zip(_NAMES, result.origins, strict=True):
-        for reason in origin.guesses.values():
-            page.line(f"A guess for {name.upper()}: {reason}")
+    _put_missing(result, page)
+    page.line(Word(f"What these words mean: {hint('meaning', word=result.verb)}", "dim"))
+    guesses = [[*origin.guesses.values()] for origin in result.origins]
+    for reason in dict.fromkeys(chain(*guesses)):
+        which = (name.upper() for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons)
+        page.line(f"A guess for {' and '.join(which)}: {reason}")
     page.line(Word("Different", "bad") if result.different else Word("Equal", "good"))
 
 
-def _put_quantiles(result: Diff, page: Page) -> None:
-    """Put the quantiles of the finite distances of the rows that moved on a page."""
-    numbers = {"1 - cos": result.cosine_distances, "L2 distance": result.distances}
-    quantiles = {name: result.quantiles(values) for name, values in numbers.items()}
-    columns = [Column(name, _written(np.array(values), page)) for name, values in quantiles.items() if values]
-    if columns:
-        page.table([Column(f"of {counted(len(result.moved), 'row')}", [*QUANTILES], "left"), *columns])
+def _medians(result: Diff, page: Page) -> str:
+    """Return the medians of the finite distances of the rows that moved, in words."""
+    medians = (
+        f"{name} {_written(np.array(quantiles), page)[[*QUANTILES].index('median')]}"
+        for name, values in (("1 - cos", result.cosine_distances), ("L2 distance", result.distances))
+        if (quantiles := result.quantiles(values))
+    )
+    return ", ".join(medians)
 
 
 def _put_tokens(result: Diff, page: Page) -> None:
     """Put the tokens that changed most on a page, and after a gap those that changed least."""
-    moved, top = result.moved, result.top
-    shown = Excerpt(len(moved), 0, len(moved)) if len(moved) <= 2 * top else Excerpt(top, top, len(moved))
-    pairs = moved[shown.places]
+    excerpt = _shown(result)
+    pairs = result.moved[excerpt.places]
     labels = [Column("ID", [str(row) for row in result.matching.base[pairs]])]
     if result.matching.by == "token":
         labels.append(Column("in TUNED", [str(row) for row in result.matching.tuned[pairs]]))
     if any(each is not None for each in result.encodings):
         labels.append(token_column(result.tokens(pairs)))
     numbers = {"1 - cos": result.cosine_distances[pairs], "L2 distance": result.distances[pairs]}
-    page.line("Changed most, and least" if shown.left_out else "Changed most")
-    page.table([*labels, *(Column(name, _written(values, page)) for name, values in numbers.items())], shown.gaps)
-    explained = hint("meaning", word=result.verb)
-    page.line(f"1 - cos: how far a row turned; L2: how far it moved; {explained}")
-    put_left_out(
-        page, shown.missing(np.arange(1, len(moved) + 1), "changed row"), how=hint("top", count=-(-len(moved) // 2))
-    )
+    page.line(f"Changed most, and least; medians: {_medians(result, page)}" if excerpt.left_out else "Changed most")
+    page.table([*labels, *(Column(name, _written(values, page)) for name, values in numbers.items())], excerpt.gaps)
+
+
+def _shown(result: Diff) -> Excerpt:
+    """Return which of the rows that moved are shown."""
+    count, top = len(result.moved), result.top
+    return Excerpt(count, 0, count) if count <= 2 * top else Excerpt(top, top, count)
 
 
 def _put_rows_without_partner(result: Diff, page: Page) -> None:
-    """Put the first rows of each matrix that the other lacks on a page, with their tokens; side by side if they fit."""
-    rows = {"BASE": result.matching.base_only, "TUNED": result.matching.tuned_only}
-    most = max(map(len, rows.values()))
-    tables: list[list[Column]] = []
-    missing = []
-    for (name, ids), encoding in zip(rows.items(), result.encodings, strict=True):
-        shown = Excerpt(min(result.top, len(ids)), 0, len(ids))
+    """Put the first rows of each matrix that the other lacks on a page, with their tokens."""
+    for name, ids, encoding in _without_partner(result):
+        first = ids[: result.top + 1]
         if len(ids):
-            labels = [token_column(tokens_of(ids[shown.places], encoding))] if encoding else []
-            tables.append([Column(f"only in {name}", [*map(str, ids[shown.places])]), *labels])
-        missing += [f"{shown.missing(ids, 'row')} of {name}"] if shown.left_out else []
-    beside = [_filled(column, min(result.top, most)) for columns in tables for column in columns]
-    for columns in [beside] if tables and page.holds([*beside]) else tables:
-        page.line()
-        page.table([*columns])
+            page.line(f"only in {name}: {first_of(named_rows(first, tokens_of(first, encoding)), result.top)}")
+
+
+def _without_partner(result: Diff) -> Iterator[tuple[str, np.ndarray, Encoding | None]]:
+    rows = (result.matching.base_only, result.matching.tuned_only)
+    yield from zip(("BASE", "TUNED"), rows, result.encodings, strict=True)
+
+
+def _put_missing(result: Diff, page: Page) -> None:
+    """Say which rows are not shown, and how to see all."""
+    count = len(result.moved)
+    missing, most = [_shown(result).missing(np.arange(1, count + 1), "changed row")], -(-count // 2)
+    for name, ids, _ in _without_partner(result):
+        excerpt = Excerpt(min(result.top, len(ids)), 0, len(ids))
+        missing += [f"{excerpt.missing(ids, 'row')} of {name}"] if excerpt.left_out else []
+        most = max(most, len(ids))
     put_left_out(page, *missing, how=hint("top", count=most))
-
-
-def _filled(column: Column, count: int) -> Column:
-    """Return a column with so many cells, the last of which are blank."""
-    return replace(column, cells=[*column.cells, *[""] * (count - len(column.cells))])
 
 
 def _written(values: np.ndarray, page: Page) -> list[str]:

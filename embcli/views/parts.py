@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from embcli.selection import distinct
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from embcli.layer import Origin
     from embcli.page import Page, Tone
@@ -86,6 +87,17 @@ def put_left_out(page: Page, *parts: str, how: str = "") -> None:
         page.line(f"{missing}{f'; {how}' if how else ''}.")
 
 
+def first_of(words: Iterable[str], top: int, between: str = ", ") -> str:
+    """Return the first words, and dots if there are more."""
+    begin = [*islice(words, top + 1)]
+    return between.join([*begin[:top], *["..."] * (len(begin) > top)])
+
+
+def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
+    """Return the IDs of rows, (n,) int64, each with its token if it has one."""
+    return [f"{row} {shown(token)}".strip() for row, token in zip(rows.tolist(), tokens, strict=True)]
+
+
 def bar(share: float, cells: int) -> str:
     """Return a bar of blocks that fills a share of some cells, in eighths of a cell, at least one."""
     eighths = max(round(share * cells * 8), 1)
@@ -122,8 +134,13 @@ class PickedRows:
 
 def put_prose(text: str, page: Page, indent: str = "", hanging: str = "", tone: Tone = "plain") -> None:
     """Put sentences on the page, wrapped to its width."""
-    wrapped = textwrap.TextWrapper(
+    for line in wrapped(text, page, indent, hanging):
+        page.line(Word(line, tone))
+
+
+def wrapped(text: str, page: Page, indent: str = "", hanging: str = "") -> list[str]:
+    """Return the lines of sentences as wide as the page, all but the first indented by `hanging`."""
+    wrapper = textwrap.TextWrapper(
         page.width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False
     )
-    for line in wrapped.wrap(text):
-        page.line(Word(line, tone))
+    return wrapper.wrap(text)

@@ -104,6 +104,15 @@ def test_rows_and_words_of_the_binary_form_are_those_of_the_file(tmp_path: Path,
     assert_rows(layer, values)
 
 
+def test_newlines_between_rows_of_the_binary_form_are_no_part_of_them(tmp_path: Path) -> None:
+    values = matrix(3, 5)
+    path = binary_file(tmp_path / "m.bin", ["a", "b", "c"], values, b"\n" * 6)
+    path.write_bytes(path.read_bytes()[:-5])
+    _, layer, found = opened(path)
+    assert found == ["a", "b", "c"]
+    assert_rows(layer, values)
+
+
 def test_numbers_may_be_written_in_other_ways_and_between_tabs(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_bytes(b"a\t1e-3\t-.5\t+7\nb nan inf  -Infinity\nc 1. 1e99 0\n\n\n")
     _, layer, words = opened(tmp_path / "m.txt")
