@@ -353,7 +353,7 @@ _ENCODING = copy.copy(DECLARED["encoding"])
 _ENCODING.show_default = names.DEFAULT_ENCODING
 _SEVERAL = copy.copy(_ENCODING)
 _SEVERAL.metavar = "NAMES"
-_SEVERAL.help = f"{_ENCODING.help[:-1]}; several are compared: gpt2,o200k_base."
+_SEVERAL.help = "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base."
 DECLARED |= {"tokenize.encoding": _SEVERAL, "decode.encoding": _ENCODING, "batch.encoding": _ENCODING}
 
 
