@@ -136,8 +136,8 @@ def _argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
 
 
-def _kinds(flag: str, help: str, known: tuple[str, ...]) -> Any:
-    return _option(MODEL, flag, help, DEFAULT_KIND, parser=kind_named, autocompletion=_one_of(known))
+def _kinds(flag: str, help: str, known: tuple[str, ...], default: str = DEFAULT_KIND) -> Any:
+    return _option(MODEL, flag, help, default, parser=kind_named, autocompletion=_one_of(known))
 
 
 # By the name of the parameter; `verb.parameter` if a verb declares it differently.
@@ -249,10 +249,11 @@ DECLARED: dict[str, Any] = {
     "seed": _option(MODEL, "--seed", "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
     "no_cache": _option(MODEL, "--no-cache", "Do not use the cache."),
     "layer": _option(MODEL, "--layer", "Which layer."),
-    "kind": _kinds("--kind", "Which kind of positions.", KINDS),
+    "kind": _kinds("--kind", "Which kind of positions.", KINDS, f"{DEFAULT_KIND}; with --from, the model's own"),
     "clip": _option(
         MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
     ),
+    "heads": _option(MODEL, "--heads", "Heads of ALiBi positions.", str(names.DEFAULT_HEADS), metavar="H"),
     "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
     "positions.pairing": _option(
         MODEL, "--pairing", "Which columns rotary positions rotate together; both compares the two.", "interleaved"
