@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from embcli.tokens import Tokens, check_known, shown, tokenize
 from embcli.words import counted, naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from embcli.encodings import Encoding
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
+Options = TypeVar("Options", LookupOptions, ComparisonOptions, Batching, PositionOptions, Nearness)
 _NAMED = re.compile(r"[^\W\d_]")  # a letter, which no ID has
 
 
@@ -296,23 +298,27 @@ class Model:
         rows: str | None = None,
         columns: str | None = None,
         sort: Sort = "id",
+        norms: bool = False,
+        difference: bool = False,
         map: bool = False,
         scatter: bool = False,
     ) -> WeightMatrix | Scatter:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
         A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
-        first; then `order` has the norms and ranks of all rows. `map` returns the size of its numbers in bins instead,
-        and `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and
-        columns out of range, LayerError where there is no such layer.
+        first; then `order` has the norms and ranks of all rows. `norms` adds the norm of each row, and `difference` to
+        the page of two rows the first minus the second. `map` returns the size of its numbers in bins instead, and
+        `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns
+        out of range, LayerError where there is no such layer.
 
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
         """
         check_choice("layer", layer, LAYERS)
         check_choice("sort", sort, SORTS)
-        if sort != "id" and (map or scatter):
-            raise InputError(naming("{sort} orders rows; {map} and {scatter} show them as one picture"))
+        if (sort != "id" or norms or difference) and (map or scatter):
+            of_rows = "{sort}, {norms} and {difference} are for rows"
+            raise InputError(naming(f"{of_rows}; {{map}} and {{scatter}} show them as one picture"))
         if map and scatter:
             raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
         rows = self.numbered(rows, layer)
@@ -326,7 +332,7 @@ class Model:
             return of_components(self.source, layer, rows, columns, self.watch)
         from embcli.verbs.weights import weights
 
-        return weights(self.source, layer, rows, columns, self.watch, sort)
+        return weights(self.source, layer, rows, columns, self.watch, sort, norms, difference)
 
     def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
@@ -371,19 +377,8 @@ class Model:
         """
         from embcli.verbs.lookup import look_up
 
-        names = (show,) if isinstance(show, str) else show
-        options = LookupOptions(
-            show=names,
-            columns=columns,
-            trace=trace,
-            draw=draw,
-            only=only,
-            only_ids=only_ids,
-            position=position,
-            pairing=pairing,
-            theta=theta,
-            token_type=token_type,
-        )
+        show = (show,) if isinstance(show, str) else show
+        options = _options(LookupOptions, locals())
         tokens = self.tokens(text, special, lines)
         if window:
             tokens = tokens.window(shape_of(self.source, "position")[0])
@@ -415,10 +410,8 @@ class Model:
         """
         from embcli.verbs.compare import compare
 
-        names = (show,) if isinstance(show, str) else show
-        options = ComparisonOptions(
-            show=names, trace=trace, gradient=gradient, bench=bench, learning_rate=learning_rate, draw=draw
-        )
+        show = (show,) if isinstance(show, str) else show
+        options = _options(ComparisonOptions, locals())
         return compare(self.tokens(text, special), self.source, options, self.watch, seed, largest)
 
     def batch(
@@ -451,19 +444,7 @@ class Model:
         """
         from embcli.verbs.batch import batch
 
-        batching = Batching(
-            batch_size=batch_size,
-            max_length=max_length,
-            stride=stride,
-            shuffle=shuffle,
-            keep_last=keep_last,
-            index=index,
-            all=all,
-            layers_first=layers_first,
-            loader_first=loader_first,
-            draw=draw,
-            coverage=coverage,
-        )
+        batching = _options(Batching, locals())
         source = self._seeded(max_length if context_length is None else context_length)
         if coverage:
             from embcli.verbs.coverage import coverage as read
@@ -481,10 +462,11 @@ class Model:
 
     def positions(
         self,
-        kind: Kind = "learned",
+        kind: Kind | None = None,
         *,
         context_length: int | None = None,
         clip: int | None = None,
+        heads: int | None = None,
         pairing: ShownPairing | None = None,
         theta: float | None = None,
         ids: str | int | None = None,
@@ -494,7 +476,8 @@ class Model:
     ) -> PositionTable:
         """Return what positions become: learned or sinusoidal rows (T, D), rotary angles, or relative distances.
 
-        T is the context length, of relative positions 16; unless it is given, a page shows positions 0 to 15.
+        Unless `kind` is given, it is the model's own; of seeded layers, learned. T is the context length, of relative
+        positions 16; unless it is given, a page shows positions 0 to 15.
         `similarity` returns their dot products, (T, T). Raises InputError for an option that this kind does not have,
         and LayerError for an odd D of rotary positions.
 
@@ -503,17 +486,8 @@ class Model:
         """
         from embcli.verbs.positions import positions
 
-        options = PositionOptions(
-            kind=kind,
-            clip=clip,
-            pairing=pairing,
-            theta=theta,
-            ids=None if ids is None else str(ids),
-            similarity=similarity,
-            rows=rows,
-            columns=columns,
-        )
-        return positions(self.source, options, context_length)
+        ids = None if ids is None else str(ids)
+        return positions(self.source, _options(PositionOptions, locals()), context_length)
 
     def neighbors(
         self,
@@ -544,16 +518,7 @@ class Model:
         from embcli.verbs.neighbors import neighbors, queries_of_tokens, queries_of_vectors
 
         self._note_stored_rows()
-        nearness = Nearness(
-            metric=metric,
-            top=top,
-            include_query=include_query,
-            center=center,
-            within=within,
-            match=match,
-            rows=rows,
-            why=why,
-        )
+        nearness = _options(Nearness, locals())
         if (text is None) == (vector is None):
             raise InputError(naming("give {text} or {vector}, one of them"))
         if vector is not None:
@@ -593,16 +558,17 @@ class Model:
         """
         from embcli.verbs.diff import diff
 
-        self._note_stored_rows()
+        self._note_stored_rows(other)
         check_top(top)
         return diff(self.source, other.source, self.watch, top)
 
-    def _note_stored_rows(self) -> None:
-        """Add a remark if the model multiplies its token rows: audit, diff and neighbors take them as stored."""
-        with suppress(InputError):  # a config.json that does not fit is no matter here
-            recipe = self.source.recipe
-            if recipe is not None and recipe.scale != 1:
-                self.notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
+    def _note_stored_rows(self, *others: Model) -> None:
+        """Add a remark if a model multiplies its token rows: audit, diff and neighbors take them as stored."""
+        for model in (self, *others):
+            with suppress(InputError):  # a config.json that does not fit is no matter here
+                recipe = model.source.recipe
+                if recipe is not None and recipe.scale != 1:
+                    self.notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
 
     def info(self, *, tensors: bool = False) -> ModelInfo:
         """Return which tensors the model's file contains and what they are for; `tensors` lists all of them.
@@ -615,6 +581,11 @@ class Model:
         if not isinstance(self.source, Checkpoint):
             raise InputError("a seeded model has no file")
         return model_info(self.source, tensors)
+
+
+def _options(kind: type[Options], arguments: Mapping[str, Any]) -> Options:
+    """Return a verb's options, whose fields are named as the parameters of its method, from the method's arguments."""
+    return kind(**{each.name: arguments[each.name] for each in fields(kind)})
 
 
 def _row(token: str, encoding: Encoding) -> str:

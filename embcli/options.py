@@ -150,11 +150,11 @@ class LookupOptions:
         check_choice("pairing", self.pairing, PAIRINGS)
         for name in self.show or ():
             check_choice("show", name, MATRICES)
-        check_options(self.position or DEFAULT_KIND, vars(self))
+        check_options(self.position or DEFAULT_KIND, pairing=self.pairing, theta=self.theta)
         kind = joined_kind(self.position or DEFAULT_KIND)
         if self.show is not None and not {*self.show} <= {*self.matrices}:
             raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
-        if self.columns is not None and kind.width != "D" and self.show == ("position",):
+        if self.columns is not None and kind.has_own_columns and self.show == ("position",):
             raise InputError(naming("{columns} chooses columns of token and input; those of position are shown whole"))
         if self.only is not None and self.only_ids is not None:
             raise InputError(naming("{only} and {only_ids} stand for the same tokens; give one of them"))
@@ -182,8 +182,9 @@ class LookupOptions:
 class PositionOptions:
     """The options of `positions`; raises InputError for an option that the kind does not have."""
 
-    kind: Kind = DEFAULT_KIND
+    kind: Kind | None = None  # None for the model's own; of seeded layers, the learned ones
     clip: int | None = None
+    heads: int | None = None
     pairing: ShownPairing | None = None
     theta: float | None = None
     ids: str | None = None  # the token whose row the positions are applied to
@@ -194,9 +195,11 @@ class PositionOptions:
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
         check_choice("pairing", self.pairing, SHOWN_PAIRINGS)
-        if self.pairing == "both" and self.kind == DEFAULT_KIND:  # only rotary positions have pairs
+        if self.pairing == "both" and self.kind in (None, DEFAULT_KIND):  # only rotary positions have pairs
             object.__setattr__(self, "kind", "rotary")
-        check_options(self.kind, vars(self))
+        if self.kind is not None:
+            given = {"clip": self.clip, "heads": self.heads, "pairing": self.pairing, "theta": self.theta}
+            check_options(self.kind, **given, ids=self.ids)
         self.token_id()
 
     def positions(self, dim: int) -> ShownPositions:
@@ -205,7 +208,7 @@ class PositionOptions:
             from embcli.positions.pairings import BothPairings
 
             return BothPairings.of(dim, vars(self))
-        return shown_kind(self.kind).of(dim, vars(self))
+        return shown_kind(self.kind or DEFAULT_KIND).of(dim, vars(self))
 
     def token_id(self) -> int:
         """Return the ID of the token whose row the positions are applied to."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
-from embcli.held import HOLDERS
-from embcli.hub import TOKENIZERS, located, tokenizer_file
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -50,6 +48,7 @@ def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes, pre: str
     a package is missing.
     """
     from embcli.encodings.gguf import GgufEncoding
+    from embcli.hub import TOKENIZERS, tokenizer_file
 
     if isinstance(own, GgufEncoding):
         own = own.with_splitting(pre)
@@ -114,6 +113,9 @@ def get(name: str, pre: str | None = None) -> Encoding:
     if name in DEFINITIONS:
         _refuse_splitting(name, pre)
         return TiktokenEncoding(name)
+    from embcli.held import HOLDERS
+    from embcli.hub import located, tokenizer_file
+
     if "/" in name or name.endswith(_SUFFIXES) or name.partition(":")[0] in HOLDERS:
         return _of_path(located(name, tokenizer_file), name, pre)
     model = loaded("tiktoken.model")

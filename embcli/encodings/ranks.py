@@ -5,55 +5,15 @@ from __future__ import annotations
 from binascii import Error, a2b_base64
 from typing import TYPE_CHECKING
 
-from embcli.encodings.algorithm import NO_TOKEN, Parts, PieceByPiece
-from embcli.encodings.derivation import Derivation
 from embcli.encodings.listed import LONGEST, MOST_IDS, Listed
-from embcli.encodings.merging import NEVER, derived, merged
+from embcli.encodings.merging import Ranks
 from embcli.encodings.splitting import Splitting, splitting_of
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.encodings.vocabulary import Named
 from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from embcli.binary import Binary
-
-
-class Ranks(PieceByPiece):
-    """Merges of bytes into tokens, the token of the least rank first."""
-
-    def __init__(self, ranks: Mapping[bytes, int], splitting: Splitting, first: int = 0) -> None:
-        """Take the rank of each token; its ID is `first` more."""
-        super().__init__()
-        self._ranks, self._splitting, self._first = ranks, splitting, first
-
-    def pieces(self, text: str) -> Iterable[str]:
-        """Return the pieces of a text in order."""
-        return self._splitting.pieces(text)
-
-    def parts(self, piece: str) -> Parts:
-        """Return the tokens of a piece in order."""
-        data = piece.encode()
-        tokens = [data] if data in self._ranks else merged([bytes([byte]) for byte in data], self._order)
-        return [
-            (self._ranks[token] + self._first if token in self._ranks else NO_TOKEN, len(token)) for token in tokens
-        ]
-
-    def derivation(self, piece: str) -> Derivation:
-        """Return the merges of a piece; a piece that is a token is looked up, and has none if they lead elsewhere."""
-        symbols = [bytes([byte]) for byte in piece.encode()]
-        ids = [token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN]
-        found = derived(symbols, self._order, self._id_of, ids)
-        leads_elsewhere = bool(found.steps) and len(ids) == 1 and found.steps[-1].token != piece.encode()
-        return Derivation(found.symbols, (), found.ids) if leads_elsewhere else found
-
-    def _id_of(self, token: bytes) -> int | None:
-        rank = self._ranks.get(token)
-        return None if rank is None else rank + self._first
-
-    def _order(self, left: bytes, right: bytes) -> float:
-        return self._ranks.get(left + right, NEVER)
 
 
 def read_tiktoken(binary: Binary, pre: str | None) -> Listed:

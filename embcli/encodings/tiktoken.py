@@ -16,7 +16,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embcli.encodings.derivation import Derivation
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError, does_not_load
 from embcli.memory import refuse_shortage
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     import tiktoken
+
+    from embcli.encodings.derivation import Derivation
 
 _GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 _CL100K_PATTERN = (
@@ -179,31 +180,17 @@ class TiktokenEncoding(Encoding):
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         """Yield the merges of each piece that the encoding's regular expression cuts; a special token is a piece."""
-        import regex
+        from embcli.encodings.derivation import Derivation
+        from embcli.encodings.merging import Ranks
+        from embcli.encodings.splitting import Splitting
 
         names = self.definition.special_tokens
-        parts = re.split(f"({'|'.join(map(re.escape, names))})", text) if special else [text]
-        known: dict[str, Derivation] = {}
-        for part in parts:
+        ranks = Ranks(self._rank_of, Splitting((self.definition.pattern,)))
+        for part in re.split(f"({'|'.join(map(re.escape, names))})", text) if special else [text]:
             if special and part in names:
                 yield Derivation((part.encode(),), (), (names[part],))
-                continue
-            for found in regex.finditer(self.definition.pattern, part):
-                piece = found[0]
-                if piece not in known:
-                    known[piece] = self._derivation(piece)
-                yield known[piece]
-
-    def _derivation(self, piece: str) -> Derivation:
-        from embcli.encodings.merging import NEVER, derived
-
-        ranks = self._rank_of
-        symbols = [bytes([byte]) for byte in piece.encode()]
-        found = derived(symbols, lambda left, right: ranks.get(left + right, NEVER), ranks.get)
-        whole = ranks.get(piece.encode())
-        if whole is not None and found.ids != (whole,):  # tiktoken looks pieces up before it merges
-            return Derivation(found.symbols, (), (whole,))
-        return found
+            else:
+                yield from ranks.derivations(part)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the encoding has no such token.

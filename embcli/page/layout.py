@@ -192,10 +192,12 @@ class NumberFormat:
 
 def _longest(values: np.ndarray) -> list[float]:
     """Return the values that are longest to write: both ends, a negative zero, those that are not finite."""
-    finite = values[np.isfinite(values)]
+    is_finite = np.isfinite(values)
+    finite, others = values[is_finite], values[~is_finite]
     zero = finite[np.signbit(finite) & (finite == 0)][:1]
     ends = [finite.min(), finite.max()] if finite.size else []
-    return [*ends, *zero, *np.unique(values[~np.isfinite(values)])]
+    kinds = (others > 0, others < 0, np.isnan(others))
+    return [*ends, *zero, *(each for kind in kinds for each in others[kind][:1])]
 
 
 def cell_len(text: str) -> int:

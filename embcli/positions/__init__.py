@@ -12,8 +12,6 @@ from embcli.errors import InputError
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from embcli.positions.kind import JoinedPositions, Positions, ShownPositions
 
 Kind = Literal["learned", "sinusoidal", "relative", "rotary", "alibi", "t5"]  # that the verb `positions` shows
@@ -58,12 +56,14 @@ def joined_kind(name: JoinedKind) -> type[JoinedPositions]:
             return none.NoPositions
 
 
-def check_options(name: Kind | JoinedKind, given: Mapping[str, object]) -> None:
-    """Raise InputError for an option that only other kinds have, among fields that may be no option of a kind."""
+def check_options(name: Kind | JoinedKind, **given: object) -> None:
+    """Raise InputError for an option that only other kinds have; None stands for one that is not given."""
+    if all(value is None for value in given.values()):
+        return
     kinds: dict[str, type[Positions]] = {each: shown_kind(each) for each in KINDS}
     kinds.update({each: joined_kind(each) for each in JOINED_KINDS})
     for option, value in given.items():
         owners = [each for each, kind in kinds.items() if option in kind.options]
-        if value is not None and owners and name not in owners:
+        if value is not None and name not in owners:
             others = name if name == NO_POSITIONS else f"{name} ones"
             raise InputError(naming(f"{{{option}}} is an option of {' and '.join(owners)} positions, not of {others}"))

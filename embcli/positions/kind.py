@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from embcli.layer import Layer
-    from embcli.words import Message
 
 Own = TypeVar("Own", bound="Positions")
 
@@ -25,7 +24,6 @@ class Positions(ABC):
 
     options: ClassVar[tuple[str, ...]] = ()  # `ids` names the token row that `positions` applies the kind to
     has_layer: ClassVar[bool] = False  # whether it reads a layer, the source's `position`
-    missing: ClassVar[Message | str] = "this model has no position layer"  # the note on a model without its layer
 
     dim: int  # D
     opened: Layer | None = None
@@ -137,6 +135,7 @@ class JoinedWords:
     bag: str  # what two orders of the same tokens have in common
     matrix: str = "embeddings"  # what the rows of its matrix are
     column: str = "column"  # what a column of its matrix stands for
+    width: str = "D"  # how many columns its matrix has, as a formula
     heading: str = ""  # the line above its matrix, if that has other columns than the token rows
 
 
@@ -145,7 +144,7 @@ class JoinedPositions(Positions):
 
     has_matrix: ClassVar[bool] = True
     adds: ClassVar[bool] = False  # whether an input embedding is a token row plus a position row
-    width: ClassVar[str] = "D"  # how many columns its matrix has, as a formula
+    has_own_columns: ClassVar[bool] = False  # whether the columns of its matrix are others than those of a token row
 
     @abstractmethod
     def rows(self, positions: np.ndarray) -> np.ndarray:
@@ -183,12 +182,16 @@ class AddedPositions(ShownPositions, JoinedPositions):
         others = self.exact(to).T
         return lambda at: dot_products(self.exact(at), others)
 
+    @abstractmethod
+    def where(self, first_position: int) -> str:
+        """Say where the position rows come from; position 0 has the row `first_position` of its layer."""
+
     def joined_words(self, first_position: int) -> JoinedWords:
-        """Return the words of a lookup, without the origin of the rows."""
+        """Return the words of a lookup."""
         return JoinedWords(
             title=" + position embeddings",
             sum=" + position",
-            position="",
+            position=f"position: {self.where(first_position)}",
             input="input: the token row plus the position row",
             bag="equal token rows, different input embeddings.",
         )
@@ -206,7 +209,7 @@ def dot_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return products
 
 
-def angles(positions: np.ndarray, dim: int, theta: float) -> np.ndarray:
-    """Return position · theta^(-2i/D) for each position and i, (n, D/2 rounded up) float64."""
-    radians: np.ndarray = positions[:, None] * theta ** (-2 * np.arange((dim + 1) // 2) / dim)
-    return radians
+def frequencies(dim: int, theta: float) -> np.ndarray:
+    """Return theta^(-2i/D) for each i, (D/2 rounded up,) float64: the angle of pair i at position 1."""
+    rates: np.ndarray = theta ** (-2 * np.arange((dim + 1) // 2) / dim)
+    return rates

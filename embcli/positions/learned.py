@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from embcli.positions.kind import AddedPositions, ShownWords
-from embcli.words import counted, naming
+from embcli.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from embcli.positions.kind import JoinedWords
 
 
 @final
@@ -21,9 +19,6 @@ class Learned(AddedPositions):
 
     has_layer = True
     is_stored = True
-    missing = naming(
-        "this model has no learned positions: the input rows are the token rows; {position} rotary rotates them"
-    )
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float32."""
@@ -44,8 +39,7 @@ class Learned(AddedPositions):
             "Random rows: their dot products mean nothing before training.",
         )
 
-    def joined_words(self, first_position: int) -> JoinedWords:
-        """Return the words of a lookup."""
+    def where(self, first_position: int) -> str:
+        """Say where the position rows come from."""
         row = f"p + {first_position}" if first_position else "p"
-        where = f"position: row {row} of C = {counted(self.layer.shape[0], 'position')}"
-        return replace(super().joined_words(first_position), position=where)
+        return f"row {row} of C = {counted(self.layer.shape[0], 'position')}"

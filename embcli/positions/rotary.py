@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from embcli.errors import LayerError
+from embcli.hints import hint
 from embcli.names import DEFAULT_THETA, Pairing
 from embcli.positions.kind import (
     JoinedPositions,
@@ -16,8 +17,8 @@ from embcli.positions.kind import (
     Matrix,
     ShownPositions,
     ShownWords,
-    angles,
     dot_products,
+    frequencies,
     in_turn,
 )
 from embcli.words import naming
@@ -28,22 +29,31 @@ if TYPE_CHECKING:
     from embcli.recipe import Rotation
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Rotary(ShownPositions, JoinedPositions):
     """Rotary positions of Su et al. 2021: pairs of columns are rotated by an angle that grows with the position.
 
     Pair i is rotated by position · theta^(-2i/D). Models pair columns in two ways: `interleaved`, 2i with 2i + 1, as
-    the paper and GPT-J do, and `halves`, i with i + D/2, as GPT-NeoX and Llama's usual files do. Raises LayerError for
-    an odd D, and for a theta that is not a finite number from 1.
+    the paper and GPT-J do, and `halves`, i with i + D/2, as GPT-NeoX and Llama's usual files do. A real model rotates
+    the first R columns of each head; a token row is rotated as if it were heads side by side, and columns after the
+    last whole head stay as they are. Raises LayerError for an odd D, for a theta that is not a finite number from 1,
+    and for a head of more than D columns.
     """
 
     options = ("pairing", "theta", "ids")
-    width = "D/2"
+    has_own_columns = True
 
     pairing: Pairing = "interleaved"
     theta: float = DEFAULT_THETA
+    rotation: Rotation | None = None  # of a real model; None rotates the row as one head
 
     def __post_init__(self) -> None:
+        if self.rotation is not None:
+            if self.head > self.dim:
+                what = f"a head of this model has {self.head:,} columns, more than a token row, which has {self.dim:,}"
+                raise LayerError(f"{what}: it cannot be rotated")
+            return
         if self.dim % 2:
             raise LayerError(naming("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=self.dim))
         if not 1 <= self.theta < math.inf:
@@ -51,8 +61,18 @@ class Rotary(ShownPositions, JoinedPositions):
 
     @property
     def columns(self) -> int:
-        """D/2 angles, one for each pair of columns."""
-        return self.dim // 2
+        """R/2 angles, one for each pair of columns of a head."""
+        return len(self.rates)
+
+    @property
+    def head(self) -> int:
+        """The columns of a head."""
+        return self.rotation.head if self.rotation else self.dim
+
+    @property
+    def rates(self) -> np.ndarray:
+        """The angle of each pair at position 1, (R/2,) float64."""
+        return np.array(self.rotation.rates) if self.rotation else frequencies(self.dim, self.theta)
 
     def apart(self, columns: np.ndarray) -> int:
         """Return 2 for a rotated row whose pairs are interleaved."""
@@ -60,9 +80,12 @@ class Rotary(ShownPositions, JoinedPositions):
 
     @property
     def pairs(self) -> np.ndarray:
-        """The two columns of each pair, (D/2, 2) int64."""
-        every = np.arange(self.dim)
-        return every.reshape(-1, 2) if self.pairing == "interleaved" else every.reshape(2, -1).T
+        """The two columns of each pair, those of the first head first, (heads x R/2, 2) int64."""
+        every = np.arange(2 * self.columns)
+        pairs = every.reshape(-1, 2) if self.pairing == "interleaved" else every.reshape(2, -1).T
+        heads = np.arange(self.dim // self.head)[:, None, None] * self.head
+        joined: np.ndarray = (heads + pairs).reshape(-1, 2)
+        return joined
 
     def columns_of(self, pairs: np.ndarray) -> np.ndarray:
         """Return the columns of these pairs, in the order of a row, (2n,) int64."""
@@ -70,12 +93,9 @@ class Rotary(ShownPositions, JoinedPositions):
         return columns.reshape(-1)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
-        """Return the angles of these positions, in radians, (n, D/2) float32."""
-        return self.radians(positions).astype(np.float32)
-
-    def radians(self, positions: np.ndarray) -> np.ndarray:
-        """Return the angles of these positions, (n, D/2) float64."""
-        return angles(positions, self.dim, self.theta)
+        """Return the angles of these positions, in radians, (n, R/2) float32."""
+        angles: np.ndarray = (positions[:, None] * self.rates).astype(np.float32)
+        return angles
 
     def exact(self, token_rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return token rows (n, D), or one for all (1, D), rotated at these positions, (n, D) float64.
@@ -84,8 +104,9 @@ class Rotary(ShownPositions, JoinedPositions):
         [[1.0, 0.0], [0.5403, 0.8415]]
         """
         first, second = self.pairs.T
-        radians = np.tile(self.radians(positions), len(first) // self.columns)  # the same in each head
-        cosines, sines = np.cos(radians), np.sin(radians)
+        radians = np.tile(positions[:, None] * self.rates, len(first) // self.columns)  # the same in each head
+        factor = self.rotation.attention if self.rotation else 1.0
+        cosines, sines = factor * np.cos(radians), factor * np.sin(radians)
         rotated = np.repeat(token_rows, len(positions) // len(token_rows), axis=0).astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite
             rotated[:, first] = token_rows[:, first] * cosines - token_rows[:, second] * sines
@@ -118,97 +139,68 @@ class Rotary(ShownPositions, JoinedPositions):
         others = self.exact(row, to).T
         return lambda at: dot_products(self.exact(row, at), others)
 
+    def document(self) -> dict[str, Any]:
+        """Return its options, and what a model says, for the `run` of a JSON document."""
+        options = super().document()
+        if self.rotation is None:
+            return options
+        said = {"scaling": self.rotation.scaling or None, "layers": self.rotation.layers or None}
+        sizes = {"head_columns": self.head, "rotated_columns": 2 * self.columns}
+        return {**options, **sizes, **said, "attention_factor": self.rotation.attention}
+
+    @property
+    def _size(self) -> str:
+        """The number of angles as a formula."""
+        return "R/2" if self.rotation else "D/2"
+
+    @property
+    def _formula(self) -> str:
+        """What a model does, or what becomes of pair i."""
+        pairs = f"pairs are {self.pairing}"
+        if self.rotation is None:
+            return f"is rotated by p · {self.theta:,.12g}^(-2i/D); {pairs}"
+        own, rotated = self.rotation, 2 * self.columns
+        columns = f"{f'{rotated:,} of ' if rotated < self.head else ''}the {self.head:,} columns of each head"
+        layers = f" in layers of {own.layers}" if own.layers else ""
+        scaling = f", {own.scaling}" if own.scaling else ""
+        factor = f"; cosines and sines are multiplied by {own.attention:.6g}" if own.attention != 1 else ""
+        return f"rotates {columns}{layers}: pair i by p · {own.theta:,.12g}^(-2i/{rotated}){scaling}{factor}; {pairs}"
+
+    @property
+    def _note(self) -> str:
+        """Where models rotate like this, and how other layers do."""
+        other = self.rotation.other if self.rotation else None
+        if other is None:
+            return "Models rotate queries and keys like this in every layer, not the embedding."
+        how = hint("theta", theta=f"{other.theta:.12g}") if other.theta != self.theta else "with another scaling"
+        return f"Layers of {other.layers} rotate by theta {other.theta:,.12g}: {how}."
+
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
         return ShownWords(
             "Rotary positions",
-            f"T = {length:,} positions, D/2 = {self.columns:,} angles",
-            f"Pair i of the columns is rotated by p · {self.theta:,g}^(-2i/D); pairs are {self.pairing}.",
+            f"T = {length:,} positions, {self._size} = {self.columns:,} angles",
+            f"{'This model' if self.rotation else 'Pair i of the columns'} {self._formula}.",
             "They depend only on the distance: equal along each diagonal.",
-            "Models rotate queries and keys like this in every layer, not the embedding.",
+            self._note,
         )
 
     def joined_words(self, first_position: int) -> JoinedWords:
         """Return the words of a lookup."""
+        of_a_head = " of a head" if self.rotation else ""
         return JoinedWords(
             title=", rotated by position",
             sum=" turned",
-            position=f"position: pair i is rotated by p · {self.theta:,g}^(-2i/D); pairs are {self.pairing}",
+            position=f"position: {'the model' if self.rotation else 'pair i'} {self._formula}",
             input="input: the rotated token row. Models rotate queries and keys, not this row.",
             bag="equal token rows, different input embeddings.",
             matrix="angles",
             column="pair",
-            heading=f"The angles in radians, D/2 = {self.columns:,}; one column per pair",
+            width=self._size,
+            heading=f"The angles in radians, {self._size} = {self.columns:,}; one column per pair{of_a_head}",
         )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class OwnRotary(Rotary):
-    """The rotary positions of a real model, which rotate the columns of each head alike, perhaps not all of them.
-
-    A token row is rotated as if it were heads side by side; columns after the last whole head stay as they are.
-    """
-
-    width = "R/2"
-
-    rotation: Rotation | None = None
-
-    def __post_init__(self) -> None:
-        if self.own.head > self.dim:
-            what = f"a head of this model has {self.own.head:,} columns, more than a token row, which has {self.dim:,}"
-            raise LayerError(f"{what}: it cannot be rotated")
-
-    @property
-    def own(self) -> Rotation:
-        """What the model says; raises LayerError if it says nothing."""
-        if self.rotation is None:
-            raise LayerError("this model says nothing of rotary positions")
-        return self.rotation
-
-    @property
-    def columns(self) -> int:
-        """R/2 angles, one for each pair of columns of a head."""
-        return len(self.own.rates)
-
-    @property
-    def pairs(self) -> np.ndarray:
-        """The two columns of each pair, those of the first head first, (heads x R/2, 2) int64."""
-        every = np.arange(2 * self.columns)
-        pairs = every.reshape(-1, 2) if self.pairing == "interleaved" else every.reshape(2, -1).T
-        heads = np.arange(self.dim // self.own.head)[:, None, None] * self.own.head
-        joined: np.ndarray = (heads + pairs).reshape(-1, 2)
-        return joined
-
-    def radians(self, positions: np.ndarray) -> np.ndarray:
-        """Return the angles of these positions, (n, R/2) float64."""
-        radians: np.ndarray = positions[:, None] * np.array(self.own.rates)
-        return radians
-
-    def document(self) -> dict[str, Any]:
-        """Return its options and what the model says for the `run` of a JSON document."""
-        own = {"head_columns": self.own.head, "rotated_columns": 2 * self.columns, "scaling": self.own.scaling or None}
-        return {**super().document(), **own}
-
-    @property
-    def _said(self) -> str:
-        rotated, scaling = 2 * self.columns, f", {self.own.scaling}" if self.own.scaling else ""
-        share = f"{rotated:,} of " if rotated < self.own.head else ""
-        columns = f"{share}the {self.own.head:,} columns of each head"
-        return f"{columns}: pair i by p · {self.theta:,g}^(-2i/{rotated}){scaling}; pairs are {self.pairing}"
-
-    def shown_words(self, length: int, stored: bool) -> ShownWords:
-        """Return the words for T positions."""
-        words, shape = super().shown_words(length, stored), f"T = {length:,} positions, R/2 = {self.columns:,} angles"
-        return replace(words, shape=shape, formula=f"This model rotates {self._said}.")
-
-    def joined_words(self, first_position: int) -> JoinedWords:
-        """Return the words of a lookup."""
-        words = super().joined_words(first_position)
-        heading = f"The angles in radians, R/2 = {self.columns:,}; one column per pair of a head"
-        return replace(words, position=f"position: the model rotates {self._said}", heading=heading)
-
-
-def own_rotary(rotation: Rotation, dim: int, pairing: Pairing | None) -> OwnRotary:
+def own_rotary(rotation: Rotation, dim: int, pairing: Pairing | None) -> Rotary:
     """Return the positions of a model, with another pairing if one is given."""
-    return OwnRotary(dim, pairing=pairing or rotation.pairing, theta=rotation.theta, rotation=rotation)
+    return Rotary(dim, pairing=pairing or rotation.pairing, theta=rotation.theta, rotation=rotation)

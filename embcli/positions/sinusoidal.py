@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from embcli.errors import LayerError
 from embcli.names import DEFAULT_THETA
-from embcli.positions.kind import AddedPositions, ShownWords, angles, in_turn
+from embcli.positions.kind import AddedPositions, ShownWords, frequencies, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from embcli.positions.kind import JoinedWords
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class OwnSinusoidal(AddedPositions):
-    """The sinusoids of a model that computes its position rows by a formula of its own."""
-
-    compute: Callable[[np.ndarray], np.ndarray] | None = None  # positions (n,) -> (n, D) float32
-
-    def rows(self, positions: np.ndarray) -> np.ndarray:
-        """Return the rows of these positions, (n, D) float32."""
-        if self.compute is None:
-            raise LayerError("there is no formula here")
-        return self.compute(positions)
-
-    def shown_words(self, length: int, stored: bool) -> ShownWords:
-        """Return the words for T positions."""
-        return ShownWords(
-            "Sinusoidal positions",
-            f"T = {length:,} positions, D = {self.dim:,} columns",
-            "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added.",
-            "They depend only on the distance: equal along each diagonal.",
-        )
-
-    def joined_words(self, first_position: int) -> JoinedWords:
-        """Return the words of a lookup."""
-        where = "position: the model's own sinusoids, sines in the first half of the columns, then cosines"
-        return replace(super().joined_words(first_position), position=where)
 
 
 @final
@@ -51,15 +20,18 @@ class Sinusoidal(AddedPositions):
     """Absolute positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves, which are added.
 
     Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends with a sine.
+    Models with another formula have the sines in the first half of the columns, then the cosines.
     """
 
+    own: Callable[[np.ndarray], np.ndarray] | None = None  # a model's formula: positions (n,) -> (n, D) float32
+
     def apart(self, columns: np.ndarray) -> int:
-        """Return 2: sines and cosines are in turn."""
-        return in_turn(columns)
+        """Return 2 if sines and cosines are in turn."""
+        return 1 if self.own else in_turn(columns)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float32."""
-        return self.exact(positions).astype(np.float32)
+        return self.own(positions) if self.own else self.exact(positions).astype(np.float32)
 
     def exact(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float64.
@@ -67,7 +39,9 @@ class Sinusoidal(AddedPositions):
         >>> Sinusoidal(3).exact(np.array([0, 1])).round(4).tolist()
         [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
         """
-        radians = angles(positions, self.dim, DEFAULT_THETA)
+        if self.own:
+            return self.own(positions).astype(np.float64)
+        radians = positions[:, None] * frequencies(self.dim, DEFAULT_THETA)
         waves = np.empty((len(positions), self.dim))
         waves[:, 0::2] = np.sin(radians)
         waves[:, 1::2] = np.cos(radians[:, : self.dim // 2])
@@ -78,13 +52,16 @@ class Sinusoidal(AddedPositions):
         return ShownWords(
             "Sinusoidal positions",
             f"T = {length:,} positions, D = {self.dim:,} columns",
-            "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
+            "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added."
+            if self.own
+            else "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
             "They depend only on the distance: equal along each diagonal."
-            if self.dim % 2 == 0
+            if self.dim % 2 == 0 or self.own
             else "D is odd, the last sine has no cosine: equal along each diagonal only nearly.",
         )
 
-    def joined_words(self, first_position: int) -> JoinedWords:
-        """Return the words of a lookup."""
-        where = "position: columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
-        return replace(super().joined_words(first_position), position=where)
+    def where(self, first_position: int) -> str:
+        """Say where the position rows come from."""
+        if self.own:
+            return "the model's own sinusoids, sines in the first half of the columns, then cosines"
+        return "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"

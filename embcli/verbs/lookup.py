@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+import shlex
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,18 +12,17 @@ import numpy as np
 from embcli.binary import shortened
 from embcli.checks import check_ids, check_length, id_in_words
 from embcli.errors import InputError
+from embcli.files.numbers import rounded_to
+from embcli.hints import hint
 from embcli.layer import shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS
 from embcli.positions.rotary import own_rotary
-from embcli.positions.sinusoidal import OwnSinusoidal
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Scale
 from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
-from embcli.verbs.hidden import Steps, sinusoids, steps_of
 from embcli.version import __version__
 from embcli.words import counted, naming
 
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from embcli.layer import Layer, Origin, Source
     from embcli.positions import JoinedKind
     from embcli.positions.kind import JoinedPositions
-    from embcli.recipe import Recipe
+    from embcli.recipe import Norm, Recipe
     from embcli.tokens import Tokens
+    from embcli.verbs.hidden import Steps
     from embcli.words import Message
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
@@ -44,8 +45,7 @@ _INSIDE = {
     "": "this model has no positions: the input rows are the {rows}",
     "rotary": "this model has rotary positions, inside its blocks: the input rows are the {rows}; {position} rotary "
     "rotates them",
-    "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}; "
-    "embcli positions alibi shows them",
+    "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}",
     "relative": "this model has relative positions, inside its blocks: the input rows are the {rows}",
 }
 
@@ -80,7 +80,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     type_row: np.ndarray | None = None  # (1, D) float32, of the token type; None for no type
     recipe: Recipe | None = None  # None for seeded layers, and if the model's is unknown or not followed
     steps: Steps | None = None  # from a token row to the input embedding; None if positions join it and no more
-    more_steps: Steps = field(default_factory=Steps)  # from there to `hidden`
+    more_steps: Steps | None = None  # from there to `hidden`; None if the input is that
 
     token = MatrixOf()  # (n, D) float32
     position = MatrixOf()  # (n, D) float32, or angles (n, D/2)
@@ -95,7 +95,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def matrices(self) -> Names:
         """The matrices of the result."""
         there = [name for name in self.options.matrices if name != "hidden"]
-        return (*there, "hidden") if self.more_steps.steps or "hidden" in (self.options.show or ()) else tuple(there)
+        return (*there, "hidden") if self.more_steps or "hidden" in (self.options.show or ()) else tuple(there)
 
     @property
     def shown(self) -> Names:
@@ -106,25 +106,16 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     @property
     def adds_type(self) -> bool:
         """Whether the row of a token type is a term of the input embedding."""
-        return self.recipe is None or any(isinstance(step, AddType) for step in self.recipe.sum)
+        return self.recipe is None or self.recipe.adds_type
 
     @property
     def sum(self) -> str:
         """The order in which rows are added, as a formula."""
+        if self.recipe is not None:
+            return self.recipe.formula
         last = self.positions.joined_words(0).sum
-        if self.recipe is None:
-            typed = "token" if self.type_row is None else "token + token_type"
-            return f"({typed}){last}" if last and typed != "token" else f"{typed}{last}"
-        said = "token"
-        for step in self.recipe.sum:
-            if isinstance(step, Scale):
-                said += f" x {step.factor:.6g}"
-            elif not isinstance(step, AddRow):
-                term = "position" if isinstance(step, AddPosition) else "token_type"
-                said = f"{f'({said})' if ' + ' in said else said} + {term}"
-            elif not said.endswith("rows 0"):
-                said += " + rows 0"
-        return said
+        typed = "token" if self.type_row is None else "token + token_type"
+        return f"({typed}){last}" if last and typed != "token" else f"{typed}{last}"
 
     @property
     def same_bag(self) -> bool:
@@ -147,14 +138,13 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def has_own_columns(self, name: str) -> bool:
         """Say whether a matrix has other columns than the token layer: angles do, and projected rows."""
         if name == "position":
-            return self.positions.width != "D"
+            return self.positions.has_own_columns
         return name == "hidden" and self.recipe is not None and self.recipe.width != self.layer.shape[1]
 
     @property
     def norm(self) -> Norm | None:
         """The norm that makes `hidden` of an input row; None if something else does."""
-        steps = self.recipe.rest if self.recipe else ()
-        return steps[0] if len(steps) == 1 and isinstance(steps[0], Norm) else None
+        return self.recipe.norm if self.recipe else None
 
     def traced_norm(self, place: int) -> TracedNorm:
         """Return what `norm` does to the input row of a token."""
@@ -172,10 +162,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     @cached_property
     def constant_row(self) -> np.ndarray | None:
         """The sum of rows that are added to all tokens alike, (1, D) float32; None if there are none."""
-        steps = [step for step in (self.recipe.sum if self.recipe else ()) if isinstance(step, AddRow)]
-        if self.recipe is None or not steps:
+        if self.recipe is None or not self.recipe.rows_for_all:
             return None
-        rows = [np.concatenate([self.recipe.values(name)[:1] for name in step.tensors], axis=1) for step in steps]
+        read = self.recipe.values
+        rows = [np.concatenate([read(name)[:1] for name in names], axis=1) for names in self.recipe.rows_for_all]
         return sum(rows[1:], rows[0])
 
     def rows(self, index: np.ndarray, names: Names = MATRICES) -> dict[str, np.ndarray]:
@@ -201,9 +191,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def _hidden(self, index: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens; whole texts if rows depend on the rows beside them."""
-        if not self.more_steps.takes_whole_texts:
-            places = self._positions(index)
-            return self.more_steps(self._input(self.layer.rows(self.tokens.ids[index]), places), places)
+        if self.more_steps is None or not self.more_steps.takes_whole_texts:
+            return self._read(index)
         sequence, place = self.tokens.places(index)
         rows = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
         for number in np.unique(sequence).tolist():
@@ -214,10 +203,15 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         """Return what the first block reads of a sequence, (T, H) float32; the last one is kept."""
         if number not in self._kept:
             index = np.arange(self.tokens.starts[number], self.tokens.starts[number + 1])
-            places = self._positions(index)
             self._kept.clear()
-            self._kept[number] = self.more_steps(self._input(self.layer.rows(self.tokens.ids[index]), places), places)
+            self._kept[number] = self._read(index)
         return self._kept[number]
+
+    def _read(self, index: np.ndarray) -> np.ndarray:
+        """Return what the first block reads at consecutive tokens, (n, H) float32."""
+        places = self._positions(index)
+        rows = self._input(self.layer.rows(self.tokens.ids[index]), places)
+        return self.more_steps(rows, places) if self.more_steps else rows
 
     @cached_property
     def _kept(self) -> dict[int, np.ndarray]:
@@ -292,8 +286,9 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     check_ids(tokens, vocabulary_size, grows=seeded)
     options, recipe = _followed(source, options)
     positions = options.positions(dim)
-    if options.position == "rotary" and options.theta is None and source.rotation is not None:
-        positions = own_rotary(source.rotation, dim, options.pairing)
+    if options.position == "rotary" and source.rotation is not None:
+        own = source.rotation.chosen(options.theta, tokens.longest)
+        positions = own_rotary(own, dim, options.pairing) if own else positions
     reads_positions = positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves)
     if reads_positions:
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
@@ -311,15 +306,20 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
         asked["token_type"] = np.array([options.token_type])
     layers = source.open(asked)
     if recipe is not None and recipe.waves:
-        positions = OwnSinusoidal(dim, compute=partial(sinusoids, recipe.waves, recipe.first, dim))
+        from embcli.verbs.hidden import own_sinusoids
+
+        positions = own_sinusoids(recipe, dim)
     elif positions.has_layer:
         positions = replace(positions, opened=layers.get("position"))
     type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
-    steps, more = None, Steps()
+    steps = more = None
     if recipe is not None:
-        _note_scale(source, recipe, tokens, layers.origin)
+        from embcli.verbs.hidden import steps_of
+
+        _note_other_ways(source, recipe, tokens, layers.origin)
         added = layers["position"].rows if "position" in layers else positions.rows
-        steps, more = (steps_of(each, recipe.values, added, type_row) for each in (recipe.sum, recipe.rest))
+        steps = steps_of(recipe.sum, recipe.values, added, type_row)
+        more = steps_of(recipe.rest, recipe.values, added, type_row) if recipe.rest else None
     return Lookup(
         tokens,
         layers["token"],
@@ -353,7 +353,7 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     if given not in (None, own):
         recipe = None
     if given in (None, DEFAULT_KIND) and own == NO_POSITIONS and not (recipe and recipe.has_positions):
-        source.notes.add(without_positions(recipe))
+        source.notes.add(without_positions(recipe, source.origin.name))
     if given == DEFAULT_KIND and source.shape("position") is None:
         given = NO_POSITIONS
     if recipe is not None and not recipe.is_known:
@@ -370,37 +370,21 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     return options, recipe
 
 
-def _note_scale(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
-    """Add remarks where the model itself scales token rows by another number."""
-    for step in recipe.steps:
-        if not isinstance(step, Scale):
-            continue
-        dtype, factor = origin.dtypes["token"], np.float32(step.factor)
-        rounded = _rounded_to(dtype, factor)
-        if step.is_rounded and rounded != factor:
+def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
+    """Add remarks where the model scales token rows by another number, or treats one of these tokens in its own way."""
+    for step in recipe.scales:
+        dtype, factor = origin.dtypes["token"], np.array([step.factor], np.float32)
+        rounded = rounded_to(dtype, factor)
+        if step.is_rounded and dtype.endswith("float16") and rounded != factor:
             source.notes.add(
-                f"the scale is {factor:.6g} in float32; the model in {dtype} rounds it to {rounded:.6g} first"
+                f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
             )
-        if step.masked_id is not None and (tokens.ids == step.masked_id).any():
-            what = "the model sets the rows of its mask token to 0 and scales the others by more; embcli does not"
-            source.notes.add(f"ID {step.masked_id} is masked: {what}")
+    for token, why in recipe.odd:
+        if (tokens.ids == token).any():
+            source.notes.add(f"ID {token}: {why}")
 
 
-def _rounded_to(dtype: str, value: np.float32) -> np.float32:
-    """Return a number as a type of 16 bits holds it; in other types it is the same.
-
-    >>> _rounded_to("bfloat16", np.float32(55.425625))
-    np.float32(55.5)
-    """
-    if dtype == "float16":
-        return np.float32(np.float16(value))
-    if dtype != "bfloat16":
-        return value
-    bits = int(value.view(np.uint32))
-    return np.uint32((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
-
-
-def without_positions(recipe: Recipe | None) -> Message | str:
+def without_positions(recipe: Recipe | None, path: str) -> Message | str:
     """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
     if recipe is None:
         return naming(
@@ -408,10 +392,12 @@ def without_positions(recipe: Recipe | None) -> Message | str:
             "rotates them"
         )
     if not recipe.is_known:
-        what = "what a {model} model adds to the token rows is not known; the input rows are the token rows"
-        return naming(what, model=shortened(recipe.model))
+        why = f": {recipe.unknown}" if recipe.unknown else ""
+        what = "what a {model} model adds to the token rows is not known{why}; the input rows are the token rows"
+        return naming(what, model=shortened(recipe.model), why=why)
     rows = "token rows" if recipe.scale == 1 else f"token rows x {recipe.scale:.6g}"
-    return naming(_INSIDE[recipe.inside], rows=rows)
+    shows = f"; {hint('positions', path=shlex.quote(path))}" if recipe.biases else ""
+    return naming(f"{_INSIDE[recipe.inside]}{{shows}}", rows=rows, shows=shows)
 
 
 def _has_type(source: Source, options: LookupOptions, recipe: Recipe | None) -> bool:

@@ -69,7 +69,7 @@ def _bands(result: Lookup, index: np.ndarray) -> tuple[list[Band], list[Band]]:
     shown, position = result.shown, result.tokens.places(index)[1]
     in_table: list[Band] = []
     apart: list[Band] = []
-    is_sum = shown == result.matrices and result.positions.width == "D"
+    is_sum = shown == result.matrices and not result.positions.has_own_columns
     for name, values in result.rows(index, shown).items():
         numbers = (result.tokens.ids[index] if name == "token" else position).tolist()
         label = _SIGNS.get(name, name) if is_sum else name
@@ -117,7 +117,7 @@ def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
     tokens, count = result.tokens, counted(len(result.tokens), "token")
     columns = f"D = {counted(result.layer.shape[1], 'column')}"
     if not in_table:
-        columns = f"{result.positions.width} = {counted(result.positions.columns, words.column)}"
+        columns = f"{words.width} = {counted(result.positions.columns, words.column)}"
     if result.only is not None:
         return f"{len(result):,} of {count}, {columns}"
     if not tokens.many:
