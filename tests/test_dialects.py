@@ -79,6 +79,19 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
     assert encodings.get(str(path)).encode("a<s>b", True).tolist() == [ord("a") + 3, 1, ord("b") + 3]
 
 
+@pytest.mark.parametrize("count", [2, 4_000_000])
+def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, count: int) -> None:
+    config = {"pattern": CUTS, "default_vocab_size": count, "default_num_special_tokens": count}
+    special = [{"rank": 1, "token_str": "\ud800", "is_control": True}]
+    path = tmp_path / "tekken.json"
+    path.write_text(json.dumps({"config": config, "vocab": [], "special_tokens": special}))
+    if count == 2:
+        assert encodings.get(str(path)).token_bytes(1) == b"?"
+        return
+    with pytest.raises(InputError, match="it promises 4,000,000 special tokens"):
+        encodings.get(str(path)).encode("a")
+
+
 def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(WORDS)}))
     (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))

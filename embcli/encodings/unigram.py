@@ -101,7 +101,7 @@ class Unigrams(Algorithm):
 
     def _parts(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the tokens of a text and their bytes; unknown characters that follow each other are one token."""
-        total, unknown = array(self._sums, [0.0]), 0  # the sum of the scores, and the bytes of unknown characters before
+        total, unknown = array(self._sums, [0.0]), 0  # the sum of scores, and bytes of unknown characters before
         for word in self.pieces(text):
             way = self._kept.get(word) or self._best(word, total[0])
             for token_id, length in way[0]:
