@@ -13,7 +13,7 @@ import numpy as np
 
 from embcli.binary import Binary, shortened
 from embcli.encodings.charsmap import Charsmap
-from embcli.encodings.merging import BytePairs, Scores
+from embcli.encodings.merging import BytePairs, Scores, ranks_of
 from embcli.encodings.normalizing import Normalization
 from embcli.encodings.own import Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
@@ -266,10 +266,7 @@ class GgufEncoding(VocabularyEncoding):
 
     def _of_merges(self) -> Algorithm:
         merges = [] if self._array("merges") is None and self._splitting is SPLITTINGS["kimi-k2"] else self._merges
-        ranks = dict(
-            zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True)
-        )  # the first of equal ones counts
-        return BytePairs(self._ids, ranks, self._splitting or SPLITTINGS["default"])
+        return BytePairs(self._ids, ranks_of(merges), self._splitting or SPLITTINGS["default"])
 
     def _of_scores(self) -> Algorithm:
         scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))

@@ -78,6 +78,11 @@ def _merged_by_heap(parts: list[bytes], order: Order, trace: list[tuple[bytes, b
     return [part for part in parts if part]
 
 
+def ranks_of(merges: Sequence[bytes]) -> dict[bytes, int]:
+    """Return the rank of each merge; the first of equal ones counts."""
+    return dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
+
+
 def derived(
     symbols: Sequence[bytes],
     order: Order,

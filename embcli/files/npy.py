@@ -231,4 +231,4 @@ def _layer(binary: Binary, array: _Array, file: Bytes, start: int, transposed: b
         raise binary.refused(f"array {shortened(array.name)} {what}")
     rows, columns = array.shape
     shape = (columns, rows) if transposed else (rows, columns)
-    return StoredLayer(file, start, shape, stored_as, by_columns=array.fortran != transposed)
+    return StoredLayer(file, start, shape, stored_as, (1, shape[0]) if array.fortran != transposed else None)

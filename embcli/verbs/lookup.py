@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +18,10 @@ from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS
 from embcli.positions.rotary import own_rotary
 from embcli.positions.sinusoidal import Sinusoidal
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import Array, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
-from embcli.version import __version__
 from embcli.words import counted, naming
 
 if TYPE_CHECKING:
@@ -244,9 +243,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def records(self) -> Records:
         """Return the lookup as data: position, ID and token of each row, and its matrices."""
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
-        encoding, kind = self.tokens.encoding, self.positions
-        run: dict[str, Any] = {"embcli": __version__, "encoding": encoding.name if encoding else None}
-        run |= {"sequences": self.tokens.sequences, **self.origin.document()}
+        kind = self.positions
+        run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document())
         if not kind.has_layer:
             run |= {"kind": self.options.position, **kind.document()}
         if self.type_row is not None:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embcli.errors import InputError
-from embcli.records import Names, Piece, Records
+from embcli.records import Names, Piece, Records, run_of
 from embcli.result import Result
 from embcli.tokens import token_text
-from embcli.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +44,7 @@ class Merges(Result, verb="merges", content="list"):
 
     def records(self) -> Records:
         """Return a row for each step of each piece."""
-        encoding = self.tokens.encoding
-        run = {"embcli": __version__, "encoding": encoding.name if encoding else None, "pieces": len(self.pieces)}
+        run = run_of(self.tokens.encoding, pieces=len(self.pieces))
         return Records(run, "steps", sum(len(piece.rows) for piece in self.pieces), self.fields, self._pieces)
 
     def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:

@@ -12,7 +12,7 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.held import HOLDERS
 from embcli.hub import cache_folder, cached_models, model_file
 from embcli.metadata import peek
-from embcli.records import Records, listed
+from embcli.records import FieldType, Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
 from embcli.strict_json import read_object
@@ -47,15 +47,14 @@ class Models(Result, verb="info", content="list"):
 
     def records(self) -> Records:
         """Return the models as rows."""
-        types = {"model": str, "format": str, "vocabulary_size": int, "dim": int, "bytes": int}
-        fields: dict[str, list[Any]] = {
-            "model": [each.name for each in self.models],
-            "format": [each.format for each in self.models],
-            "vocabulary_size": [each.shape and each.shape[0] for each in self.models],
-            "dim": [each.shape and each.shape[1] for each in self.models],
-            "bytes": [each.size for each in self.models],
+        fields: dict[str, tuple[FieldType, list[Any]]] = {
+            "model": (str, [each.name for each in self.models]),
+            "format": (str, [each.format for each in self.models]),
+            "vocabulary_size": (int, [each.shape and each.shape[0] for each in self.models]),
+            "dim": (int, [each.shape and each.shape[1] for each in self.models]),
+            "bytes": (int, [each.size for each in self.models]),
         }
-        return listed({"embcli": __version__, "places": list(self.places)}, "models", types, fields)
+        return listed({"embcli": __version__, "places": list(self.places)}, "models", fields)
 
 
 def held_models(notes: Notes) -> Models:

@@ -13,10 +13,10 @@ import numpy as np
 from embcli import memory
 from embcli.checks import check_ids
 from embcli.errors import InputError
-from embcli.layer import run_of, shape_of
+from embcli.layer import shape_of
 from embcli.options import Nearness
 from embcli.passes import unwatched
-from embcli.records import Array, FieldType, Names, Piece, Records, in_pieces
+from embcli.records import Array, FieldType, Names, Piece, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.search import Search, mean_row, nearest
 from embcli.search.space import Space
@@ -177,7 +177,7 @@ def neighbors(
         raise InputError(naming(problem, count=k, queries=len(queries)))
     search = nearest(layer, vectors, space, k, among, excluded, nearness.within, watch)
     run = {
-        **run_of(layers.origin, encoding),
+        **run_of(encoding, **layers.origin.document()),
         "metric": nearness.metric,
         "center": nearness.center,
         "queries": [_document(query) for query in queries],

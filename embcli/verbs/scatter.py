@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.layer import run_of, shape_of
+from embcli.layer import shape_of
 from embcli.passes import unwatched
-from embcli.records import Array, Names, Records, in_pieces
+from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import Drawing
 from embcli.selection import select
 from embcli.statistics import Covariance, refuse_covariance
@@ -82,7 +82,7 @@ def scatter(
         chosen=chosen,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(layers.origin, encoding),
+        run=run_of(encoding, **layers.origin.document()),
         notes=source.notes,
     )
 

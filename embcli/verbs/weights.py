@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.layer import run_of, shape_of
+from embcli.layer import shape_of
 from embcli.norms import norm_order
 from embcli.passes import unwatched
-from embcli.records import Array, FieldType, Names, Piece, Records
+from embcli.records import Array, FieldType, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import token_text, tokens_of
@@ -115,7 +115,7 @@ def weights(
         columns=chosen,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(layers.origin, encoding),
+        run=run_of(encoding, **layers.origin.document()),
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
         watch=watch,

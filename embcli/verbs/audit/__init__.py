@@ -13,10 +13,10 @@ import numpy as np
 
 from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint
-from embcli.layer import run_of, shape_of
+from embcli.layer import shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS
 from embcli.passes import unwatched
-from embcli.records import FieldType, Names, Records, in_pieces
+from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.statistics import AT, equal_rows, fences, histogram, quantiles, rank_correlation, refuse_covariance
 from embcli.tokens import token_text, tokens_of
@@ -230,7 +230,7 @@ def audit(
         dtype=layer.dtype,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(layers.origin, encoding),
+        run=run_of(encoding, **layers.origin.document()),
         norms=first.norms,
         unused=unused_rows,
         equal=equal_rows(first.digests, nonzero),
