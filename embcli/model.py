@@ -211,12 +211,12 @@ class Model:
         if sequences.texts is not None and self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {ids}, or {encoding}"))
         encoding = self.encoding if sequences.texts is not None else self.source.encoding
-        found = tokenize(sequences, encoding, special, spans, around)
-        if found.from_text and around and not special:
+        tokens = tokenize(sequences, encoding, special, spans, around)
+        if tokens.from_text and around and not special:
             self._note_around()
-        if not len(found):
+        if not len(tokens):
             self.notes.add("the input is empty: there are no tokens")
-        return found
+        return tokens
 
     def _note_around(self) -> None:
         """Add a note on the tokens that the model reads around a text."""

@@ -54,9 +54,9 @@ def _fill(norms: np.ndarray, blocks: Iterator[np.ndarray], meter: Meter) -> Iter
     """Write the norms of consecutive blocks, add the blocks to a meter, and yield the number of rows of each."""
     done = 0
     for block in blocks:
-        wide = block.astype(np.float64)
+        exact = block.astype(np.float64)
         part = norms[done : done + len(block)]
-        part[:] = norms_of(wide)
-        meter.take(block, float(wide.sum()), float(np.square(part).sum()))
+        part[:] = norms_of(exact)
+        meter.take(block, float(exact.sum()), float(np.square(part).sum()))
         done += len(block)
         yield len(block)

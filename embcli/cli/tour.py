@@ -17,7 +17,7 @@ from embcli.cli.output import Output
 from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
-from embcli.hints import told
+from embcli.hints import without
 from embcli.verbs.tour import OWN, PLACE, read
 from embcli.views import tour as view
 
@@ -155,7 +155,7 @@ class _Guided:
         words = typed(step, self.tour.text)
         _put(lambda page: view.put_command(words, page))
         try:
-            with _isolated(), told(step.told):
+            with _isolated(), without(step.told):
                 self.run(words)
         except EmbcliError as error:
             self.failed = True

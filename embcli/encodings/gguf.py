@@ -136,8 +136,8 @@ class GgufEncoding(VocabularyEncoding):
         if self.model not in ("gpt2", "gemma4"):
             return []
         pairs = (merge.partition(b" ") for merge in self._merges)
-        found = (self._ids.get(left + right) for left, _, right in pairs)
-        return list(dict.fromkeys(token_id for token_id in found if token_id is not None))
+        ids = (self._ids.get(left + right) for left, _, right in pairs)
+        return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
 
     def _by_score(self) -> list[int]:
         """Return the IDs of the normal tokens of several characters, those of the best score first."""
@@ -246,20 +246,20 @@ class GgufEncoding(VocabularyEncoding):
             return np.zeros(self.vocabulary_size, np.float32)
         if numbers.kind not in kinds or numbers.count < self.vocabulary_size:
             raise self._binary.refused(f"its tokenizer.ggml.{name} are not numbers, one for each token")
-        found = read_numbers(self._binary, numbers)[: self.vocabulary_size]
-        if not np.isfinite(found).all():
+        values = read_numbers(self._binary, numbers)[: self.vocabulary_size]
+        if not np.isfinite(values).all():
             raise self._binary.refused(f"its tokenizer.ggml.{name} are not all finite")
-        return found
+        return values
 
     def _flag(self, name: str, default: bool) -> bool:
-        found = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
-        return found if isinstance(found, bool) else default
+        stated = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
+        return stated if isinstance(stated, bool) else default
 
     def _special(self, name: str, default: int | None) -> int:
         """Return the ID of a special token; raises InputError if there is none."""
         size = self.vocabulary_size
-        found = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
-        known = [each for each in (found, default) if isinstance(each, int) and 0 <= each < size]
+        stated = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
+        known = [each for each in (stated, default) if isinstance(each, int) and 0 <= each < size]
         if not known:
             raise self._binary.refused(f"it says that a text gets its {name} token, but not which one this is")
         return known[0]

@@ -47,9 +47,9 @@ def read_tekken(binary: Binary, pre: str | None) -> Listed:
         raise binary.refused(f"it is not a tekken.json ({error!r})") from None
     if not 0 <= first <= size < MOST_IDS or any(rank < 0 for rank in ranks.values()):
         raise binary.refused("it has a rank that no vocabulary has")
-    kept = {token: rank for token, rank in ranks.items() if rank < size - first}
+    used = {token: rank for token, rank in ranks.items() if rank < size - first}
     named = [Named(given.get(rank, f"<SPECIAL_{rank}>"), rank, True) for rank in range(first)]
-    return _listed(kept, Ranks(kept, splitting, first), named, first)
+    return _listed(used, Ranks(used, splitting, first), named, first)
 
 
 def _listed(ranks: dict[bytes, int], algorithm: Ranks, named: list[Named], first: int = 0) -> Listed:

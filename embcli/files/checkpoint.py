@@ -464,14 +464,14 @@ class Checkpoint:
     @cached_property
     def _projected(self) -> dict[str, Tensor | None]:
         """The tensor that projects token rows before the rows of another role are added, by this role."""
-        found: dict[str, Tensor | None] = {}
+        projections: dict[str, Tensor | None] = {}
         last = None
         for step in self.family.steps if self.family else ():
             if isinstance(step, Project):
                 last = self._module_tensor(f"{step.name}.weight")
             elif isinstance(step, AddPosition | AddType):
-                found["position" if isinstance(step, AddPosition) else "token_type"] = last
-        return found
+                projections["position" if isinstance(step, AddPosition) else "token_type"] = last
+        return projections
 
     def _oriented(self, tensor: Tensor) -> tuple[tuple[int, int], bool]:
         """Return the shape of a matrix' layer, and whether the layer is its transpose.

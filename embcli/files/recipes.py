@@ -164,10 +164,10 @@ class Finder:
 
     def __call__(self, name: str, suffix: str) -> Tensor:
         """Return a tensor; raises InputError if there is none."""
-        found = self.optional((name,), suffix)
-        if found is None:
+        tensor = self.optional((name,), suffix)
+        if tensor is None:
             raise self.missing(name)
-        return found
+        return tensor
 
     def both(self, names: tuple[str, ...]) -> tuple[str, str]:
         """Return the names of the weight and the bias of a module; the bias is empty if there is none."""

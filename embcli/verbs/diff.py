@@ -387,8 +387,8 @@ def _distances(left: _Rows, right: _Rows) -> tuple[np.ndarray, np.ndarray]:
         if near.any():
             across[near] = _across(left[near], right[near])
         cosines = products / (np.sqrt(lengths) * np.sqrt(lengths_of_tuned))
-        turns = np.where(cosines > 0, across / lengths_of_tuned / (1 + cosines), np.minimum(1 - cosines, 2))
-    return np.where(np.isfinite(turns), turns, np.nan), np.where(np.isfinite(distances), distances, np.nan)
+        apart = np.where(cosines > 0, across / lengths_of_tuned / (1 + cosines), np.minimum(1 - cosines, 2))
+    return np.where(np.isfinite(apart), apart, np.nan), np.where(np.isfinite(distances), distances, np.nan)
 
 
 def _across(left: _Rows, right: _Rows) -> np.ndarray:

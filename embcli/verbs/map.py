@@ -71,15 +71,15 @@ class _Sums:
             yield len(block)
 
     def _add(self, row: int, block: np.ndarray) -> None:
-        wide = block.astype(np.float64)
-        total = float(wide.sum())
-        np.square(wide, out=wide)
-        rows = wide.sum(axis=1)
+        exact = block.astype(np.float64)
+        total = float(exact.sum())
+        np.square(exact, out=exact)
+        rows = exact.sum(axis=1)
         self._meter.take(block, total, float(rows.sum()))
         first, last = row // self._rows, (row + len(block) - 1) // self._rows
         for place in range(first, last + 1):
             part = slice(max(place * self._rows - row, 0), (place + 1) * self._rows - row)
-            columns = wide[part].sum(axis=0)
+            columns = exact[part].sum(axis=0)
             self._columns += columns
             self._squares[place] += np.add.reduceat(columns, self._first_columns)
             finite = np.isfinite(rows[part])

@@ -84,10 +84,10 @@ def merges(tokens: Tokens, texts: tuple[str, ...], special: bool = False, draw: 
     if tokens.encoding is None or not tokens.from_text:
         raise InputError("only a text has merges, not its IDs")
     pieces = tuple(piece for text in texts for piece in tokens.encoding.derivations(text, special))
-    found = [token_id for piece in pieces for token_id in piece.ids]
+    derived = [token_id for piece in pieces for token_id in piece.ids]
     own = tokens.ids.tolist()
-    if found != own:
-        place = next((k for k, pair in enumerate(zip(found, own, strict=False)) if pair[0] != pair[1]), len(found))
+    if derived != own:
+        place = next((k for k, pair in enumerate(zip(derived, own, strict=False)) if pair[0] != pair[1]), len(derived))
         raise InputError(
             f"the steps of {tokens.encoding.name} lead to other tokens than its own, from token {place:,} on"
         )

@@ -63,18 +63,18 @@ def held_models(notes: Notes) -> Models:
     A note names a model that cannot be read.
     """
     cache = cache_folder()
-    found: list[HeldModel] = []
+    models: list[HeldModel] = []
     for name, folder in cached_models(cache):
         with suppress(InputError):  # a repository without weights, or with those of several models
-            found.append(_described(name, model_file(folder)))
+            models.append(_described(name, model_file(folder)))
     for prefix, holder in HOLDERS.items():
         for name, path in holder.models(notes):
             try:
-                found.append(_described(f"{prefix}:{name}", path))
+                models.append(_described(f"{prefix}:{name}", path))
             except (InputError, OSError) as error:
                 notes.add(str(error))
     places = (f"the Hugging Face cache {str(cache)!r}", *(holder.places() for holder in HOLDERS.values()))
-    return Models(tuple(found), tuple(map(in_data, places)), notes=notes)
+    return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
 
 
 def _described(name: str, path: Path) -> HeldModel:

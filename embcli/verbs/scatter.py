@@ -89,8 +89,8 @@ def scatter(
 
 def _finite(block: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return some columns of the finite rows of a block, (n, columns) float64."""
-    wide = block[:, columns].astype(np.float64)
-    finite: np.ndarray = wide[np.isfinite(wide).all(axis=1)]
+    exact = block[:, columns].astype(np.float64)
+    finite: np.ndarray = exact[np.isfinite(exact).all(axis=1)]
     return finite
 
 

@@ -28,7 +28,7 @@ def view(result: WeightMap, page: Page) -> None:
     starts = np.arange(0, size, rows)
     labels = [Column("from row", [str(start) for start in starts])]
     after = [Column("", [], "left", minimum=2), Column("mean norm", [], minimum=_NORM)]
-    columns = -(-dim // page.room(labels, after))
+    columns = -(-dim // page.strip_numbers(labels, after))
     bins = result.bins(rows, columns)
     page.title(title(result))
     each = f"{counted(rows, 'row')} x {counted(columns, 'column')}"

@@ -45,8 +45,8 @@ def view(result: Scatter, canvas: Canvas) -> None:
     rows, places = _candidates(result, points)
     labels = [canvas.safe(_label(result, row)) for row in rows.tolist()]
     boxes = _boxes(places, [cell_len(label) * CELL for label in labels], frame, result.chosen is not None)
-    kept = [box is not None or result.chosen is not None for box in boxes]
-    canvas.dots(places[kept], _MARK, canvas.palette.tones["warm"])
+    is_marked = [box is not None or result.chosen is not None for box in boxes]
+    canvas.dots(places[is_marked], _MARK, canvas.palette.tones["warm"])
     for box, label in zip(boxes, labels, strict=True):
         if box is not None:
             _write(canvas, box[0], box[1], label, halo=True)

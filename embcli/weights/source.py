@@ -120,7 +120,7 @@ class SeededSource:
             from embcli.weights.drawing import DrawnLayer
         layer = DrawnLayer(self.seeded, key.name)
         if self.store is not None:
-            blocks = self._told(layer.blocks(), key)
+            blocks = self._noting(layer.blocks(), key)
             self.store.write(key.file_name, key.file_bytes, lambda file: write(file, key, blocks, layer.build))
             if read_again and (kept := self._kept(key)) is not None:
                 return kept
@@ -128,12 +128,12 @@ class SeededSource:
             layer.hold(ids)
         return layer
 
-    def _told(self, blocks: Iterator[np.ndarray], key: Key) -> Iterator[np.ndarray]:
+    def _noting(self, blocks: Iterator[np.ndarray], key: Key) -> Iterator[np.ndarray]:
         """Yield the blocks of a layer, and say what is drawn once that has taken long."""
-        start, told = time.monotonic(), False
+        start, is_noted = time.monotonic(), False
         for block in blocks:
-            if not told and time.monotonic() - start > PATIENCE:
-                told = True
+            if not is_noted and time.monotonic() - start > PATIENCE:
+                is_noted = True
                 self.notes.slow(f"drawing a {key.name} layer of {key.shape[0]:,} x {key.shape[1]:,}, to be kept")
             yield block
 
