@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from embcli.errors import LayerError
-from embcli.passes import ahead, unwatched
+from embcli.passes import Watch, ahead, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from embcli.encodings import Encoding
     from embcli.notes import Notes
-    from embcli.passes import Watch
     from embcli.recipe import Recipe, Rotation
 
 _BLOCK = 1 << 18  # values in a block

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.layer import Meter
-from embcli.passes import ahead, unwatched
+from embcli.layer import Layer, Meter, Summary
+from embcli.passes import Watch, ahead, unwatched
 from embcli.statistics import norms_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from embcli.layer import Layer, Summary
-    from embcli.passes import Watch
 
 
 @dataclass(frozen=True, eq=False)

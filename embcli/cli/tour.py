@@ -18,14 +18,13 @@ from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
 from embcli.hints import without
-from embcli.verbs.tour import OWN, PLACE, read
+from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from embcli.page import Page
-    from embcli.verbs.tour import Step, Tour
 
 Typed = TypeVar("Typed")
 _KEYS = "Enter continues, b goes back, q quits: "

@@ -22,7 +22,7 @@ from embcli.encodings.unigram import Unigrams
 from embcli.encodings.vocabulary import Named, VocabularyEncoding
 from embcli.encodings.wordpiece import WordPieces
 from embcli.errors import InputError
-from embcli.metadata import read_header, read_numbers, read_words
+from embcli.metadata import Array, Header, read_header, read_numbers, read_words
 from embcli.safe import in_data
 from embcli.words import naming
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.encodings.algorithm import Algorithm
-    from embcli.metadata import Array, Header
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays

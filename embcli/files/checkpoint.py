@@ -20,7 +20,7 @@ from embcli.files.rotations import rotation_of
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
-from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Rotation
 from embcli.strict_json import read_object
 from embcli.words import naming
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from embcli.files.families import Family
     from embcli.files.tensors import Tensor, Tensors
     from embcli.names import Part
-    from embcli.recipe import Rotation
 
 _TEXT_MODELS = ("text_config", "llm_config", "thinker_config")  # what config.json calls them
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name

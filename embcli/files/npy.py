@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.binary import Bytes, shortened
+from embcli.binary import Binary, Bytes, shortened
 from embcli.files import numbers
 from embcli.files.stored import StoredLayer
 from embcli.files.tensors import Tensor, Tensors
@@ -28,7 +28,6 @@ from embcli.files.tensors import Tensor, Tensors
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embcli.binary import Binary
     from embcli.errors import InputError
     from embcli.layer import Layer
 

@@ -7,16 +7,14 @@ import zipfile
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from embcli.binary import shortened
+from embcli.binary import Binary, shortened
 from embcli.files.numbers import NAMED
-from embcli.files.pickled import ADVICE, item_size, weights_in
+from embcli.files.pickled import ADVICE, Storage, Weight, item_size, weights_in
 from embcli.files.stored import StoredLayer, unknown_numbers
 from embcli.files.tensors import Tensor, Tensors
 from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
-    from embcli.binary import Binary
-    from embcli.files.pickled import Storage, Weight
     from embcli.layer import Layer
 
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors

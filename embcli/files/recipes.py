@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embcli.binary import shortened
-from embcli.files.families import FAMILIES, KEYS_OF_GGUF, OF_GGUF
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
+from embcli.files.families import FAMILIES, KEYS_OF_GGUF, OF_GGUF, Family
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step, When
 from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from embcli.errors import InputError
-    from embcli.files.families import Family
     from embcli.files.tensors import Tensor
     from embcli.names import Part
-    from embcli.recipe import Step, When
 
 _MOST_HEADS = 1 << 14
 _LARGEST = 1e300  # of a number in config.json

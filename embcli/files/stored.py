@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED
+from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED, NumberFormat
 from embcli.layer import Layer
 from embcli.selection import distinct
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embcli.binary import Binary, Bytes
-    from embcli.files.numbers import NumberFormat
     from embcli.files.tensors import Tensor
 
 _BLOCK = 1 << 18  # values that are widened at a time: they fit in the processor's cache

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.binary import shortened
+from embcli.binary import Binary, shortened
 from embcli.encodings.own import OwnWords
 from embcli.files import index
 from embcli.files.numbers import FLOAT32
@@ -23,7 +23,6 @@ from embcli.text import is_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embcli.binary import Binary
     from embcli.files.index import Index
     from embcli.layer import Layer
 

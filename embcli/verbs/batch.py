@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.checks import check_ids
-from embcli.layer import shape_of
+from embcli.layer import Layer, Origin, shape_of
 from embcli.options import Batching
 from embcli.records import Array, Names, Piece, Records, in_pieces, run_of
 from embcli.result import Result
@@ -22,7 +22,6 @@ from embcli.weights.build import loading_torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Layer, Origin
     from embcli.tokens import Tokens
     from embcli.weights.seeded import Seeded
     from embcli.weights.source import SeededSource

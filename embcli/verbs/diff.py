@@ -11,10 +11,10 @@ import numpy as np
 
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32, rounded_to, steps
-from embcli.layer import shape_of
+from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS
 from embcli.notes import Notes
-from embcli.passes import ahead, readers, unwatched
+from embcli.passes import Watch, ahead, readers, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.statistics import AT, quantiles, squares
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings import Encoding
-    from embcli.layer import Layer, Origin, Source
-    from embcli.passes import Watch
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = get_args(State)

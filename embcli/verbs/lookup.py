@@ -12,28 +12,25 @@ from embcli.binary import shortened
 from embcli.checks import check_ids, check_length, id_in_words
 from embcli.errors import InputError
 from embcli.files.numbers import rounded_to
-from embcli.layer import shape_of
+from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
-from embcli.positions import DEFAULT_KIND, NO_POSITIONS
+from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.positions.rotary import own_rotary
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.records import Array, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
-from embcli.words import counted, naming
+from embcli.words import Message, counted, naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Layer, Origin, Source
-    from embcli.positions import JoinedKind
     from embcli.positions.kind import JoinedPositions
     from embcli.recipe import Norm, Recipe
     from embcli.tokens import Tokens
     from embcli.verbs.hidden import Steps
-    from embcli.words import Message
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely

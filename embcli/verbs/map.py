@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.layer import Meter
-from embcli.passes import ahead, unwatched
+from embcli.layer import Meter, Source, Summary
+from embcli.passes import Watch, ahead, unwatched
 from embcli.verbs.weights import WeightMatrix, weights
 from embcli.words import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from embcli.layer import Source, Summary
-    from embcli.passes import Watch
 
 
 @dataclass(frozen=True)

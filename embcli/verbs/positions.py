@@ -9,7 +9,7 @@ import numpy as np
 
 from embcli.checks import check_ids
 from embcli.errors import InputError
-from embcli.layer import shape_of
+from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.positions import Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
@@ -25,7 +25,6 @@ from embcli.words import naming
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Origin, Source
     from embcli.options import PositionOptions
 
 _PIECE = 1 << 18  # values that are computed at a time

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
-from embcli.tokens import token_text
+from embcli.tokens import Tokens, token_text
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.tokens import Tokens
 
 _AROUND = 20  # characters of both texts that are shown before and after a difference
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.layer import shape_of
-from embcli.passes import unwatched
+from embcli.layer import Origin, Source, shape_of
+from embcli.passes import Watch, unwatched
 from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import Drawing
 from embcli.selection import select
@@ -18,8 +18,6 @@ from embcli.tokens import token_text, tokens_of
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
-    from embcli.layer import Origin, Source
-    from embcli.passes import Watch
 
 _PIECE = 4096  # rows written at a time
 

@@ -6,14 +6,12 @@ import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from embcli.glossary import Command, Item
+from embcli.glossary import Command, Entry, Item
 from embcli.hints import hint
-from embcli.page import Word
+from embcli.page import Page, Word
 from embcli.views.parts import put_prose
 
 if TYPE_CHECKING:
-    from embcli.glossary import Entry
-    from embcli.page import Page
     from embcli.verbs.explain import Explanations
 
 _INDENT = "  "

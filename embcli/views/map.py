@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Block, Column
+from embcli.page import Block, Column, Page
 from embcli.views.parts import put_origin
 from embcli.views.weights import put_padding, put_summary, title
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.page import Page
     from embcli.verbs.map import Bins, WeightMap
 
 _FRAME = 14  # lines around the map

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page.canvas import CELL, LINE, MARGIN, Span
+from embcli.page.canvas import CELL, LINE, MARGIN, Canvas, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.views.parts import matrix_in_words
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.page.canvas import Canvas
     from embcli.verbs.scatter import Scatter
 
     Box = tuple[float, float, float, float]  # left, top, right, bottom

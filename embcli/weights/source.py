@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from embcli.layer import Layer, Layers, Origin, Summary
 from embcli.memory import explaining_shortage
 from embcli.notes import PATIENCE, Notes
-from embcli.passes import unwatched
-from embcli.store import Damaged
+from embcli.passes import Watch, unwatched
+from embcli.store import Damaged, Store
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
 from embcli.weights.kept import KeptLayer, Key, load, write
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.encodings import Encoding
-    from embcli.passes import Watch
-    from embcli.store import Store
     from embcli.weights.drawing import DrawnLayer
     from embcli.weights.seeded import Seeded
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from embcli.encodings.unused import unused
-from embcli.files.checkpoint import Checkpoint
-from embcli.layer import shape_of
-from embcli.names import BROKEN, FAULTS, SHOWN_ROWS
-from embcli.passes import unwatched
+from embcli.files.checkpoint import Checkpoint, Head
+from embcli.layer import Layers, Origin, Source, shape_of
+from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
+from embcli.passes import Watch, unwatched
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.statistics import AT, equal_rows, fences, histogram, quantiles, rank_correlation, refuse_covariance
@@ -25,10 +25,6 @@ from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
-    from embcli.files.checkpoint import Head
-    from embcli.layer import Layers, Origin, Source
-    from embcli.names import Fault, Unused
-    from embcli.passes import Watch
 
 _PIECE = 4096  # rows written at a time
 _LEAST_UNUSED = 2  # unused rows that other rows can be compared with

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from embcli.layer import shape_of
+from embcli.layer import Origin, Source, shape_of
 from embcli.records import run_of
 from embcli.selection import distinct
 from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
@@ -18,7 +18,6 @@ from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Trai
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from embcli.layer import Origin, Source
     from embcli.options import ComparisonOptions
     from embcli.passes import Watch
     from embcli.tokens import Tokens
