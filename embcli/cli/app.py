@@ -216,6 +216,8 @@ def weights(
     rows: str | None = None,
     columns: str | None = None,
     sort: names.Sort = "id",
+    norms: bool = False,
+    difference: bool = False,
     map: bool = False,
     encoding: str | None = None,
     scatter: bool = False,
@@ -230,12 +232,13 @@ def weights(
 
     if map and place.heat:
         raise InputError("--map is a picture in colours already; leave out --heat")
-    output = place.output_of("embeddings", {"map": map, "scatter": scatter})
+    output = place.output_of("embeddings", {"map": map, "scatter": scatter, "difference": difference})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
     rows = opened.numbered(rows, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
-    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map, scatter=scatter))
+    numbers, pictures = {"norms": norms, "difference": difference}, {"map": map, "scatter": scatter}
+    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, **numbers, **pictures))
 
 
 def _count(spec: str | None, size: int, what: str) -> int:
@@ -409,6 +412,32 @@ def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = 
     output = place.output_of("ranking")
     base, tuned = models.opened(encoding)
     return output.write(base.diff(tuned, top=top))
+
+
+@verb(
+    None,
+    MATRIX,
+    {
+        "walk through the matrix of a model": "embcli explore model.safetensors",
+        "from a row on, by its token or ID": 'embcli explore gpt2 --row " Paris"',
+        "the tokens of a text, and their rows": 'embcli explore gpt2 --text "Every effort moves you"',
+    },
+)
+def explore(
+    model: NamedModel,
+    row: str | None = None,
+    text: str | None = None,
+    sort: names.Sort = "id",
+    encoding: str | None = None,
+) -> int:
+    """Walk through a matrix, full-screen.
+
+    Rows, neighbours, findings and input embeddings, by keys; ? lists them. Each screen names the command that prints
+    it, and q prints that command.
+    """
+    from embcli.cli.explore import walk
+
+    return walk(model, encoding, row, text, sort)
 
 
 @verb(

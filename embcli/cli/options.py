@@ -33,6 +33,7 @@ _COMMON = {
     "neighbors": ("path", "ids", "top", "metric", "output"),
     "audit": ("fail_on", "tensor", "top", "format", "output"),
     "diff": ("tensor", "transposed", "top", "format", "output"),
+    "explore": ("row", "text", "sort", "dim", "encoding"),
     "tour": ("text", "step"),
     "explain": ("width", "color", "theme", "format", "output"),
     "info": ("tensors", "models", "encoding", "format", "output"),
@@ -97,10 +98,9 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 def _words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
-    from embcli.glossary import entries
+    from embcli.glossary import named
 
-    known = [name for entry in entries() for name in (entry.word, *entry.also)]
-    return sorted({name for name in known if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
+    return sorted({name for name in named() if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
 
 
 def _encodings(incomplete: str) -> list[str]:
@@ -136,8 +136,8 @@ def _argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
 
 
-def _kinds(flag: str, help: str, known: tuple[str, ...]) -> Any:
-    return _option(MODEL, flag, help, DEFAULT_KIND, parser=kind_named, autocompletion=_one_of(known))
+def _kinds(flag: str, help: str, known: tuple[str, ...], default: str = DEFAULT_KIND) -> Any:
+    return _option(MODEL, flag, help, default, parser=kind_named, autocompletion=_one_of(known))
 
 
 # By the name of the parameter; `verb.parameter` if a verb declares it differently.
@@ -147,6 +147,7 @@ DECLARED: dict[str, Any] = {
     "compare.text": _argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1."),
     "word": _argument("WORD", "A term, note, field or format that a page prints.", autocompletion=_words),
     "tour.text": _option(INPUT, "--text", "The text of the steps that take one.", metavar="TEXT"),
+    "explore.text": _option(INPUT, "--text", "Begin at the tokens of a text.", metavar="TEXT"),
     "file": _option(INPUT, "--file", "Read the text from a file.", metavar="PATH"),
     "batch.file": _argument("FILE", "A file with the text; omit it or pass - to read standard input."),
     "tour.file": _argument("FILE", "A tour of your own, in JSON.", show_default="embcli's"),
@@ -244,10 +245,11 @@ DECLARED: dict[str, Any] = {
     "seed": _option(MODEL, "--seed", "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
     "no_cache": _option(MODEL, "--no-cache", "Do not use the cache."),
     "layer": _option(MODEL, "--layer", "Which layer."),
-    "kind": _kinds("--kind", "Which kind of positions.", KINDS),
+    "kind": _kinds("--kind", "Which kind of positions.", KINDS, f"{DEFAULT_KIND}; with --from, the model's own"),
     "clip": _option(
         MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
     ),
+    "heads": _option(MODEL, "--heads", "Heads of ALiBi positions.", str(names.DEFAULT_HEADS), metavar="H"),
     "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
     "positions.pairing": _option(
         MODEL, "--pairing", "Which columns rotary positions rotate together; both compares the two.", "interleaved"
@@ -276,8 +278,11 @@ DECLARED: dict[str, Any] = {
     "only_ids": _option(VIEW, "--only-ids", "Only the tokens with these IDs.", metavar="IDS"),
     "rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256.", metavar="ROWS"),
     "weights.rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
+    "row": _option(VIEW, "--row", "Begin at a row, by its ID or token.", metavar="ROW"),
     "columns": _option(VIEW, "--columns", "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
     "sort": _option(VIEW, "--sort", "Order of the rows; norm: the largest first."),
+    "norms": _option(VIEW, "--norms", "Show the norm of each row."),
+    "difference": _option(VIEW, "--difference", "Show the first of two rows minus the second."),
     "map": _option(VIEW, "--map", "Show the whole matrix at once: how large its numbers are."),
     "scatter": _option(VIEW, "--scatter", "Draw the rows by the first two principal components."),
     "draw": _option(VIEW, "--draw", "Draw it as a picture."),

@@ -31,6 +31,7 @@ class Look:
     ground: Color | None = None
     bold: bool = False
     dim: bool = False
+    reverse: bool = False  # of the line under a cursor, on the full screen only
 
     def on(self, base: Look) -> Look:
         """Return this look in a row or column that has another one."""

@@ -132,8 +132,13 @@ class PickedRows:
 
 def put_prose(text: str, page: Page, indent: str = "", hanging: str = "", tone: Tone = "plain") -> None:
     """Put sentences on the page, wrapped to its width."""
-    wrapped = textwrap.TextWrapper(
+    for line in wrapped(text, page, indent, hanging):
+        page.line(Word(line, tone))
+
+
+def wrapped(text: str, page: Page, indent: str = "", hanging: str = "") -> list[str]:
+    """Return the lines of sentences as wide as the page, all but the first indented by `hanging`."""
+    wrapper = textwrap.TextWrapper(
         page.width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False
     )
-    for line in wrapped.wrap(text):
-        page.line(Word(line, tone))
+    return wrapper.wrap(text)
