@@ -383,7 +383,7 @@ def without_positions(recipe: Recipe | None, path: str) -> Message | str:
     """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
     if recipe is None:
         return naming(
-            "nothing here tells what the model adds to the token rows: the input rows are these; {position} rotary "
+            "no file says what the model adds to the token rows: the input rows are the token rows; {position} rotary "
             "rotates them"
         )
     if not recipe.is_known:
