@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from embcli.verbs.roundtrip import Roundtrip
     from embcli.verbs.scatter import Scatter
     from embcli.verbs.tokenize import Tokenization
+    from embcli.verbs.tokenizers import Tokenizers
     from embcli.verbs.weights import WeightMatrix
     from embcli.weights.source import SeededSource
 
@@ -143,6 +144,32 @@ def open(
         if known is not None and not checkpoint.has_tokens:
             known = encodings.labels_rows(known, shape_of(checkpoint, "token")[0])
     return Model(checkpoint.with_encoding(known, reason), known)
+
+
+def tokenizers(
+    text: Text,
+    encodings: Sequence[str],
+    *,
+    pre: str | None = None,
+    special: bool = False,
+    lines: bool = False,
+    notes: Notes | None = None,
+) -> Tokenizers:
+    """Return one text, or several, under several tokenizers: the tokens of each, and where they cut differently.
+
+    `encodings` are names and files as `seeded` and `open` take them; `lines` makes each line a text of its own. Raises
+    InputError for IDs, for an encoding that is not found or given twice, and for none.
+
+    >>> result = tokenizers("Unbelievable!", ["gpt2", "o200k_base"])
+    >>> result.counts, result.same, result.different
+    ([5, 4], 3, 1)
+    """
+    from embcli.encodings import get
+    from embcli.verbs.tokenizers import tokenizers as split
+
+    names = (encodings,) if isinstance(encodings, str) else encodings
+    known = [get(name, pre) for name in names]
+    return split(_sequences(text, lines), known, special, Notes() if notes is None else notes)
 
 
 class Model:
