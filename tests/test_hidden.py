@@ -344,6 +344,16 @@ def test_what_no_text_tells_is_named_with_its_reason(tmp_path: Path) -> None:
     assert "it adds up rows" in run("lookup", "--ids", "1", "--from", path, "--tensor", "a.0.weight").err
 
 
+@pytest.mark.parametrize("names", [BERT_LIKE, {**BERT, **BERT_NORM}, BERT])
+def test_a_norm_that_no_file_tells_of_is_named(names: dict[str, str], tmp_path: Path) -> None:
+    err = run("lookup", "--ids", "1", "--from", str(model(tmp_path, None, names))).err
+    name = names.get("gain", "LayerNorm")
+    said = f"no file says how the model applies 'bert.embeddings.{name}': these rows are before it\n"
+    assert (said in err) == ("gain" in names)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    assert "no file says" not in run("lookup", "--ids", "1", "--from", str(tmp_path)).err
+
+
 def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
     said = {
         "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows; --position ",
@@ -582,7 +592,7 @@ TOKEN = {"token": "/model.embed_tokens"}
         ({"model_type": "mpt", "n_heads": 12}, TOKEN, "alibi", "mpt: it has ALiBi positions inside the blocks"),
         ({"model_type": "falcon", "alibi": True}, TOKEN, "alibi", "inside the blocks; it rounds them to bfloat16, and"),
         ({"model_type": "t5"}, TOKEN, "t5", "t5: it has relative positions inside the blocks"),
-        ({"model_type": "marian"}, TOKEN, "sinusoidal", "marian: it has sinusoidal positions, which it adds"),
+        ({"model_type": "xglm"}, TOKEN, "sinusoidal", "xglm: it has sinusoidal positions, which it adds"),
         (
             {"model_type": "mpnet", "hidden_size": D},
             BERT_LIKE,
