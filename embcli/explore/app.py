@@ -53,9 +53,10 @@ class Explorer(App[None], inherit_bindings=False):
         yield _Lines(self.desk)
 
     def on_mount(self) -> None:
-        """Catch the signals that end a process."""
+        """Catch the signals that end a process, and draw anew after one that stopped it."""
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
                 loop.add_signal_handler(getattr(signal, name), self.leave, 128 + getattr(signal, name))
 

@@ -79,9 +79,11 @@ MOVES = (
 )
 
 
-def new_sheet(width: int, color: bool, screen: int | None = None, heat: bool = False) -> Page:
+def new_sheet(
+    width: int, color: bool, screen: int | None = None, heat: bool = False, scale: float | None = None
+) -> Page:
     """Return an empty page of the terminal's kind."""
-    return new_page("table", Paper(width=max(width, 1), screen=screen, color=color, heat=heat))
+    return new_page("table", Paper(width=max(width, 1), screen=screen, color=color, heat=heat, scale=scale))
 
 
 def lines_of(page: Page) -> list[Line]:

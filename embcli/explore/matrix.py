@@ -12,7 +12,8 @@ from embcli.errors import InputError
 from embcli.explore.desk import View
 from embcli.explore.drawing import MOVES, Key, Line, lines_of, new_sheet, progress, under_cursor
 from embcli.page import Bar, Block, Column
-from embcli.page.layout import GAP, shorten
+from embcli.page.heat import Fit, Scale, means
+from embcli.page.layout import GAP, beside, shorten
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class MatrixView(View):
         self.matrix = desk.matrix
         self.left, self.columns = 0, 1  # the first column on the screen, and how many there are
         self.heat, self.cell = False, 0  # whether rows are strips; the cells of a number so far
+        self.scale: tuple[int, float | None] | None = None  # of strips, and the width of a page it is for
         self.order: Order | None = None
         self.sorting: Job[Any] | None = None  # a pass, and the order that its result gives
         self._order_of: Callable[[Any], Order] = Order.by_norm
@@ -120,7 +122,10 @@ class MatrixView(View):
         places = self.moving.fit(self.moving.height)
         ids = self._ids(places).tolist()
         rows = f"{ids[0]}:{ids[-1] + 1}" if self.order is None and len(ids) > 1 else ",".join(map(str, ids))
-        shown = ["--heat"] if self.heat else ["--columns", f"{self.left}:{self.left + self.columns}"]
+        shown = ["--columns", f"{self.left}:{self.left + self.columns}"]
+        if self.heat:
+            limit = self.scale[1] if self.scale else None
+            shown = ["--heat", *(["--scale", f"{limit:g}"] if limit else [])]
         if self.order is None or self.order.row is not None:
             commands = [self.desk.spell("weights", "--rows", rows, *shown, "--norms")]
         else:
@@ -145,6 +150,7 @@ class MatrixView(View):
         labels = self._labels(page, ids, places, width)
         taken = sum(label.width + GAP for label in labels)
         if self.heat:
+            page = new_sheet(width, self.desk.color, scale=self._scale(page, labels, values))
             page.strips(labels, [Block("", values)], self.matrix.columns)
         else:
             page.table([*labels, Bar(), *self._numbers(page, values, width - taken - 1 - GAP)])
@@ -152,6 +158,14 @@ class MatrixView(View):
         at = self.moving.at - places.start + self.above
         lines[at] = under_cursor(lines[at], taken - GAP)
         return [*lines[: height - len(running)], *([[]] * (height - len(running) - len(lines))), *running]
+
+    def _scale(self, page: Page, labels: list[Column], values: np.ndarray) -> float | None:
+        """Return the limit of the colours: that of the first screen, until the width changes."""
+        if self.scale is None or self.scale[0] != page.width:
+            fit = Fit.of(values.shape[1], beside(page.width, labels, ())[1], page.colors > 0)
+            limit = Scale.of([means(values, fit.per)]).limit
+            self.scale = page.width, float(f"{limit:.4g}") or None
+        return self.scale[1]
 
     def _labels(self, page: Page, ids: np.ndarray, places: range, width: int) -> list[Column]:
         rows, last = ids.tolist(), str(self.matrix.layer.shape[0] - 1)
@@ -200,7 +214,7 @@ class MatrixView(View):
 
     def do_heat(self) -> None:
         """Show strips of colours in place of numbers, or numbers again."""
-        self.heat, self.cell = not self.heat, 0
+        self.heat, self.cell, self.scale = not self.heat, 0, None
 
     def do_left(self) -> None:
         """Scroll to the column before."""

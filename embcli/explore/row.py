@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from embcli.verbs.neighbors import Neighbors
 
 _TOP = 50  # neighbours
-_LIST = 38  # cells of a list of neighbours
-_TOKEN = 14  # cells of a token in it
+_LIST = 34  # cells of a list of neighbours
+_TOKEN = 12  # cells of a token in it
 _LEAST_VALUES = 26  # cells of the values beside it
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "distance"}
 
@@ -138,7 +138,7 @@ class RowView(View):
         """Return all values as one strip of colours."""
         page = new_sheet(width - 1, self.desk.color)
         page.strips([], [Block("", values)], self.desk.matrix.columns)
-        return [[Piece(" "), *line[2:]] for line in lines_of(page)[ABOVE : ABOVE + 1]]
+        return [[Piece(" "), *line[3:]] for line in lines_of(page)[ABOVE : ABOVE + 1]]
 
     def _values(self, values: np.ndarray, width: int, height: int) -> list[Line]:
         """Return the values from the first column on, alone or as terms of the sum."""
@@ -178,7 +178,7 @@ class RowView(View):
         tokens = [shorten(shown(token), _TOKEN) for token in found.tokens(ids)]
         columns: Columns = [
             Column("", [str(place + 1) for place in places], tone="dim", minimum=2),
-            *([Column("token", tokens, "left", minimum=_TOKEN)] if found.encoding is not None else []),
+            *([Column("nearest", tokens, "left", minimum=_TOKEN)] if found.encoding is not None else []),
             Column("ID", list(map(str, ids.tolist())), minimum=len(str(found.layer.shape[0] - 1))),
             Column(_METRICS[metric], [write(score) for score in ranking.scores[here].tolist()]),
         ]
