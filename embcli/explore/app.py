@@ -14,7 +14,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
-from embcli.explore.paint import strip
+from embcli.explore.paint import Paint
 from embcli.explore.terminal import driver
 from embcli.page.terminal import depth
 
@@ -97,7 +97,7 @@ class _Lines(Widget, can_focus=True):
     def __init__(self, desk: Desk) -> None:
         super().__init__()
         self.desk = desk
-        self._depth = depth() if desk.color else None
+        self._paint = Paint(depth() if desk.color else None)
         self._strips: list[Strip] | None = None
         self._drawn_for = (0, 0)
 
@@ -110,9 +110,9 @@ class _Lines(Widget, can_focus=True):
         """Return a line of the screen."""
         size = self.size.width, self.size.height
         if self._strips is None or self._drawn_for != size:
-            self._strips = [strip(line, self._depth) for line in self.desk.frame(*size)]
+            self._strips = [self._paint.strip(line) for line in self.desk.frame(*size)]
             self._drawn_for = size
-        return self._strips[y] if y < len(self._strips) else strip([], None)
+        return self._strips[y] if y < len(self._strips) else self._paint.strip([])
 
     def on_key(self, event: events.Key) -> None:
         """Press a key."""

@@ -264,16 +264,15 @@ class Desk:
     def frame(self, width: int, height: int) -> list[Line]:
         """Return all lines of the terminal: the screen on top between its title and its command and keys."""
         self.size = width, height
-        below = [self._command(width), self._keys(width)]
-        if self.field is not None:
-            below.insert(0, self.field.line(width))
-        room = max(height - 1 - len(below), 1)
+        typed = [self.field.line(width)] if self.field is not None else []
+        room = max(height - FRAME - len(typed), 1)
         try:
             body = self.view.lines(width, room)[:room]
         except EmbcliError as error:
             body = [[], *([Piece(f" {part}", Look("bad"))] for part in _folded(self.words_of(error), width - 2))]
         body = [*body[:room], *([[]] * (room - len(body)))]
-        return [cut(line, width) for line in [self._title(width), *body, *below][:height]]
+        frame = [self._title(width), *body, *typed, self._command(width), self._keys(width)]
+        return [cut(line, width) for line in frame[:height]]
 
     def _title(self, width: int) -> Line:
         left, right = (in_line(each) for each in self.view.title())

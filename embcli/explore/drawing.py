@@ -94,11 +94,14 @@ def lines_of(page: Page) -> list[Line]:
 
 def length(line: Sequence[Piece]) -> int:
     """Return the number of cells of a line."""
-    return sum(cell_len(piece.text) for piece in line)
+    return cell_len("".join(piece.text for piece in line))
 
 
 def cut(line: Line, width: int) -> Line:
     """Return the line in exactly so many cells."""
+    short = width - length(line)
+    if short >= 0:
+        return [*line, Piece(" " * short)] if short else line
     kept, left = [], width
     for piece in line:
         text = piece.text

@@ -11,6 +11,7 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.explore.desk import View
 from embcli.explore.drawing import MOVES, Key, Line, lines_of, new_sheet, progress, under_cursor
+from embcli.explore.values import with_numbers
 from embcli.page import Bar, Block, Column
 from embcli.page.heat import Fit, Scale, means
 from embcli.page.layout import GAP, beside, shorten
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from embcli.explore.desk import Desk
     from embcli.explore.jobs import Job
     from embcli.norms import NormOrder
-    from embcli.page import Page
+    from embcli.page import NumberFormat, Page
     from embcli.verbs.neighbors import Neighbors
 
 _MOST_OF_TOKEN, _NORM = 24, 7  # cells
@@ -147,14 +148,15 @@ class MatrixView(View):
         ids = self._ids(places)
         values = self.matrix.layer.rows(ids)  # (n, D) float32
         page = new_sheet(width, self.desk.color)
-        labels = self._labels(page, ids, places, width)
+        labels = self._labels(page, ids, places, width, self.matrix.norms(ids, values))
         taken = sum(label.width + GAP for label in labels)
         if self.heat:
             page = new_sheet(width, self.desk.color, scale=self._scale(page, labels, values))
             page.strips(labels, [Block("", values)], self.matrix.columns)
+            lines = lines_of(page)
         else:
-            page.table([*labels, Bar(), *self._numbers(page, values, width - taken - 1 - GAP)])
-        lines = lines_of(page)
+            page.table([*labels, Bar()])
+            lines = with_numbers(lines_of(page), *self._numbers(page, values, width - taken - 1 - GAP))
         at = self.moving.at - places.start + self.above
         lines[at] = under_cursor(lines[at], taken - GAP)
         return [*lines[: height - len(running)], *([[]] * (height - len(running) - len(lines))), *running]
@@ -167,7 +169,7 @@ class MatrixView(View):
             self.scale = page.width, float(f"{limit:.4g}") or None
         return self.scale[1]
 
-    def _labels(self, page: Page, ids: np.ndarray, places: range, width: int) -> list[Column]:
+    def _labels(self, page: Page, ids: np.ndarray, places: range, width: int, norms: np.ndarray) -> list[Column]:
         rows, last = ids.tolist(), str(self.matrix.layer.shape[0] - 1)
         marks = ["•" if row == self.desk.marked else " " for row in rows]
         labels = [Column("", marks, "left"), Column("ID", list(map(str, rows)), minimum=len(last))]
@@ -175,7 +177,7 @@ class MatrixView(View):
             most = min(_MOST_OF_TOKEN, max(width // 5, 6))
             tokens = [shorten(shown(token), most) for token in self.matrix.tokens(ids)]
             labels.append(Column("token", tokens, "left", minimum=most))
-        numbers = {"norm": self.matrix.norms(ids)}
+        numbers = {"norm": norms}
         if self.order is not None:
             numbers[self.order.header] = self.order.numbers[places.start : places.stop]
         for name, values in numbers.items():
@@ -183,8 +185,11 @@ class MatrixView(View):
             labels.append(Column(name, [write(value) for value in values.tolist()], minimum=_NORM))
         return labels
 
-    def _numbers(self, page: Page, values: np.ndarray, available: int) -> list[Column]:
-        """Return the columns that fit, from the first one on the screen; they keep their width meanwhile."""
+    def _numbers(self, page: Page, values: np.ndarray, available: int) -> tuple[np.ndarray, int, NumberFormat, int]:
+        """Return the numbers that fit, the first column, how they are written, and the cells of each.
+
+        Columns keep their width while one scrolls.
+        """
         dim = values.shape[1]
         while True:
             cell = max(self.cell, len(str(dim - 1)))
@@ -193,12 +198,8 @@ class MatrixView(View):
             here = values[:, self.left : self.left + self.columns]
             numbers = page.numbers([Block("", here)])
             if numbers.width <= cell:
-                break
+                return here, self.left, numbers, cell
             self.cell = numbers.width
-        return [
-            Column(str(number), [numbers.word(value) for value in column], minimum=cell)
-            for number, column in enumerate(here.T.tolist(), self.left)
-        ]
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
