@@ -462,10 +462,11 @@ class Model:
 
     def positions(
         self,
-        kind: Kind = "learned",
+        kind: Kind | None = None,
         *,
         context_length: int | None = None,
         clip: int | None = None,
+        heads: int | None = None,
         pairing: ShownPairing | None = None,
         theta: float | None = None,
         ids: str | int | None = None,
@@ -475,7 +476,8 @@ class Model:
     ) -> PositionTable:
         """Return what positions become: learned or sinusoidal rows (T, D), rotary angles, or relative distances.
 
-        T is the context length, of relative positions 16; unless it is given, a page shows positions 0 to 15.
+        Unless `kind` is given, it is the model's own; of seeded layers, learned. T is the context length, of relative
+        positions 16; unless it is given, a page shows positions 0 to 15.
         `similarity` returns their dot products, (T, T). Raises InputError for an option that this kind does not have,
         and LayerError for an odd D of rotary positions.
 
@@ -556,16 +558,17 @@ class Model:
         """
         from embcli.verbs.diff import diff
 
-        self._note_stored_rows()
+        self._note_stored_rows(other)
         check_top(top)
         return diff(self.source, other.source, self.watch, top)
 
-    def _note_stored_rows(self) -> None:
-        """Add a remark if the model multiplies its token rows: audit, diff and neighbors take them as stored."""
-        with suppress(InputError):  # a config.json that does not fit is no matter here
-            recipe = self.source.recipe
-            if recipe is not None and recipe.scale != 1:
-                self.notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
+    def _note_stored_rows(self, *others: Model) -> None:
+        """Add a remark if a model multiplies its token rows: audit, diff and neighbors take them as stored."""
+        for model in (self, *others):
+            with suppress(InputError):  # a config.json that does not fit is no matter here
+                recipe = model.source.recipe
+                if recipe is not None and recipe.scale != 1:
+                    self.notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
 
     def info(self, *, tensors: bool = False) -> ModelInfo:
         """Return which tensors the model's file contains and what they are for; `tensors` lists all of them.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from embcli.explore.desk import Spell
 
 _POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
+_OF_TEXT = ("encoding", "pre")  # options of a verb that reads no matrix
 
 
 def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | None, sort: str) -> int:
@@ -48,14 +49,15 @@ def _colored() -> bool:
 
 def speller(model: NamedModel, encoding: str | None) -> Spell:
     """Return a function that writes the command lines of a verb for this model."""
-    given = {**vars(model), "encoding": encoding}
+    given = {name: value for name, value in vars(model).items() if name not in ("path", "named")}
+    given["encoding"] = encoding
 
     def spelled(verb: str, *words: str, text: str | None = None, piped: str | None = None) -> str:
         line = ["embcli", verb]
         if model.path is not None:
             line += [model.path] if verb in _POSITIONAL else ["--from", model.path]
         for name, value in given.items():
-            if name not in ("path", "named") and value not in (None, False):
+            if name in (_OF_TEXT if verb == "tokenize" else given) and value not in (None, False):
                 line += [flag_of(name)] if value is True else [flag_of(name), str(value)]
         line += words
         if text is not None:

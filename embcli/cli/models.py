@@ -10,7 +10,7 @@ from embcli.cli.groups import Group
 from embcli.cli.options import flag_of, kind_named
 from embcli.errors import InputError
 from embcli.names import Part
-from embcli.positions import DEFAULT_KIND, KINDS
+from embcli.positions import KINDS
 
 if TYPE_CHECKING:
     from embcli.model import Model
@@ -131,7 +131,7 @@ class ModelOfPositions(Named, NamedKind, AnyModel):
 
         first = given["named_kind"] and kind_named(given["named_kind"])
         if first in KINDS:
-            if given["kind"] not in (first, DEFAULT_KIND):
+            if given["kind"] not in (first, None):
                 raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
             given["kind"] = first
         elif first is not None:

@@ -136,8 +136,8 @@ def _argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
 
 
-def _kinds(flag: str, help: str, known: tuple[str, ...]) -> Any:
-    return _option(MODEL, flag, help, DEFAULT_KIND, parser=kind_named, autocompletion=_one_of(known))
+def _kinds(flag: str, help: str, known: tuple[str, ...], default: str = DEFAULT_KIND) -> Any:
+    return _option(MODEL, flag, help, default, parser=kind_named, autocompletion=_one_of(known))
 
 
 # By the name of the parameter; `verb.parameter` if a verb declares it differently.
@@ -145,7 +145,9 @@ DECLARED: dict[str, Any] = {
     # What is given.
     "text": _argument("TEXT", "Text to use; omit it or pass - to read standard input."),
     "compare.text": _argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1."),
-    "word": _argument("WORD", "A term, note, field or format that a page prints.", autocompletion=_words),
+    "word": _argument(
+        "WORD", "A term, field or format of a page; or the words of an error or a note.", autocompletion=_words
+    ),
     "tour.text": _option(INPUT, "--text", "The text of the steps that take one.", metavar="TEXT"),
     "explore.text": _option(INPUT, "--text", "Begin at the tokens of a text.", metavar="TEXT"),
     "file": _option(INPUT, "--file", "Read the text from a file.", metavar="PATH"),
@@ -172,7 +174,7 @@ DECLARED: dict[str, Any] = {
     "neighbors.show": _option(
         INPUT,
         "--show",
-        "Which vectors of such objects.",
+        "With --vector: which vectors of lookup's objects.",
         "input",
         metavar="NAME",
         autocompletion=_one_of(names.MATRICES),
@@ -186,7 +188,7 @@ DECLARED: dict[str, Any] = {
         autocompletion=_encodings,
     ),
     "pre": _option(
-        INPUT, "--pre", "Pre-tokenizer of a vocabulary that does not name it: gpt-2, llama-bpe, ...", metavar="NAME"
+        INPUT, "--pre", "Pre-tokenizer for a vocabulary that names none: gpt-2, llama-bpe, ...", metavar="NAME"
     ),
     "step": _option(VIEW, "--step", "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
     "batch_size": _option(INPUT, "--batch-size", "Samples in a batch.", metavar="B"),
@@ -197,7 +199,9 @@ DECLARED: dict[str, Any] = {
     "index": _option(INPUT, "--index", "Which batch, counted from 0.", "0", metavar="K"),
     "all": _option(INPUT, "--all", "All batches."),
     "layers_first": _option(INPUT, "--layers-first", "Draw both layers before the loader consumes random numbers."),
-    "loader_first": _option(INPUT, "--loader-first", "Let the loader draw first, from the seed itself."),
+    "loader_first": _option(
+        INPUT, "--loader-first", "Let the loader draw its random numbers first, right after the seed."
+    ),
     "merges": _option(VIEW, "--merges", "Show how each piece becomes tokens, merge by merge."),
     "roundtrip": _option(VIEW, "--roundtrip", "Decode the tokens again and compare; status 1 if they differ."),
     "tokenize.draw": _option(VIEW, "--draw", "Draw the merges as trees."),
@@ -245,10 +249,11 @@ DECLARED: dict[str, Any] = {
     "seed": _option(MODEL, "--seed", "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
     "no_cache": _option(MODEL, "--no-cache", "Do not use the cache."),
     "layer": _option(MODEL, "--layer", "Which layer."),
-    "kind": _kinds("--kind", "Which kind of positions.", KINDS),
+    "kind": _kinds("--kind", "Which kind of positions.", KINDS, f"{DEFAULT_KIND}; with --from, the model's own"),
     "clip": _option(
         MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
     ),
+    "heads": _option(MODEL, "--heads", "Heads of ALiBi positions.", str(names.DEFAULT_HEADS), metavar="H"),
     "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
     "positions.pairing": _option(
         MODEL, "--pairing", "Which columns rotary positions rotate together; both compares the two.", "interleaved"
@@ -291,9 +296,9 @@ DECLARED: dict[str, Any] = {
     "learning_rate": _option(
         VIEW, "--learning-rate", "Also take one step of training by the gradients.", metavar="RATE"
     ),
-    "bench": _option(VIEW, "--bench", "Measure both for growing V, up to --vocab or the encoding's."),
+    "bench": _option(VIEW, "--bench", "Time both for growing V, up to --vocab or the encoding's."),
     "similarity": _option(VIEW, "--similarity", "Show the dot products of positions."),
-    "metric": _option(VIEW, "--metric", "Nearness."),
+    "metric": _option(VIEW, "--metric", "What near means."),
     "top": _option(VIEW, "--top -k", "How many neighbours.", "10; with --within, all", metavar="K"),
     **dict.fromkeys(("audit.top", "diff.top"), _option(VIEW, "--top -k", "Rows of each kind to show.", metavar="K")),
     "include_query": _option(VIEW, "--include-query", "Include the query's tokens in the results."),
@@ -311,7 +316,7 @@ DECLARED: dict[str, Any] = {
         **_list_of("--fail-on", names.FAULTS),
     ),
     "tensors": _option(VIEW, "--tensors", "List all tensors of the model."),
-    "models": _option(VIEW, "--models", "List the models that this machine holds."),
+    "models": _option(VIEW, "--models", "List the models on this machine."),
     "precision": _option(VIEW, "--precision", "Decimals in a table.", metavar="N"),
     "heat": _option(VIEW, "--heat", "Show all columns as a heat map."),
     "scale": _option(VIEW, "--scale", "With --heat: the numbers from -R to R.", "the largest |number|", metavar="R"),

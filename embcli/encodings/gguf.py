@@ -155,7 +155,7 @@ class GgufEncoding(VocabularyEncoding):
         model = shortened(str(self.model))
         if self.model not in _ALGORITHMS:
             reason = "it has the tokens of its rows, but cannot split a text: {why}; give {ids} or {encoding}"
-            why = "it names no tokenizer" if self.model is None else f"its tokenizer {model} is unknown"
+            why = "it does not name its tokenizer" if self.model is None else f"its tokenizer {model} is unknown"
             return self._binary.refused(naming(reason, why=why))
         if self._pre is not None and self.model != "gpt2":
             return self._binary.refused(

@@ -22,9 +22,11 @@ class _OfText(PageView):
         Key(("e", "i", "enter"), "edit", "e", "edit the text", more="edit the text, while the page follows"),
     )
     name = ""
+    heat = False  # whether matrices are strips of colours
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk, "", self._result, [])
+        self._text = desk.text  # that the page is of
         if not desk.text:
             self.do_edit()
 
@@ -38,7 +40,13 @@ class _OfText(PageView):
 
     def _typed(self, text: str) -> None:
         self.desk.text = text
-        self.page.renew(self._result)
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Return the page, of the text as it is now: other screens change it, too."""
+        if self._text != self.desk.text:
+            self._text = self.desk.text
+            self.page.renew(self._result)
+        return self.scrolled(self.page.lines(width, self.heat), height)
 
     def title(self) -> tuple[str, str]:
         """Return the text."""
@@ -54,20 +62,12 @@ class LookupView(_OfText):
     )
     name = "Lookup"
 
-    def __init__(self, desk: Desk) -> None:
-        self.heat = False
-        super().__init__(desk)
-
     def _result(self, model: Model) -> Result:
         return model.lookup(self.desk.text)
 
     def commands(self) -> list[str]:
         """Return the command of the page."""
         return [self.desk.spell("lookup", *(["--heat"] if self.heat else []), text=self.desk.text)]
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        """Return the page."""
-        return self.scrolled(self.page.lines(width, self.heat), height)
 
     def do_heat(self) -> None:
         """Show colours in place of numbers, or numbers again."""

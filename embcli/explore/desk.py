@@ -221,6 +221,8 @@ class Desk:
 
     def do_batch(self) -> None:
         """Show batches of the text."""
+        if not self.matrix.origin.is_seeded:
+            raise InputError("batches are of seeded layers; these are from a file")
         self.open("batch")
 
     def do_jump(self) -> None:
@@ -264,15 +266,15 @@ class Desk:
     def frame(self, width: int, height: int) -> list[Line]:
         """Return all lines of the terminal: the screen on top between its title and its command and keys."""
         self.size = width, height
-        typed = [self.field.line(width)] if self.field is not None else []
+        typed = [] if self.field is None else [self.field.line(width)]
         room = max(height - FRAME - len(typed), 1)
         try:
             body = self.view.lines(width, room)[:room]
         except EmbcliError as error:
             body = [[], *([Piece(f" {part}", Look("bad"))] for part in _folded(self.words_of(error), width - 2))]
         body = [*body[:room], *([[]] * (room - len(body)))]
-        frame = [self._title(width), *body, *typed, self._command(width), self._keys(width)]
-        return [cut(line, width) for line in frame[:height]]
+        below = [*typed, self._command(width), self._keys(width)]  # what they say follows from the body
+        return [cut(line, width) for line in [self._title(width), *body, *below][:height]]
 
     def _title(self, width: int) -> Line:
         left, right = (in_line(each) for each in self.view.title())

@@ -46,7 +46,7 @@ class Moving:
         """Return the places on a screen of so many lines, among them the current one."""
         self.height = max(height, 1)
         self.at = min(max(self.at, 0), max(self.count - 1, 0))
-        self.top = min(max(self.top, self.at - self.height + 1), self.at, max(self.count - self.height, 0))
+        self.top = min(max(self.top, self.at - self.height + 1, 0), self.at, max(self.count - self.height, 0))
         return range(self.top, min(self.top + self.height, self.count))
 
     def by(self, lines: int) -> None:

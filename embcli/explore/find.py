@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.errors import InputError
 from embcli.explore.desk import View
 from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, lines_of, new_sheet, text_line, under_cursor
 from embcli.explore.field import Field
@@ -53,7 +54,10 @@ class FindView(View):
 
     def commands(self) -> list[str]:
         """Return the commands of the tokens and of the words."""
-        commands = [self.desk.spell("tokenize", text=self.desk.text)]
+        tokens = (
+            ("tokenize",) if self.desk.matrix.origin.is_seeded else ("lookup", "--show", "token", "--columns", "0:1")
+        )
+        commands = [self.desk.spell(*tokens, text=self.desk.text)]
         places = self.lists[1].fit(self.lists[1].height)
         if self._found is not None and len(places):
             rows = ",".join(map(str, self._found[2][places.start : places.stop].tolist()))
@@ -120,6 +124,8 @@ class FindView(View):
         ids = (self._found[0].ids, self._found[2])[self.which]
         if len(ids):
             row = int(ids[min(self.moving.at, len(ids) - 1)])
+            if row >= len(self.desk.model):
+                raise InputError(f"ID {row} has no row: there are {len(self.desk.model):,}, from ID 0 on")
             self.desk.back()
             self.desk.view.go_to(row, None)
         else:

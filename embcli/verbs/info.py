@@ -97,7 +97,7 @@ class ModelInfo(Result, verb="info", content="list"):
         if recipe is None:
             return None
         if not recipe.is_known:
-            return f"not known for {shortened(recipe.model)} models"
+            return f"not known for {shortened(recipe.model)} models{f': {recipe.unknown}' if recipe.unknown else ''}"
         return "; ".join(filter(None, (recipe.words, recipe.inside_in_words)))
 
     @property
@@ -140,9 +140,14 @@ class ModelInfo(Result, verb="info", content="list"):
 def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
     """Return the contents of a checkpoint: the tensors with a known role, or all tensors.
 
-    Raises InputError if several tensors could have one role.
+    A tensor that the user named in place of the token matrix is listed as `chosen`. Raises InputError if several
+    tensors could have one role.
     """
+    other = checkpoint.find("token") if checkpoint.is_other else None
+    checkpoint = checkpoint.without_other()
     roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}
+    if other is not None:
+        roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
     shown = checkpoint.tensors if every else roles
     listed_tensors = tuple((roles.get(name, ""), checkpoint.tensors[name]) for name in shown)
     return ModelInfo(checkpoint, listed_tensors, notes=checkpoint.notes)

@@ -84,4 +84,6 @@ def _put_model(result: ModelInfo, page: Page) -> None:
         page.line(f"hidden{f' of the {checkpoint.part}' if checkpoint.part else ''} = {result.recipe}")
     for name, value in checkpoint.positions.items():
         page.line(f"{name}: {value}")
+    if checkpoint.first_position and "first_position" not in checkpoint.reasons:
+        page.line(f"position 0: row {checkpoint.first_position} of the position matrix")
     put_guesses(page, result.run["guesses"])

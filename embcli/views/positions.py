@@ -35,8 +35,8 @@ def view(result: PositionTable, page: Page) -> None:
     if as_pictures:
         shown = [each for matrix in shown for each in (matrix, *matrix.beside)]
     end = page.part()
-    if words.note and not options.similarity:
-        end.line(words.note)
+    for line in filter(None, (words.note if not options.similarity else "", result.reason)):
+        end.line(line)
     if origin is not None:
         end.line(_origin_in_words(origin))
     if result.origin is not None:
