@@ -6,7 +6,6 @@ import asyncio
 import gc
 import signal
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
@@ -42,7 +41,7 @@ class Explorer(App[None], inherit_bindings=False):
         self.desk = desk
         self.status = 0
         self.theme = "ansi-dark"  # the terminal's own two colours, whether it is dark or light
-        desk.changed, desk.copy, desk.picture = self._changed, self.copy_to_clipboard, self._saved
+        desk.changed, desk.copy = self._changed, self.copy_to_clipboard
 
     def get_default_screen(self) -> Screen[Any]:
         """Return a screen without textual's own keys."""
@@ -68,10 +67,6 @@ class Explorer(App[None], inherit_bindings=False):
     def action_interrupt(self) -> None:
         """Leave as an interrupted command does."""
         self.leave(130)
-
-    def _saved(self) -> str:
-        """Save the screen as a picture in the working folder; return its name."""
-        return Path(self.save_screenshot(path=".")).name
 
     def _changed(self) -> None:
         """Draw anew; any thread may ask for it."""

@@ -78,7 +78,7 @@ class RowView(View):
     def title(self) -> tuple[str, str]:
         """Return the row's ID and token, and the name of the matrix."""
         mark = " • marked" if self.row == self.desk.marked else ""
-        return f"Row {self.row:,}  {self.desk.token_of(self.row)}{mark}", self.desk.matrix.origin.name
+        return f"Row {self.row}  {self.desk.token_of(self.row)}{mark}", self.desk.matrix.origin.name
 
     def commands(self) -> list[str]:
         """Return the commands of the values, of norm and rank, and of the neighbours."""
@@ -209,7 +209,7 @@ class RowView(View):
     def do_why(self) -> None:
         """Show what the scores are made of."""
         query, metric = np.array([self.row]), self.metric
-        title = f"Why these rows are nearest to {self.row:,}  {self.desk.token_of(self.row)}"
+        title = f"Why these rows are nearest to {self.row}  {self.desk.token_of(self.row)}"
         self.desk.open(
             "page",
             title,
