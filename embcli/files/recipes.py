@@ -7,19 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embcli.binary import shortened
-from embcli.files.families import DEFAULTS, FAMILIES, KEYS_OF_GGUF, OF_GGUF
-from embcli.names import DEFAULT_HEADS, MOST_HEADS
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
+from embcli.files.families import DEFAULTS, FAMILIES, KEYS_OF_GGUF, OF_GGUF, Family
+from embcli.names import DEFAULT_HEADS, MOST_HEADS, Part
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step, When
 from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from embcli.errors import InputError
-    from embcli.files.families import Family
     from embcli.files.tensors import Tensor
-    from embcli.names import Part
-    from embcli.recipe import Step, When
 
 _LARGEST = 1e300  # of a number in config.json
 _DIMENSIONS = (
@@ -179,10 +176,10 @@ class Finder:
 
     def __call__(self, name: str, suffix: str) -> Tensor:
         """Return a tensor; raises InputError if there is none."""
-        found = self.optional((name,), suffix)
-        if found is None:
+        tensor = self.optional((name,), suffix)
+        if tensor is None:
             raise self.missing(name)
-        return found
+        return tensor
 
     def both(self, names: tuple[str, ...]) -> tuple[str, str]:
         """Return the names of the weight and the bias of a module; the bias is empty if there is none."""

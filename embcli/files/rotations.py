@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from embcli.names import DEFAULT_THETA
+from embcli.names import DEFAULT_THETA, Pairing
 from embcli.recipe import Rotation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embcli.files.recipes import Settings
-    from embcli.names import Pairing
 
 # Models whose pairs are neighbouring columns; those of all others are a column and the one half of a head further.
 _INTERLEAVED = (
