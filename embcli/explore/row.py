@@ -220,7 +220,7 @@ class RowView(View):
     def do_sum(self) -> None:
         """Show the row's position row and their sum, or its values only."""
         query = np.array([self.row])
-        self.sum = self.desk.start(lambda model: model.lookup(query)) if self.sum is None else None
+        self.sum = self.desk.start(lambda model: model.lookup(query), in_turn=True) if self.sum is None else None
 
     def do_right(self) -> None:
         """Scroll the columns by a line."""
