@@ -12,7 +12,7 @@ import numpy as np
 
 from embcli.checks import check_ids
 from embcli.errors import InputError
-from embcli.layer import shape_of
+from embcli.layer import Source, shape_of
 from embcli.names import (
     DEFAULT_CONTEXT_LENGTH,
     DEFAULT_DIM,
@@ -22,12 +22,20 @@ from embcli.names import (
     LAYERS,
     SHOWN_ROWS,
     SORTS,
+    Fault,
+    Layer,
+    Matrix,
+    Metric,
+    Pairing,
+    Part,
+    ShownPairing,
+    Sort,
     check_choice,
     check_top,
 )
 from embcli.notes import Notes
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
-from embcli.passes import unwatched
+from embcli.passes import Watch, unwatched
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_known, shown, tokenize
 from embcli.words import counted, naming
@@ -37,9 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.encodings import Encoding
-    from embcli.layer import Source
-    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, Part, ShownPairing, Sort
-    from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
@@ -238,12 +243,12 @@ class Model:
         if sequences.texts is not None and self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {ids}, or {encoding}"))
         encoding = self.encoding if sequences.texts is not None else self.source.encoding
-        found = tokenize(sequences, encoding, special, spans, around)
-        if found.from_text and around and not special:
+        tokens = tokenize(sequences, encoding, special, spans, around)
+        if tokens.from_text and around and not special:
             self._note_around()
-        if not len(found):
+        if not len(tokens):
             self.notes.add("the input is empty: there are no tokens")
-        return found
+        return tokens
 
     def _note_around(self) -> None:
         """Add a note on the tokens that the model reads around a text."""

@@ -48,8 +48,8 @@ def verb(
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        told = {"epilog": _epilog(examples), "rich_help_panel": group}
-        _VERBS[function.__name__] = function, kind, {"cls": VerbHelp, **told, **settings}
+        about = {"cls": VerbHelp, "epilog": _epilog(examples), "rich_help_panel": group}
+        _VERBS[function.__name__] = function, kind, about | settings
         return function
 
     return register
@@ -100,9 +100,9 @@ def run(
         from embcli.cli.slips import Slip
 
         slip = Slip.of(error, words or ())
-    if slip.meant is None or check is not None:
+    if slip.corrected is None or check is not None:
         raise InputError(slip.message, slip.hint)
-    return run(slip.meant, None, **settings)
+    return run(slip.corrected, None, **settings)
 
 
 def _without_options(function: Callable[..., Any]) -> Callable[[], None]:

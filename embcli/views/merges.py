@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Word
+from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.page.layout import cell_len
 from embcli.tokens import shown
 from embcli.views.parts import put_left_out
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from embcli.encodings import Encoding
     from embcli.encodings.derivation import Derivation
-    from embcli.page import Page, Tone
     from embcli.verbs.merges import Merges
 
 _MOST_ROWS = 200
