@@ -311,7 +311,7 @@ class Desk:
         if self.field is not None:
             end = [Piece("  Enter", BOLD), Piece(" goes", DIM), Piece("  Esc", BOLD), Piece(" leaves", DIM)]
         for key in [*self.view.KEYS, *FOOTER]:
-            if not key.in_footer or (self.field is not None and key.action != "move"):
+            if not key.in_footer or (self.field is not None and key.action not in ("move", "other")):
                 continue
             more = [Piece(f"  {key.shown}" if line else f" {key.shown}", BOLD), Piece(f" {key.words}", DIM)]
             if length(line) + length(more) + length(end) >= width:
