@@ -24,8 +24,9 @@ TERMS = [entry for entry in ENTRIES if entry not in REFERENCE]
 
 # Words of headings and titles that mean what they mean anywhere.
 PLAIN = """
-a all and are as at both by each first for from gpt in into is it its last left looked lowest name of on
-one or out own per same shared size than that the times to two up used way ways weights what where which with written
+a all and are as at both by each first for from gpt in into is it its last left looked lowest make name not of on one
+or out own per same shared size than that the times to two under up used way ways weights what where which with
+written
 """
 
 
@@ -139,6 +140,7 @@ def test_formats_explains_every_format() -> None:
 PAGES = (
     "tokenize 'Every effort 👋'",
     "tokenize 'Every effort' --merges",
+    "tokenize 'Unbelievable!' --encoding gpt2,o200k_base",
     "weights --vocab 6 --dim 3",
     "lookup 'Every effort' --dim 4 --trace 0",
     "lookup 'Every effort' --position rotary",

@@ -73,6 +73,10 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
         lambda *_: embcli.seeded(vocab=60, dim=3).neighbors([2], top=4),
     ),
     "audit": ("audit,--from,{0}", lambda path, _: embcli.open(path).audit()),
+    "tokenizers": (
+        "tokenize,Unbelievable 日!,--encoding,gpt2,--encoding,o200k_base",
+        lambda *_: embcli.tokenizers("Unbelievable 日!", ["gpt2", "o200k_base"]),
+    ),
     "roundtrip": ("tokenize,This is it,--roundtrip", lambda *_: embcli.seeded().roundtrip("This is it")),
     "merges": ("tokenize,This is it,--merges", lambda *_: embcli.seeded().merges("This is it")),
     "coverage": (
