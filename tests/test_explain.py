@@ -28,16 +28,23 @@ one or out own per same shared size than that the times to two up used way ways 
 """
 
 
-@pytest.fixture
-def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the models that examples name."""
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path_factory.mktemp("models")
     rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
-    np.save("base.npy", rows)
-    np.save("tuned.npy", rows + (np.arange(50257) == 262)[:, None] * np.float32(0.1))
-    Path("gpt2").mkdir()
-    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "gpt2/model.safetensors")
-    return tmp_path
+    np.save(folder / "base.npy", rows)
+    np.save(folder / "tuned.npy", rows + (np.arange(50257) == 262)[:, None] * np.float32(0.1))
+    (folder / "gpt2").mkdir()
+    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, folder / "gpt2" / "model.safetensors")
+    return folder
+
+
+@pytest.fixture
+def models(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be in the folder with the models that examples name, and return it."""
+    monkeypatch.chdir(made)
+    return made
 
 
 def test_each_example_runs(models: Path) -> None:
@@ -61,11 +68,11 @@ def test_no_name_is_explained_twice() -> None:
     assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize("name", sorted({name for entry in ENTRIES for name in (entry.word, *entry.also)}))
-def test_a_name_leads_to_its_entry(name: str) -> None:
-    entry = glossary.find(name)
-    assert name in (entry.word, *entry.also)
-    assert glossary.find(f" {name.upper().replace('-', ' ')}") == entry
+def test_a_name_leads_to_its_entry() -> None:
+    for name in sorted({name for entry in ENTRIES for name in (entry.word, *entry.also)}):
+        entry = glossary.find(name)
+        assert name in (entry.word, *entry.also)
+        assert glossary.find(f" {name.upper().replace('-', ' ')}") == entry, name
 
 
 def test_a_page_has_the_entry_as_it_is_written() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.inside import Inside
 
 FOLDER = Path(__file__).parent
 PICTURES = {
@@ -16,5 +16,4 @@ PICTURES = {
 
 def drawn(name: str) -> bytes:
     """Return a picture as embcli draws it now."""
-    command = [sys.executable, "-m", "embcli", *PICTURES[name], "--width", "80", "-f", "svg"]
-    return subprocess.run(command, stdout=subprocess.PIPE, timeout=120, check=True).stdout
+    return Inside().ok(*PICTURES[name], "--width", "80", "-f", "svg").out
