@@ -1,7 +1,5 @@
 """embcli as a process: signals, the exit status, and the only place that catches and prints its errors."""
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # `python -m embcli`; start.py does the same for the installed command
     import _signal  # type: ignore[import-not-found]
 
@@ -134,7 +132,7 @@ def _silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _handle(before: Handler, handler: Handler) -> None:
+def _handle(before: "Handler", handler: "Handler") -> None:
     """Replace the handler of the signals that end a process, if it is still the expected one."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -142,12 +140,12 @@ def _handle(before: Handler, handler: Handler) -> None:
             signal.signal(number, handler)
 
 
-def _end_at_once(number: int, _: FrameType | None) -> NoReturn:
+def _end_at_once(number: int, _: "FrameType | None") -> NoReturn:
     """End before there is anything to clean up: an exception could get lost in an import."""
     os._exit(128 + number)
 
 
-def _end(number: int, _: FrameType | None) -> NoReturn:
+def _end(number: int, _: "FrameType | None") -> NoReturn:
     """End as on Ctrl-C, so that no half-written file is left behind."""
     raise SystemExit(128 + number)
 

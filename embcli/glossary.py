@@ -2,7 +2,8 @@
 
 An entry is a heading (`# one-hot`), perhaps a line of other names (`Also: one-hot row`), and blocks between blank
 lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; and at the end where a book
-or a paper has it (`From: ...`).
+or a paper has it (`From: ...`). An item is a word of its own, too. The items of `errors` and `notes` are named by a
+phrase of the sentence that they are about, so that a whole sentence finds its explanation.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from embcli.errors import InputError
 from embcli.words import naming
 
 FOLDER = Path(__file__).parent / "data" / "explain"
+MESSAGES = ("errors", "notes")  # words whose items are named by phrases of what embcli says
 _ALSO, _FROM = "Also: ", "From: "
 
 
@@ -69,6 +71,13 @@ class Entry:
         return tuple(each.text for each in self.blocks if isinstance(each, Command))
 
     @property
+    def items(self) -> list[Entry]:
+        """Each item as an entry, which leads back to this one."""
+        whole = Command(f"embcli explain {self.word}")
+        items = [each for each in self.blocks if isinstance(each, Item) and each.name]
+        return [Entry(each.name, self.part, (), (Paragraph(each.text), whole), "") for each in items]
+
+    @property
     def _said(self) -> list[Paragraph | Item]:
         return [each for each in self.blocks if not isinstance(each, Command)]
 
@@ -80,21 +89,36 @@ def entries() -> tuple[Entry, ...]:
 
 
 def find(word: str) -> Entry:
-    """Return the entry of a word or of another name of it; capitals, blanks and hyphens do not count.
+    """Return the entry of a word, of another name of it, of an item, or of a sentence that embcli said.
 
-    Raises InputError, with the nearest words, for a word that is not explained.
+    Capitals, blanks and hyphens do not count. Raises InputError, with the nearest words, for what is not explained.
 
-    >>> find("One hot").word
-    'one-hot'
+    >>> find("One hot").word, find("ID 6 at position 0 has no row").word
+    ('one-hot', 'has no row')
     """
-    named = {_plain(name): entry for entry in entries() for name in (*entry.also, entry.word)}
-    asked = _plain(word)
+    known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
     singular = asked.removesuffix("s")
-    if entry := named.get(asked) or named.get(singular):
+    if entry := known.get(asked) or known.get(singular) or _said_in(asked):
         return entry
-    near = dict.fromkeys(named[name].word for name in difflib.get_close_matches(asked, named, 3, 0.5))
+    near = dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.5))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"
     raise InputError(naming("{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest))
+
+
+@cache
+def named() -> dict[str, Entry]:
+    """Return what is explained, by all of its names; a word goes before an item of the same name."""
+    items = {name: item for entry in entries() for item in entry.items for name in item.word.split(", ")}
+    return items | {name: entry for entry in entries() for name in (entry.word, *entry.also)}
+
+
+def _said_in(sentence: str) -> Entry | None:
+    """Return the item about a sentence: of its phrases the last one, which says most."""
+    phrases = {
+        _plain(name): item for word in MESSAGES for item in named()[word].items for name in item.word.split(", ")
+    }
+    said = [phrase for phrase in phrases if phrase in sentence]
+    return phrases.get(max(said, key=lambda phrase: (sentence.rfind(phrase) + len(phrase), len(phrase)), default=""))
 
 
 def _plain(word: str) -> str:
@@ -125,5 +149,5 @@ def _entry(part: str, word: str, text: str) -> Entry:
 
 
 def _item(text: str) -> Item:
-    name, found, meaning = text.partition(": ")
-    return Item(name, meaning) if found else Item("", text)
+    name, colon, meaning = text.partition(": ")
+    return Item(name, meaning) if colon else Item("", text)

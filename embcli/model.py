@@ -12,7 +12,7 @@ import numpy as np
 
 from embcli.checks import check_ids
 from embcli.errors import InputError
-from embcli.layer import shape_of
+from embcli.layer import Source, shape_of
 from embcli.names import (
     DEFAULT_CONTEXT_LENGTH,
     DEFAULT_DIM,
@@ -22,12 +22,20 @@ from embcli.names import (
     LAYERS,
     SHOWN_ROWS,
     SORTS,
+    Fault,
+    Layer,
+    Matrix,
+    Metric,
+    Pairing,
+    Part,
+    ShownPairing,
+    Sort,
     check_choice,
     check_top,
 )
 from embcli.notes import Notes
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
-from embcli.passes import unwatched
+from embcli.passes import Watch, unwatched
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_known, shown, tokenize
 from embcli.words import counted, naming
@@ -37,9 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.encodings import Encoding
-    from embcli.layer import Source
-    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, Part, ShownPairing, Sort
-    from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
     from embcli.verbs.roundtrip import Roundtrip
     from embcli.verbs.scatter import Scatter
     from embcli.verbs.tokenize import Tokenization
+    from embcli.verbs.tokenizers import Tokenizers
     from embcli.verbs.weights import WeightMatrix
     from embcli.weights.source import SeededSource
 
@@ -140,6 +146,32 @@ def open(
     return Model(checkpoint.with_encoding(known, reason), known)
 
 
+def tokenizers(
+    text: Text,
+    encodings: Sequence[str],
+    *,
+    pre: str | None = None,
+    special: bool = False,
+    lines: bool = False,
+    notes: Notes | None = None,
+) -> Tokenizers:
+    """Return one text, or several, under several tokenizers: the tokens of each, and where they cut differently.
+
+    `encodings` are names and files as `seeded` and `open` take them; `lines` makes each line a text of its own. Raises
+    InputError for IDs, for an encoding that is not found or given twice, and for none.
+
+    >>> result = tokenizers("Unbelievable!", ["gpt2", "o200k_base"])
+    >>> result.counts, result.same, result.different
+    ([5, 4], 3, 1)
+    """
+    from embcli.encodings import get
+    from embcli.verbs.tokenizers import tokenizers as split
+
+    names = (encodings,) if isinstance(encodings, str) else encodings
+    known = [get(name, pre) for name in names]
+    return split(_sequences(text, lines), known, special, Notes() if notes is None else notes)
+
+
 class Model:
     """Layers and the encoding of texts; make one by `seeded` or `open`.
 
@@ -211,12 +243,12 @@ class Model:
         if sequences.texts is not None and self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {ids}, or {encoding}"))
         encoding = self.encoding if sequences.texts is not None else self.source.encoding
-        found = tokenize(sequences, encoding, special, spans, around)
-        if found.from_text and around and not special:
+        tokens = tokenize(sequences, encoding, special, spans, around)
+        if tokens.from_text and around and not special:
             self._note_around()
-        if not len(found):
+        if not len(tokens):
             self.notes.add("the input is empty: there are no tokens")
-        return found
+        return tokens
 
     def _note_around(self) -> None:
         """Add a note on the tokens that the model reads around a text."""
@@ -298,23 +330,27 @@ class Model:
         rows: str | None = None,
         columns: str | None = None,
         sort: Sort = "id",
+        norms: bool = False,
+        difference: bool = False,
         map: bool = False,
         scatter: bool = False,
     ) -> WeightMatrix | Scatter:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
         A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
-        first; then `order` has the norms and ranks of all rows. `map` returns the size of its numbers in bins instead,
-        and `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and
-        columns out of range, LayerError where there is no such layer.
+        first; then `order` has the norms and ranks of all rows. `norms` adds the norm of each row, and `difference` to
+        the page of two rows the first minus the second. `map` returns the size of its numbers in bins instead, and
+        `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns
+        out of range, LayerError where there is no such layer.
 
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
         """
         check_choice("layer", layer, LAYERS)
         check_choice("sort", sort, SORTS)
-        if sort != "id" and (map or scatter):
-            raise InputError(naming("{sort} orders rows; {map} and {scatter} show them as one picture"))
+        if (sort != "id" or norms or difference) and (map or scatter):
+            of_rows = "{sort}, {norms} and {difference} are for rows"
+            raise InputError(naming(f"{of_rows}; {{map}} and {{scatter}} show them as one picture"))
         if map and scatter:
             raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
         rows = self.numbered(rows, layer)
@@ -328,7 +364,7 @@ class Model:
             return of_components(self.source, layer, rows, columns, self.watch)
         from embcli.verbs.weights import weights
 
-        return weights(self.source, layer, rows, columns, self.watch, sort)
+        return weights(self.source, layer, rows, columns, self.watch, sort, norms, difference)
 
     def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
@@ -458,10 +494,11 @@ class Model:
 
     def positions(
         self,
-        kind: Kind = "learned",
+        kind: Kind | None = None,
         *,
         context_length: int | None = None,
         clip: int | None = None,
+        heads: int | None = None,
         pairing: ShownPairing | None = None,
         theta: float | None = None,
         ids: str | int | None = None,
@@ -471,7 +508,8 @@ class Model:
     ) -> PositionTable:
         """Return what positions become: learned or sinusoidal rows (T, D), rotary angles, or relative distances.
 
-        T is the context length, of relative positions 16; unless it is given, a page shows positions 0 to 15.
+        Unless `kind` is given, it is the model's own; of seeded layers, learned. T is the context length, of relative
+        positions 16; unless it is given, a page shows positions 0 to 15.
         `similarity` returns their dot products, (T, T). Raises InputError for an option that this kind does not have,
         and LayerError for an odd D of rotary positions.
 
@@ -552,16 +590,17 @@ class Model:
         """
         from embcli.verbs.diff import diff
 
-        self._note_stored_rows()
+        self._note_stored_rows(other)
         check_top(top)
         return diff(self.source, other.source, self.watch, top)
 
-    def _note_stored_rows(self) -> None:
-        """Add a remark if the model multiplies its token rows: audit, diff and neighbors take them as stored."""
-        with suppress(InputError):  # a config.json that does not fit is no matter here
-            recipe = self.source.recipe
-            if recipe is not None and recipe.scale != 1:
-                self.notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
+    def _note_stored_rows(self, *others: Model) -> None:
+        """Add a remark if a model multiplies its token rows: audit, diff and neighbors take them as stored."""
+        for model in (self, *others):
+            with suppress(InputError):  # a config.json that does not fit is no matter here
+                recipe = model.source.recipe
+                if recipe is not None and recipe.scale != 1:
+                    self.notes.add(f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}")
 
     def info(self, *, tensors: bool = False) -> ModelInfo:
         """Return which tensors the model's file contains and what they are for; `tensors` lists all of them.

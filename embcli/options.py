@@ -182,8 +182,9 @@ class LookupOptions:
 class PositionOptions:
     """The options of `positions`; raises InputError for an option that the kind does not have."""
 
-    kind: Kind = DEFAULT_KIND
+    kind: Kind | None = None  # None for the model's own; of seeded layers, the learned ones
     clip: int | None = None
+    heads: int | None = None
     pairing: ShownPairing | None = None
     theta: float | None = None
     ids: str | None = None  # the token whose row the positions are applied to
@@ -194,9 +195,11 @@ class PositionOptions:
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
         check_choice("pairing", self.pairing, SHOWN_PAIRINGS)
-        if self.pairing == "both" and self.kind == DEFAULT_KIND:  # only rotary positions have pairs
+        if self.pairing == "both" and self.kind in (None, DEFAULT_KIND):  # only rotary positions have pairs
             object.__setattr__(self, "kind", "rotary")
-        check_options(self.kind, clip=self.clip, pairing=self.pairing, theta=self.theta, ids=self.ids)
+        if self.kind is not None:
+            given = {"clip": self.clip, "heads": self.heads, "pairing": self.pairing, "theta": self.theta}
+            check_options(self.kind, **given, ids=self.ids)
         self.token_id()
 
     def positions(self, dim: int) -> ShownPositions:
@@ -205,7 +208,7 @@ class PositionOptions:
             from embcli.positions.pairings import BothPairings
 
             return BothPairings.of(dim, vars(self))
-        return shown_kind(self.kind).of(dim, vars(self))
+        return shown_kind(self.kind or DEFAULT_KIND).of(dim, vars(self))
 
     def token_id(self) -> int:
         """Return the ID of the token whose row the positions are applied to."""

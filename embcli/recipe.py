@@ -38,8 +38,6 @@ class Scale:
     key: str = ""
     when: When | None = None
     is_rounded: bool = False  # the model rounds the factor to the type of its weights first
-    masked: str = ""  # the key of the ID of tokens whose rows the model sets to 0 before it scales the others by more
-    masked_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,20 +91,33 @@ Step = Scale | AddPosition | AddType | AddRow | Norm | Project
 
 
 @dataclass(frozen=True)
+class Odd:
+    """A token that the model treats in a way of its own, which no step repeats."""
+
+    token: int | str  # its ID, or the key of its ID in config.json
+    why: str
+    when: When | None = None
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How token rows become what the first block of this model reads."""
 
     model: str  # its `model_type`
+    where: str  # what names it: config.json, or the metadata of a GGUF file
     values: Callable[[str], np.ndarray]  # returns a tensor by its name, as float32
     width: int  # columns of what the first block reads
     is_known: bool = True
+    unknown: str = ""  # why the model's input is not known
     steps: tuple[Step, ...] = ()
     first: int = 0  # the row of position 0
     padding: int | None = None  # the ID of tokens that positions do not count
     waves: str = ""  # the formula of its sinusoids
     inside: Inside = ""
     part: Part | None = None
-    biases: tuple[tuple[str, int], ...] = ()  # the options of ALiBi, or of T5's buckets, and their values
+    biases: tuple[tuple[str, float], ...] = ()  # the options of ALiBi, or of T5's buckets, and their values
+    caveat: str = ""  # what the model does to its biases besides
+    odd: tuple[tuple[int, str], ...] = ()  # IDs that the model treats in a way of its own, and which
 
     @property
     def sum(self) -> tuple[Step, ...]:
@@ -207,6 +218,13 @@ class Recipe:
         """What the blocks do with positions; empty if they do nothing."""
         return f"{_INSIDE[self.inside]} positions inside the blocks" if self.inside else ""
 
+    @property
+    def positions_in_words(self) -> str:
+        """What names the model, and which positions it has."""
+        added = f"{'sinusoidal' if self.waves else 'learned'} positions, which it adds" if self.has_positions else ""
+        said = ", and ".join(filter(None, (added, self.inside_in_words))) or "no positions"
+        return f"{self.where} says model_type {self.model}: it has {said}"
+
     def _said(self, step: Step) -> str:
         match step:
             case Scale(factor=factor):
@@ -232,6 +250,18 @@ class Rotation:
     head: int  # columns of a head
     rates: tuple[float, ...]  # radians for each position, one per pair
     scaling: str = ""  # in words
+    attention: float = 1.0  # what cosines and sines are multiplied by
+    layers: str = ""  # which layers rotate like this, if others rotate in another way
+    other: Rotation | None = None  # how those do
+    longer: Rotation | None = None  # of texts of more than `length` tokens
+    length: int = 0
+
+    def chosen(self, theta: float | None, length: int) -> Rotation | None:
+        """Return the rotation of a text of so many tokens, in the layers with this theta; None if there are none."""
+        for each in (self, self.other):
+            if each is not None and theta in (None, each.theta):
+                return each.longer if each.longer is not None and length > each.length else each
+        return None
 
 
 def _of(step: AddRow) -> str:

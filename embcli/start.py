@@ -1,7 +1,5 @@
 """The installed command: an interrupt while Python loads embcli ends it, without a traceback."""
 
-from __future__ import annotations
-
 import _signal as signal  # type: ignore[import-not-found]  # its wrapper imports enum first, for 5 ms
 
 

@@ -29,7 +29,7 @@ PORCH = (
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
     "typer": ("embcli.cli", "embcli.__main__"),
-    "rich": ("embcli.cli", "embcli.page"),
+    "rich": ("embcli.cli", "embcli.page", "embcli.explore.paint"),
     "textual": ("embcli.explore",),
     "matplotlib": ("embcli.page",),
     "PIL": ("embcli.page",),
@@ -39,7 +39,8 @@ ALLOWED = {
         "embcli.verbs.info",  # for the table of its version alone
     ),
     "mmap": (),  # a file that is cut while it is mapped ends the process
-    "signal": ("embcli.cli", "embcli.__main__", "embcli.weights.build"),  # build loads torch so that no signal is lost
+    # build loads torch so that no signal is lost.
+    "signal": ("embcli.cli", "embcli.explore", "embcli.__main__", "embcli.weights.build"),
 }
 
 # What computes knows nothing of how it is asked for, how it looks and where it is written.
@@ -84,7 +85,8 @@ CHOSEN = {
     "embcli.files": ("embcli.files",),  # the formats
     "embcli.encodings": ("embcli.encodings", "embcli.held", "embcli.hub"),  # the dialects, and paths
     "embcli.encodings.tiktoken": ("embcli.encodings",),  # the merges of a piece
-    "embcli.cli.app": ("embcli.cli.output", "embcli.cli.slips"),  # 15 ms, neither for help nor for completion
+    # 15 ms, neither for help nor for completion.
+    "embcli.cli.app": ("embcli.cli.output", "embcli.cli.slips", "embcli.cli.explore"),
     "embcli.cli.help": ("embcli.cli.output",),
     "embcli.cli.places": ("embcli.cli.output",),
 }

@@ -7,6 +7,7 @@ import struct
 from base64 import b64encode
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiktoken
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models
@@ -78,6 +79,19 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
     assert encodings.get(str(path)).encode("a<s>b", True).tolist() == [ord("a") + 3, 1, ord("b") + 3]
 
 
+@pytest.mark.parametrize("count", [2, 4_000_000])
+def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, count: int) -> None:
+    config = {"pattern": CUTS, "default_vocab_size": count, "default_num_special_tokens": count}
+    special = [{"rank": 1, "token_str": "\ud800", "is_control": True}]
+    path = tmp_path / "tekken.json"
+    path.write_text(json.dumps({"config": config, "vocab": [], "special_tokens": special}))
+    if count == 2:
+        assert encodings.get(str(path)).token_bytes(1) == b"?"
+        return
+    with pytest.raises(InputError, match="it promises 4,000,000 special tokens"):
+        encodings.get(str(path)).encode("a")
+
+
 def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(WORDS)}))
     (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))
@@ -123,21 +137,27 @@ def message(*fields: tuple[int, int | float | bytes]) -> bytes:
     """Return a message of a protocol buffer; numbers of a field are below 128."""
     data = b""
     for number, value in fields:
+        kind = 2 if isinstance(value, bytes) else 5 if isinstance(value, float) else 0
+        key = number << 3 | kind
+        data += bytes([key & 0x7F | 0x80, key >> 7])
         if isinstance(value, bytes):
             length = len(value)
-            data += bytes([number << 3 | 2, length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14]) + value
-        elif isinstance(value, float):
-            data += bytes([number << 3 | 5]) + struct.pack("<f", value)
+            data += bytes([length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14]) + value
         else:
-            data += bytes([number << 3, value])
+            data += struct.pack("<f", value) if isinstance(value, float) else bytes([value])
     return data
 
 
 def sentencepiece(
-    path: Path, kind: int, scored: list[tuple[str, float, int]], *normalizer: tuple[int, int | bytes]
+    path: Path,
+    kind: int,
+    scored: list[tuple[str, float, int]],
+    *normalizer: tuple[int, int | bytes],
+    by_bytes: bool = False,
 ) -> str:
     pieces = [(1, message((1, word.encode()), (2, score), (3, each))) for word, score, each in scored]
-    path.write_bytes(message(*pieces, (2, message((3, kind))), (3, message(*normalizer))))
+    trainer = message((3, kind), (35, int(by_bytes)))
+    path.write_bytes(message(*pieces, (2, trainer), (3, message(*normalizer))))
     return str(path)
 
 
@@ -175,6 +195,46 @@ def test_the_pieces_of_a_sentencepiece_model_have_the_best_sum(tmp_path: Path) -
         assert encoding.encode(text).tolist() == oracle.encode(spelled).ids, text
     added = encodings.get(sentencepiece(tmp_path / "added.model", 1, [*words, ("bb", 0.0, 4)]))
     assert added.encode("abba").tolist() == [3, 10, 4]
+
+
+def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: Path) -> None:
+    words = [("<unk>", 0.0, 2), ("▁", -2.0, 1), ("▁a", -1.5, 1), ("a", -2.5, 1), ("b", -2.25, 1), ("ab", -3.0, 1)]
+    words += [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]
+    path = sentencepiece(tmp_path / "tokenizer.model", 1, words, by_bytes=True)
+    encoding = encodings.get(path)
+    oracle = Tokenizer(models.Unigram([(word, score) for word, score, _ in words], unk_id=0, byte_fallback=True))
+    for text in texts(200, "aabbéé 日\n"):
+        spelled = "".join(f"▁{word}" for word in text.split(" ") if word)
+        ids = encoding.encode(text)
+        assert ids.tolist() == oracle.encode(spelled).ids, text
+        assert encoding.decode(ids).decode() == spelled[1:].replace("▁", " ")
+        spans = encoding.spans(text)
+        assert spans is not None
+        assert len(spans) == len(ids)
+    fewer = encodings.get(sentencepiece(tmp_path / "fewer.model", 1, words[:-1], by_bytes=True))
+    with pytest.raises(InputError, match="has no tokens for some of them"):
+        fewer.encode("a")
+
+
+def test_ways_that_are_nearly_as_good_are_decided_by_sums_in_float32(tmp_path: Path) -> None:
+    """Over the whole text, in the order of its tokens, as SentencePiece does."""
+    words = [("<unk>", 0.0, 2), ("▁", -1.3, 1), ("a", -1.1, 1), ("b", -1.2, 1), ("ab", -2.3, 1), ("ba", -2.3, 1)]
+    encoding = encodings.get(sentencepiece(tmp_path / "tokenizer.model", 1, [*words, ("aba", -3.4, 1)]))
+    scores = {word: (at, np.float32(score)) for at, (word, score, _) in enumerate([*words, ("aba", -3.4, 1)])}
+
+    def best(spelled: str, number: type[np.floating]) -> list[int]:
+        ways: list[tuple[np.floating, list[int]] | None] = [(number(0), []), *[None] * len(spelled)]
+        for start in range(len(spelled)):
+            for end in range(start + 1, min(start + 3, len(spelled)) + 1):
+                known, way, before = scores.get(spelled[start:end]), ways[start], ways[end]
+                if known and way and (before is None or number(way[0] + known[1]) > before[0]):
+                    ways[end] = number(way[0] + known[1]), [*way[1], known[0]]
+        return ways[-1][1] if ways[-1] else []
+
+    found = [text for text in texts(60, "aabbab ") if {*text} <= {*"ab "}]
+    spelled = ["".join(f"▁{word}" for word in text.split()) for text in found]
+    assert [encoding.encode(text).tolist() for text in found] == [best(each, np.float32) for each in spelled]
+    assert any(best(each, np.float32) != best(each, np.float64) for each in spelled)
 
 
 @pytest.mark.parametrize(

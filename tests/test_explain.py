@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -23,8 +24,9 @@ TERMS = [entry for entry in ENTRIES if entry not in REFERENCE]
 
 # Words of headings and titles that mean what they mean anywhere.
 PLAIN = """
-a all and are as at both by each first for from gpt in into is it its last left looked lowest name of on
-one or out own per same shared size than that the times to two up used way ways weights what where which with written
+a all and are as at both by each first for from gpt in into is it its last left looked lowest make name not of on one
+or out own per same shared size than that the times to two under up used way ways weights what where which with
+written
 """
 
 
@@ -37,6 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "tuned.npy", rows + (np.arange(50257) == 262)[:, None] * np.float32(0.1))
     (folder / "gpt2").mkdir()
     safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, folder / "gpt2" / "model.safetensors")
+    (folder / "the-verdict.txt").write_text("I HAD always thought Jack Gisburn rather a cheap genius. " * 8)
     return folder
 
 
@@ -69,10 +72,25 @@ def test_no_name_is_explained_twice() -> None:
 
 
 def test_a_name_leads_to_its_entry() -> None:
-    for name in sorted({name for entry in ENTRIES for name in (entry.word, *entry.also)}):
+    for name in {name for entry in ENTRIES for name in (entry.word, *entry.also)}:
         entry = glossary.find(name)
         assert name in (entry.word, *entry.also)
-        assert glossary.find(f" {name.upper().replace('-', ' ')}") == entry, name
+        assert glossary.find(f" {name.upper().replace('-', ' ')}") == entry
+
+
+def test_an_item_is_a_word_that_leads_to_the_entry() -> None:
+    assert run.ok("explain", "npy", "--width", "80").text == (
+        "npy\none matrix, (rows, columns) float32; of tokenize the IDs, int64\n  embcli explain formats\n"
+    )
+    assert glossary.find("html").word == "svg, html, png"
+    assert glossary.find("cosine").part == "What is in a matrix", "a word goes before an item of its name"
+
+
+def test_the_questions_have_a_command_each() -> None:
+    blocks = glossary.find("questions").blocks
+    asked = [place for place, each in enumerate(blocks) if isinstance(each, glossary.Paragraph) and "?" in each.text]
+    assert len(asked) >= 10
+    assert all(isinstance(blocks[place + 1], glossary.Command) for place in asked)
 
 
 def test_a_page_has_the_entry_as_it_is_written() -> None:
@@ -88,9 +106,9 @@ def test_a_page_has_the_entry_as_it_is_written() -> None:
 
 def test_without_a_word_all_are_listed_in_the_order_of_the_chapter() -> None:
     text = run.ok("explain", "--width", "80").text
-    listed = [" ".join(part.split()) for part in re.findall(r"(?:^  .*\n)+", text, re.MULTILINE)]
+    listed = [" ".join(part.split()) for part in re.findall(r"^\S.*: (.*\n(?:  .*\n)*)", text, re.MULTILINE)]
     assert ", ".join(listed).split(", ") == [entry.word for entry in ENTRIES]
-    assert len(text.splitlines()) <= 24
+    assert len(text.splitlines()) <= 23, "a terminal of 24 lines has its prompt below"
 
 
 def test_the_rows_of_all_entries_are_data() -> None:
@@ -129,6 +147,7 @@ def test_formats_explains_every_format() -> None:
 PAGES = (
     "tokenize 'Every effort 👋'",
     "tokenize 'Every effort' --merges",
+    "tokenize 'Unbelievable!' --encoding gpt2,o200k_base",
     "weights --vocab 6 --dim 3",
     "lookup 'Every effort' --dim 4 --trace 0",
     "lookup 'Every effort' --position rotary",
@@ -197,3 +216,69 @@ def test_each_field_of_a_row_is_explained(line: str, models: Path) -> None:
 def test_completion_offers_the_words() -> None:
     ran = run.ok(_EMBCLI_COMPLETE="complete_bash", COMP_WORDS="embcli explain one", COMP_CWORD="2")
     assert ran.text.split() == ["one-hot"]
+
+
+# --- errors and notes -------------------------------------------------------------------------------------------------
+
+SAYS = ("InputError", "LayerError", "OutputError", "BadParameter", "refused", "Damaged", "add", "say")  # calls
+BEFORE = {"refused": "cannot read ", "Damaged": "was damaged "}  # how such a sentence begins
+
+
+def sentences() -> dict[str, str]:
+    """Return the sentences of errors and notes, as they stand in the code where they are raised or added.
+
+    Values are an ellipsis each. A sentence that is assigned to a name of the same function is found, too; what another
+    function makes, and what has less than three words of its own, is not.
+    """
+    found: dict[str, str] = {}
+    for path in Path(embcli.__file__).parent.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                for name, text in said(function):
+                    if len(re.findall("[A-Za-z]{2,}", text)) > 2:
+                        found[BEFORE.get(name, "") + text] = f"{path.name}: {function.name}"
+    return found
+
+
+def said(function: ast.FunctionDef) -> list[tuple[str, str]]:
+    nodes = [*ast.walk(function)]
+    assigned: dict[str, list[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            assigned.setdefault(node.targets[0].id, []).extend(texts(node.value, assigned))
+    calls = [(ast.unparse(node.func), node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args]
+    named = [(name.split(".")[-1], what) for name, what in calls if not name.endswith("add") or "notes" in name]
+    return [(name, text) for name, what in named if name in SAYS for text in texts(what, assigned)]
+
+
+def texts(node: ast.expr, assigned: dict[str, list[str]]) -> list[str]:
+    """Return what a text may be."""
+    if isinstance(node, ast.Constant):
+        return [re.sub(r"\{.*?\}", "…", str(node.value))]
+    if isinstance(node, ast.JoinedStr):
+        return ["".join(texts(each, {})[0] for each in node.values)]
+    if isinstance(node, ast.BinOp):
+        return [left + right for left in texts(node.left, assigned) for right in texts(node.right, assigned)]
+    if isinstance(node, ast.IfExp):
+        return texts(node.body, assigned) + texts(node.orelse, assigned)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "naming":
+        return texts(node.args[0], assigned)
+    return assigned.get(node.id, ["…"]) if isinstance(node, ast.Name) else ["…"]
+
+
+def test_every_error_and_note_is_explained_by_its_sentence() -> None:
+    found = sentences()
+    assert len(found) > 200
+    assert [(each, place) for each, place in found.items() if not explained(each)] == []
+    assert glossary.find("embcli: ID 6 at position 0 has no row: the token layer has V = 6 rows").word == "has no row"
+    assert "cut off" in glossary.find("cannot read 'x.gguf': it is cut off: tensor 'a' ends").word.split(", ")
+
+
+def test_every_phrase_of_an_error_is_one_that_embcli_says() -> None:
+    everything = " ".join(path.read_text() for path in Path(embcli.__file__).parent.rglob("*.py"))
+    code = glossary._plain(re.sub(r'"\s*f?"|\{.*?\}', "", everything))
+    typers = ("no such option", "no such command", "missing argument", "requires an argument", "invalid value")
+    phrases = [
+        name for word in glossary.MESSAGES for item in glossary.find(word).items for name in item.word.split(", ")
+    ]
+    assert [name for name in phrases if glossary._plain(name) not in code and name.lower() not in typers] == []

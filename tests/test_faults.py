@@ -308,6 +308,7 @@ def test_a_text_without_an_end_is_ended_by_a_signal() -> None:
 
 INTERRUPTED = """
 import os, runpy, signal, sys
+sys.modules.pop("__future__", None)
 class Interrupts:
     def find_spec(name, path, target=None):
         if name == sys.argv[1]:
@@ -321,7 +322,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("module", ["embcli.memory", "typer"])
+@pytest.mark.parametrize("module", ["__future__", "embcli.version", "typer"])
 @pytest.mark.parametrize("start", ["-m", "run"])
 def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str, start: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, module, start]

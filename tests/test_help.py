@@ -99,6 +99,9 @@ def test_each_example_runs(example: str, made: Path, tmp_path: Path, monkeypatch
             piped = " ".join(words).encode()
             continue
         assert program == "embcli"
+        if words[0] == "explore":
+            assert "needs a terminal" in Inside().refused(*words)
+            return
         piped = Inside().ok(*words, stdin=Path(file).read_bytes() if file else piped).out
         written = Path(words[words.index("-o") + 1]) if "-o" in words else None
     assert written.stat().st_size if written else piped

@@ -167,28 +167,41 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(kind: str, tmp_path: 
     assert_same_bits(embcli.open(path).lookup(several, show="hidden").hidden[: len(IDS)], wanted)
 
 
-@pytest.mark.parametrize("kind", ["gemma", "bert"])
+OF_GGUF = {"token": "token_embd", "positions": "position_embd", "types": "token_types"}
+OF_GGUF_NORM = {"gain": "token_embd_norm.weight", "bias": "token_embd_norm.bias"}
+MORE_CASES = {
+    "gpt2": ({}, {"token": "/wte", "positions": "/wpe"}),
+    **{kind: CASES[kind][:2] for kind in ("gemma", "llama")},
+}
+
+
+def gguf(folder: Path, architecture: str, tensors: dict[str, Any], **metadata: Any) -> Path:
+    """Save a GGUF file; a dot of a key is two underscores here, and a number with a point is a float."""
+    folder.mkdir(exist_ok=True)
+    writer = GGUFWriter(folder / "m.gguf", architecture)
+    for name, value in metadata.items():
+        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)]
+        add(f"{architecture}.{name.replace('__', '.')}", value)
+    for name, values in tensors.items():
+        writer.add_tensor(name if "." in name else f"{name}.weight", np.asarray(values, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["gemma", "bert", "gpt2", "llama"])
 def test_a_gguf_file_and_its_safetensors_give_equal_rows(kind: str, tmp_path: Path) -> None:
-    config, names, _ = CASES[kind]
+    config, names = MORE_CASES[kind] if kind in MORE_CASES else CASES[kind][:2]
     wanted = embcli.open(model(tmp_path, {"model_type": kind, **config}, names)).lookup(IDS)
-    (tmp_path / "gguf").mkdir()
-    writer = GGUFWriter(tmp_path / "gguf" / "m.gguf", kind)
-    writer.add_embedding_length(D)
-    if "layer_norm_eps" in config:
-        writer.add_layer_norm_eps(config["layer_norm_eps"])
-    of_gguf = {"token": "token_embd.weight", "positions": "position_embd.weight", "types": "token_types.weight"}
-    of_gguf |= {"gain": "token_embd_norm.weight", "bias": "token_embd_norm.bias"}
-    for weight in names:
-        writer.add_tensor(of_gguf[weight], WEIGHTS[weight].numpy())
-    for write in (
-        writer.write_header_to_file,
-        writer.write_kv_data_to_file,
-        writer.write_tensors_to_file,
-        writer.close,
-    ):
-        write()
-    found = embcli.open(tmp_path / "gguf").lookup(IDS)
-    assert found.recipe.words == wanted.recipe.words
+    keys = {"embedding_length": D, "attention__layer_norm_epsilon": config.get("layer_norm_eps", 1e-5)}
+    tensors = {({**OF_GGUF, **OF_GGUF_NORM})[weight]: WEIGHTS[weight] for weight in names}
+    # The converter of Gemma adds 1 to the gains of its norms, and leaves token rows as they are.
+    tensors["blk.0.attn_norm.weight"] = WEIGHTS["gain"] + 1
+    found = embcli.open(gguf(tmp_path / "gguf", kind, tensors, **keys)).lookup(IDS)
+    assert (found.recipe.words, found.recipe.inside) == (wanted.recipe.words, wanted.recipe.inside)
+    assert found.matrices == wanted.matrices
     for name in wanted.matrices:
         assert_same_bits(found.matrix(name), wanted.matrix(name))
 
@@ -323,7 +336,8 @@ def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
         "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows; --position ",
         "gemma": "this model has rotary positions, inside its blocks: the input rows are the token rows x 2.44949;",
         "mpt": "this model has ALiBi positions, inside its blocks: the input rows are the token rows; embcli positions",
-        "t5": "this model has relative positions, inside its blocks: the input rows are the token rows\n",
+        "t5": "this model has relative positions, inside its blocks: the input rows are the token rows; embcli posit",
+        "xlnet": "this model has relative positions, inside its blocks: the input rows are the token rows\n",
         "mamba": "this model has no positions: the input rows are the token rows\n",
         "nobody's": 'what a "nobody\'s" model adds to the token rows is not known; the input rows are the token rows\n',
     }
@@ -387,7 +401,10 @@ def test_rotary_positions_are_the_model_s_own(
     ("config", "said"),
     [
         ({"rope_theta": 0}, "config.json has '0' as rope_theta, which must be a finite number of at least 1"),
-        ({"rope_scaling": {"rope_type": "spiral"}}, "has 'spiral' as rope_type, which must be one of default, linear"),
+        (
+            {"rope_scaling": {"rope_type": "spiral"}},
+            "has 'spiral' as rope_type, which must be one of default, none, linear",
+        ),
         ({"rope_scaling": {"rope_type": ["yarn"]}}, "has \"['yarn']\" as rope_type, which must be one of"),
         ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1]}}, "has no short_factor of 3 numbers"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "'0' as factor, which must be a finite number of at"),
@@ -431,11 +448,20 @@ def test_where_the_model_scales_by_another_number_is_told(tmp_path: Path) -> Non
     assert "the scale is 55.4256 in float32; the model in bfloat16 rounds it to 55.5 first\n" in run(*words).err
     for verb in (("audit",), ("neighbors", "--ids", "1")):
         assert "the rows are as stored; the model multiplies them by 55.4256\n" in run(*verb, *words[-2:]).err
-    assert "multiplies them" in run("diff", str(tmp_path), str(tmp_path)).err
+    (tmp_path / "plain").mkdir()
+    save_file(wide, tmp_path / "plain" / "model.safetensors")
+    for both in ((tmp_path, tmp_path), (tmp_path / "plain", tmp_path)):
+        assert run("diff", *map(str, both)).err.count("multiplies them by 55.4256\n") == 1
     esm = {"model_type": "esm", "token_dropout": True, "mask_token_id": 7, "position_embedding_type": "rotary"}
     path = str(model(tmp_path, {**esm, "emb_layer_norm_before": False}, BERT))
-    assert "ID 7 is masked: the model sets the rows" in run("lookup", "--ids", "3,7", "--from", path).err
-    assert "masked" not in run("lookup", "--ids", "3,6", "--from", path).err
+    assert "ID 7: the model sets its row to 0 and scales" in run("lookup", "--ids", "3,7", "--from", path).err
+    assert "ID" not in run("lookup", "--ids", "3,6", "--from", path).err
+    path = str(model(tmp_path, {"model_type": "cpmant"}, {"token": "input_embedding", "types": "segment_embedding"}))
+    assert (
+        "ID 0: the model takes it for padding and adds the row of type 0"
+        in run("lookup", "--ids", "3,0", "--from", path).err
+    )
+    assert "ID" not in run("lookup", "--ids", "3,6", "--from", path).err
 
 
 def test_torch_is_imported_for_norms_and_projections_only(tmp_path: Path) -> None:

@@ -73,6 +73,10 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
         lambda *_: embcli.seeded(vocab=60, dim=3).neighbors([2], top=4),
     ),
     "audit": ("audit,--from,{0}", lambda path, _: embcli.open(path).audit()),
+    "tokenizers": (
+        "tokenize,Unbelievable 日!,--encoding,gpt2,--encoding,o200k_base",
+        lambda *_: embcli.tokenizers("Unbelievable 日!", ["gpt2", "o200k_base"]),
+    ),
     "roundtrip": ("tokenize,This is it,--roundtrip", lambda *_: embcli.seeded().roundtrip("This is it")),
     "merges": ("tokenize,This is it,--merges", lambda *_: embcli.seeded().merges("This is it")),
     "coverage": (
@@ -158,8 +162,15 @@ def test_a_comparison_is_that_of_the_command(
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
 
 
-# Commands of the README's examples, and the same in Python.
+# Commands of the README's examples and of pages.md, and the same in Python.
 EXAMPLES: dict[str, Callable[[], Result]] = {
+    "embcli tokenize strawberry --merges --draw": lambda: embcli.seeded().merges("strawberry", draw=True),
+    'embcli lookup "you and you and you" --only " you" --dim 4': lambda: embcli.seeded(dim=4).lookup(
+        "you and you and you", only=" you"
+    ),
+    "embcli batch --ids 40,367,2885,1464,1807,3619,402,271,10899 --batch-size 2 --dim 3": lambda: embcli.seeded(
+        dim=3
+    ).batch([40, 367, 2885, 1464, 1807, 3619, 402, 271, 10899], batch_size=2),
     'embcli tokenize "Every effort moves you… 👋"': lambda: embcli.seeded().tokenize("Every effort moves you… 👋"),
     "embcli weights --vocab 6 --dim 3": lambda: embcli.seeded(6, 3).weights(),
     "embcli lookup --ids 2,3,5,2 --vocab 6 --dim 3 --draw": lambda: embcli.seeded(6, 3).lookup([2, 3, 5, 2], draw=True),

@@ -158,12 +158,12 @@ def test_a_layer_that_is_not_open_is_an_error() -> None:
 @pytest.mark.parametrize("name", [*KINDS, *JOINED_KINDS])
 def test_each_kind_takes_its_own_options_and_refuses_those_of_others(name: Any) -> None:
     kind = shown_kind(name) if name in KINDS else joined_kind(name)
-    values = {"clip": 3, "pairing": "halves", "theta": 5.0, "ids": "1"}
+    values = {"clip": 3, "heads": 3, "pairing": "halves", "theta": 5.0, "ids": "1"}
     for option, value in values.items():
         if option in kind.options:
-            check_options(name, {option: value})
+            check_options(name, **{option: value})
             assert option == "ids" or kind.of(4, values).document()[option] == value
         else:
             with pytest.raises(InputError, match=f"^{option} is an option of .* positions, not of {name}"):
-                check_options(name, {option: value})
-    check_options(name, dict.fromkeys(values))
+                check_options(name, **{option: value})
+    check_options(name, **dict.fromkeys(values))

@@ -1,4 +1,4 @@
-"""The README's examples are what embcli prints. `python -m tests.test_readme` writes them anew."""
+"""The examples of the README and of pages.md are what embcli prints. `python -m tests.test_readme` writes them anew."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 from tests.inside import Inside
 
 README = Path(__file__).parent.parent / "README.md"
+PAGES = (README, Path(__file__).parent / "pages.md")
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 EXAMPLE = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 # Measured times differ from run to run, and the last decimals between processors.
@@ -25,8 +26,10 @@ NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
 
 
 def examples() -> list[tuple[str, str]]:
-    """Return the commands of the README's examples and what it says they print."""
-    return [example for block in BLOCK.findall(README.read_text()) for example in EXAMPLE.findall(block)]
+    """Return the commands of the examples and what they say they print."""
+    return [
+        example for page in PAGES for block in BLOCK.findall(page.read_text()) for example in EXAMPLE.findall(block)
+    ]
 
 
 def shown(command: str, folder: Path) -> str:
@@ -51,7 +54,7 @@ def printed(command: str, folder: str) -> str:
 
 
 @pytest.mark.parametrize(("command", "output"), examples(), ids=[command[:40] for command, _ in examples()])
-def test_an_example_prints_what_the_readme_says(command: str, output: str, tmp_path: Path) -> None:
+def test_an_example_prints_what_it_says(command: str, output: str, tmp_path: Path) -> None:
     for tool in ("jq", "duckdb"):
         if f" {tool} " in command and not (shutil.which(tool) or (Path(sys.executable).parent / tool).exists()):
             pytest.skip(f"{tool} is not installed")
@@ -64,7 +67,7 @@ def test_an_example_prints_what_the_readme_says(command: str, output: str, tmp_p
 def test_the_python_example_gives_what_the_readme_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     found = doctest.testfile(str(README), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert found.attempted > 8
+    assert found.attempted > 7
     assert found.failed == 0
 
 
@@ -77,14 +80,15 @@ def test_the_commands_to_install_and_to_test_stand_in_the_readme_and_in_ci() -> 
 
 
 def write() -> None:
-    """Write the output of all examples into the README."""
+    """Write the output of all examples into the README and pages.md."""
     with tempfile.TemporaryDirectory() as folder:
 
         def renewed(block: re.Match[str]) -> str:
             body = EXAMPLE.sub(lambda example: f"$ {example[1]}\n{printed(example[1], folder)}", block[1])
             return f"```console\n{body}```"
 
-        README.write_text(BLOCK.sub(renewed, README.read_text()))
+        for page in PAGES:
+            page.write_text(BLOCK.sub(renewed, page.read_text()))
 
 
 if __name__ == "__main__":

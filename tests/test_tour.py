@@ -199,18 +199,6 @@ def test_the_step_in_the_readme_is_what_the_tour_prints(inside: Inside) -> None:
     assert f"```text\n{inside.ok('tour', '--step', '1', COLUMNS='80').text}```\n" in README.read_text()
 
 
-def test_every_command_beside_a_section_of_the_chapter_in_the_readme_works(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = re.findall(r"^\| (?:2\.\d|Bonus).*?\| (.*) \|$", README.read_text(), re.M)
-    commands = [command.replace("\\|", "|") for row in rows for command in re.findall("`(.*?)`", row)]
-    assert len(commands) >= 9
-    monkeypatch.chdir(tmp_path)
-    Path("the-verdict.txt").write_text("I HAD always thought Jack Gisburn rather a cheap genius. " * 8)
-    for command in commands:
-        inside.ok(*shlex.split(command)[1:])
-
-
 # --- tours that are none ----------------------------------------------------------------------------------------------
 
 

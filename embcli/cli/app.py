@@ -21,6 +21,7 @@ from embcli.cli.models import (
     NamedFile,
     NamedModel,
     TwoModels,
+    compared,
 )
 from embcli.cli.places import Place, PlaceOfNumbers
 from embcli.errors import InputError
@@ -47,8 +48,8 @@ def verb(
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        told = {"epilog": _epilog(examples), "rich_help_panel": group}
-        _VERBS[function.__name__] = function, kind, {"cls": VerbHelp, **told, **settings}
+        about = {"cls": VerbHelp, "epilog": _epilog(examples), "rich_help_panel": group}
+        _VERBS[function.__name__] = function, kind, about | settings
         return function
 
     return register
@@ -99,9 +100,9 @@ def run(
         from embcli.cli.slips import Slip
 
         slip = Slip.of(error, words or ())
-    if slip.meant is None or check is not None:
+    if slip.corrected is None or check is not None:
         raise InputError(slip.message, slip.hint)
-    return run(slip.meant, None, **settings)
+    return run(slip.corrected, None, **settings)
 
 
 def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
@@ -113,11 +114,11 @@ def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
 
 def _cache() -> typer.Typer:
     """Return the commands of `embcli cache`."""
-    cache = typer.Typer(cls=GroupHelp, help="Show, clear or verify what is kept.", rich_markup_mode=None)
+    cache = typer.Typer(cls=GroupHelp, help="Show, clear or verify the cache.", rich_markup_mode=None)
     examples = {
-        "where layers are kept, and how much they take": "embcli cache",
-        "read all of them, and find damage": "embcli cache verify",
-        "remove all of them": "embcli cache clear",
+        "where layers are kept, and how much space they take": "embcli cache",
+        "look for damaged files": "embcli cache verify",
+        "remove everything": "embcli cache clear",
     }
     cache.callback(invoke_without_command=True, epilog=_epilog(examples))(grouped(cache_show, "cache", "list"))
     cache.command("clear", cls=VerbHelp)(cache_clear)
@@ -142,12 +143,12 @@ def embcli(
     {
         "the tokens of a sentence, their IDs and bytes": 'embcli tokenize "Every effort moves you"',
         "the IDs of a whole file, for the next program": "embcli tokenize --file book.txt -f ids -o book.ids",
-        "with the tokenizer of another model": 'embcli tokenize "Hello" --encoding gpt-4o',
+        "under two tokenizers, side by side": 'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base',
     },
 )
 def tokenize(
     given: GivenLines,
-    encoding: str = names.DEFAULT_ENCODING,
+    encoding: tuple[str, ...] = (names.DEFAULT_ENCODING,),
     pre: str | None = None,
     merges: bool = False,
     draw: bool = False,
@@ -161,12 +162,16 @@ def tokenize(
     """
     if draw and not merges:
         raise InputError("--draw draws the trees of --merges; give both")
-    if merges and roundtrip:
-        raise InputError("--merges and --roundtrip are two pages; give one of them")
-    if (merges or roundtrip) and given.ids is not None:
-        raise InputError(f"{'--merges' if merges else '--roundtrip'} shows how a text becomes tokens; --ids gives none")
-    output = place.output_of("list" if merges or roundtrip else "tokens", {"draw": draw})
-    model = AnyModel(pre=pre).opened(encoding)
+    asked = {"--merges": merges, "--roundtrip": roundtrip, "--encoding with several names": len(encoding) > 1}
+    pages = [flag for flag, is_asked in asked.items() if is_asked]
+    if len(pages) > 1:
+        raise InputError(f"{pages[0]} and {pages[1]} are two pages; give one of them")
+    if pages and given.ids is not None:
+        raise InputError(f"{pages[0]} shows how a text becomes tokens; --ids gives none")
+    output = place.output_of("list" if pages else "tokens", {"draw": draw})
+    if len(encoding) > 1:
+        return output.write(compared(given.sequences(), encoding, pre, given.special))
+    model = AnyModel(pre=pre).opened(encoding[0])
     if merges:
         return output.write(model.merges(given.sequences(), special=given.special, draw=draw))
     if roundtrip:
@@ -180,7 +185,7 @@ def tokenize(
     {
         "back to text": "embcli decode 6109 3626 6100 345",
         "with the encoding of another model": "embcli decode --encoding gpt-4o 13225",
-        "of all IDs in a pipe": "embcli tokenize -f ids < book.txt | embcli decode",
+        "all IDs from a pipe": "embcli tokenize -f ids < book.txt | embcli decode",
     },
     context_settings={"ignore_unknown_options": True},
 )
@@ -192,7 +197,7 @@ def decode(
 ) -> None:
     """Turn token IDs back into text.
 
-    Byte for byte; without IDs they are read from standard input.
+    Byte for byte. Without IDS, IDs are read from standard input.
     """
     from embcli.cli.output import Output, named
     from embcli.cli.text import read_ids
@@ -216,6 +221,8 @@ def weights(
     rows: str | None = None,
     columns: str | None = None,
     sort: names.Sort = "id",
+    norms: bool = False,
+    difference: bool = False,
     map: bool = False,
     encoding: str | None = None,
     scatter: bool = False,
@@ -224,18 +231,19 @@ def weights(
 ) -> None:
     """Show the weight matrix of a layer.
 
-    A summary of it, or as a map, or chosen rows and columns, sorted by norm.
+    As a summary, as a map, or as chosen rows and columns, sorted by norm if you like.
     """
     from embcli.layer import shape_of
 
     if map and place.heat:
         raise InputError("--map is a picture in colours already; leave out --heat")
-    output = place.output_of("embeddings", {"map": map, "scatter": scatter})
+    output = place.output_of("embeddings", {"map": map, "scatter": scatter, "difference": difference})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
     rows = opened.numbered(rows, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
-    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map, scatter=scatter))
+    numbers, pictures = {"norms": norms, "difference": difference}, {"map": map, "scatter": scatter}
+    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, **numbers, **pictures))
 
 
 def _count(spec: str | None, size: int, what: str) -> int:
@@ -332,7 +340,7 @@ def batch(
     {
         "waves of growing length, as colours": "embcli positions sinusoidal --heat",
         "angles by which rotary positions rotate a row": "embcli positions rotary",
-        "which positions of a model are alike": "embcli positions model.safetensors --similarity",
+        "how similar the positions of a model are": "embcli positions model.safetensors --similarity",
     },
 )
 def positions(
@@ -340,7 +348,7 @@ def positions(
 ) -> None:
     """Show how a position becomes a vector.
 
-    In six ways, or as a real model has it. A page shows positions 0 to 15, unless you choose T or rows.
+    In six ways, or as in a real model. A page shows positions 0 to 15, unless you choose T or rows.
     """
     output = place.output_of("embeddings", vars(options))
     output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
@@ -360,7 +368,7 @@ def neighbors(
 ) -> None:
     """Show the rows nearest to a row.
 
-    Of all rows of the token layer, exactly: scores are float64, and proven to be the first.
+    Among all rows of the token layer. The search is exact: the top scores are verified in float64.
     """
     output = place.output_of("ranking", vars(nearness))
     opened = model.opened(encoding)
@@ -371,7 +379,7 @@ def neighbors(
     "ranking",
     MATRIX,
     {
-        "broken, unused, equal and hardly trained rows": "embcli audit model.safetensors",
+        "broken, unused, equal and under-trained rows": "embcli audit model.safetensors",
         "status 1 for these faults, for a script": "embcli audit model.safetensors --fail-on missing,padding",
         "every finding, as a table for a spreadsheet": "embcli audit model.safetensors -f csv -o audit.csv",
     },
@@ -396,9 +404,9 @@ def audit(
     "ranking",
     MATRIX,
     {
-        "which rows fine-tuning moved, the farthest first": "embcli diff model.safetensors tuned.safetensors",
+        "which rows fine-tuning changed, and how much": "embcli diff model.safetensors tuned.safetensors",
         "all rows, for the next program": "embcli diff model.safetensors tuned.safetensors -f ndjson",
-        "status 1 if any row differs, for a script": "embcli diff model.safetensors tuned.safetensors -o moved.csv",
+        "status 1 if any row differs, for a script": "embcli diff model.safetensors tuned.safetensors -o changed.csv",
     },
 )
 def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = None, *, place: Place) -> int:
@@ -409,6 +417,32 @@ def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = 
     output = place.output_of("ranking")
     base, tuned = models.opened(encoding)
     return output.write(base.diff(tuned, top=top))
+
+
+@verb(
+    None,
+    MATRIX,
+    {
+        "walk through the matrix of a model": "embcli explore model.safetensors",
+        "from a row on, by its token or ID": 'embcli explore gpt2 --row " Paris"',
+        "the tokens of a text, and their rows": 'embcli explore gpt2 --text "Every effort moves you"',
+    },
+)
+def explore(
+    model: NamedModel,
+    row: str | None = None,
+    text: str | None = None,
+    sort: names.Sort = "id",
+    encoding: str | None = None,
+) -> int:
+    """Walk through a matrix, full-screen.
+
+    Rows, neighbours, findings and input embeddings, by keys; ? lists them. Each screen names the command that prints
+    it, and q prints that command.
+    """
+    from embcli.cli.explore import walk
+
+    return walk(model, encoding, row, text, sort)
 
 
 @verb(
@@ -436,14 +470,14 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     LEARN,
     {
         "a word that a page prints": "embcli explain one-hot",
-        "all formats, and what each holds": "embcli explain formats",
+        "an error, by its words": "embcli explain has no row",
         "the list of words": "embcli explain",
     },
 )
 def explain(word: list[str] | None = None, *, place: Place) -> None:
     """Explain a word of a page, with an example and its source.
 
-    Without WORD, list all words that are explained.
+    Also errors and notes, by their own words. Without WORD, list all words that are explained.
     """
     from embcli.verbs.explain import explain
 
@@ -455,7 +489,7 @@ def explain(word: list[str] | None = None, *, place: Place) -> None:
     LEARN,
     {
         "all options of a verb, in groups": "embcli help lookup",
-        "of a command below a verb": "embcli help cache verify",
+        "of a command of a verb": "embcli help cache verify",
         "the list of verbs": "embcli help",
     },
 )
@@ -470,7 +504,7 @@ def help(words: list[str] | None = None) -> None:
     {
         "versions, encodings and the cache": "embcli info",
         "the tensors of a model, and what they are for": "embcli info gpt2",
-        "the models that this machine holds": "embcli info --models",
+        "the models on this machine": "embcli info --models",
     },
 )
 def info(
@@ -478,7 +512,7 @@ def info(
 ) -> None:
     """Show versions and the cache, or the tensors of a model.
 
-    With versions the CPU capability that torch uses; of a file the tensors that embcli knows, or all.
+    Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli reads, or all.
     """
     output = place.output_of("list")
     if models:
@@ -499,7 +533,7 @@ def info(
 
 
 def cache_show(context: typer.Context, place: Place) -> None:
-    """Show where layers and indexes are kept, how much they take, and which they are."""
+    """Show where layers and indexes are kept, and how much space each of them takes."""
     if context.invoked_subcommand is None:
         from embcli.verbs.cache import contents
 
@@ -507,14 +541,14 @@ def cache_show(context: typer.Context, place: Place) -> None:
 
 
 def cache_clear() -> None:
-    """Remove all that is kept."""
+    """Remove everything from the cache."""
     from embcli.verbs.cache import clear
 
     typer.echo(in_line(clear(_store()).removed))
 
 
 def cache_verify(place: Place) -> int:
-    """Read all that is kept. Say which files are damaged; the exit status is 1 if one is."""
+    """Check everything in the cache. Name damaged files; the exit status is 1 if there are any."""
     from embcli.verbs.cache import contents
 
     output = place.output_of("list")

@@ -10,11 +10,14 @@ from embcli.cli.groups import Group
 from embcli.cli.options import flag_of, kind_named
 from embcli.errors import InputError
 from embcli.names import Part
-from embcli.positions import DEFAULT_KIND, KINDS
+from embcli.positions import KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from embcli.model import Model
     from embcli.text import Sequences
+    from embcli.verbs.tokenizers import Tokenizers
 
 _OF_SEEDED = ("vocab", "dim", "context_length", "seed", "no_cache")
 _OF_FILES = ("tensor", "position_tensor", "transposed", "part")
@@ -131,7 +134,7 @@ class ModelOfPositions(Named, NamedKind, AnyModel):
 
         first = given["named_kind"] and kind_named(given["named_kind"])
         if first in KINDS:
-            if given["kind"] not in (first, DEFAULT_KIND):
+            if given["kind"] not in (first, None):
                 raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
             given["kind"] = first
         elif first is not None:
@@ -199,6 +202,14 @@ class TwoModels(Group):
             for path in (self.base, self.tuned)
         )
         return base, tuned
+
+
+def compared(given: Sequences, encodings: Sequence[str], pre: str | None, special: bool) -> Tokenizers:
+    """Return a text under several tokenizers."""
+    from embcli.cli.console import PrintedNotes
+    from embcli.model import tokenizers
+
+    return tokenizers(given, encodings, pre=pre, special=special, notes=PrintedNotes())
 
 
 def _seeded(encoding: str | None, pre: str | None, **given: int | None) -> Model:

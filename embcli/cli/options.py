@@ -33,6 +33,7 @@ _COMMON = {
     "neighbors": ("path", "ids", "top", "metric", "output"),
     "audit": ("fail_on", "tensor", "top", "format", "output"),
     "diff": ("tensor", "transposed", "top", "format", "output"),
+    "explore": ("row", "text", "sort", "dim", "encoding"),
     "tour": ("text", "step"),
     "explain": ("width", "color", "theme", "format", "output"),
     "info": ("tensors", "models", "encoding", "format", "output"),
@@ -97,17 +98,20 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 def _words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
-    from embcli.glossary import entries
+    from embcli.glossary import named
 
-    known = [name for entry in entries() for name in (entry.word, *entry.also)]
-    return sorted({name for name in known if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
+    return sorted({name for name in named() if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
 
 
 def _encodings(incomplete: str) -> list[str]:
     """Complete the name of an encoding, and also folders and JSON files; shells offer files if nothing is returned.
 
-    Names that a shell would have to quote are omitted.
+    Names that a shell would have to quote are omitted. Of several, separated by commas, it completes the last.
     """
+    *before, last = incomplete.split(",")
+    if before:
+        others = (name for name in names.ENCODINGS if name not in before and name.startswith(last))
+        return [",".join([*before, name]) for name in others]
     known, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
     if known and incomplete:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
@@ -136,8 +140,8 @@ def _argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
 
 
-def _kinds(flag: str, help: str, known: tuple[str, ...]) -> Any:
-    return _option(MODEL, flag, help, DEFAULT_KIND, parser=kind_named, autocompletion=_one_of(known))
+def _kinds(flag: str, help: str, known: tuple[str, ...], default: str = DEFAULT_KIND) -> Any:
+    return _option(MODEL, flag, help, default, parser=kind_named, autocompletion=_one_of(known))
 
 
 # By the name of the parameter; `verb.parameter` if a verb declares it differently.
@@ -145,8 +149,11 @@ DECLARED: dict[str, Any] = {
     # What is given.
     "text": _argument("TEXT", "Text to use; omit it or pass - to read standard input."),
     "compare.text": _argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1."),
-    "word": _argument("WORD", "A term, note, field or format that a page prints.", autocompletion=_words),
+    "word": _argument(
+        "WORD", "A term, field or format of a page; or the words of an error or a note.", autocompletion=_words
+    ),
     "tour.text": _option(INPUT, "--text", "The text of the steps that take one.", metavar="TEXT"),
+    "explore.text": _option(INPUT, "--text", "Begin at the tokens of a text.", metavar="TEXT"),
     "file": _option(INPUT, "--file", "Read the text from a file.", metavar="PATH"),
     "batch.file": _argument("FILE", "A file with the text; omit it or pass - to read standard input."),
     "tour.file": _argument("FILE", "A tour of your own, in JSON.", show_default="embcli's"),
@@ -171,7 +178,7 @@ DECLARED: dict[str, Any] = {
     "neighbors.show": _option(
         INPUT,
         "--show",
-        "Which vectors of such objects.",
+        "With --vector: which vectors of lookup's objects.",
         "input",
         metavar="NAME",
         autocompletion=_one_of(names.MATRICES),
@@ -185,7 +192,7 @@ DECLARED: dict[str, Any] = {
         autocompletion=_encodings,
     ),
     "pre": _option(
-        INPUT, "--pre", "Pre-tokenizer of a vocabulary that does not name it: gpt-2, llama-bpe, ...", metavar="NAME"
+        INPUT, "--pre", "Pre-tokenizer for a vocabulary that names none: gpt-2, llama-bpe, ...", metavar="NAME"
     ),
     "step": _option(VIEW, "--step", "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
     "batch_size": _option(INPUT, "--batch-size", "Samples in a batch.", metavar="B"),
@@ -196,7 +203,9 @@ DECLARED: dict[str, Any] = {
     "index": _option(INPUT, "--index", "Which batch, counted from 0.", "0", metavar="K"),
     "all": _option(INPUT, "--all", "All batches."),
     "layers_first": _option(INPUT, "--layers-first", "Draw both layers before the loader consumes random numbers."),
-    "loader_first": _option(INPUT, "--loader-first", "Let the loader draw first, from the seed itself."),
+    "loader_first": _option(
+        INPUT, "--loader-first", "Let the loader draw its random numbers first, right after the seed."
+    ),
     "merges": _option(VIEW, "--merges", "Show how each piece becomes tokens, merge by merge."),
     "roundtrip": _option(VIEW, "--roundtrip", "Decode the tokens again and compare; status 1 if they differ."),
     "tokenize.draw": _option(VIEW, "--draw", "Draw the merges as trees."),
@@ -244,10 +253,11 @@ DECLARED: dict[str, Any] = {
     "seed": _option(MODEL, "--seed", "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
     "no_cache": _option(MODEL, "--no-cache", "Do not use the cache."),
     "layer": _option(MODEL, "--layer", "Which layer."),
-    "kind": _kinds("--kind", "Which kind of positions.", KINDS),
+    "kind": _kinds("--kind", "Which kind of positions.", KINDS, f"{DEFAULT_KIND}; with --from, the model's own"),
     "clip": _option(
         MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
     ),
+    "heads": _option(MODEL, "--heads", "Heads of ALiBi positions.", str(names.DEFAULT_HEADS), metavar="H"),
     "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
     "positions.pairing": _option(
         MODEL, "--pairing", "Which columns rotary positions rotate together; both compares the two.", "interleaved"
@@ -276,8 +286,11 @@ DECLARED: dict[str, Any] = {
     "only_ids": _option(VIEW, "--only-ids", "Only the tokens with these IDs.", metavar="IDS"),
     "rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256.", metavar="ROWS"),
     "weights.rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
+    "row": _option(VIEW, "--row", "Begin at a row, by its ID or token.", metavar="ROW"),
     "columns": _option(VIEW, "--columns", "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
     "sort": _option(VIEW, "--sort", "Order of the rows; norm: the largest first."),
+    "norms": _option(VIEW, "--norms", "Show the norm of each row."),
+    "difference": _option(VIEW, "--difference", "Show the first of two rows minus the second."),
     "map": _option(VIEW, "--map", "Show the whole matrix at once: how large its numbers are."),
     "scatter": _option(VIEW, "--scatter", "Draw the rows by the first two principal components."),
     "draw": _option(VIEW, "--draw", "Draw it as a picture."),
@@ -287,9 +300,9 @@ DECLARED: dict[str, Any] = {
     "learning_rate": _option(
         VIEW, "--learning-rate", "Also take one step of training by the gradients.", metavar="RATE"
     ),
-    "bench": _option(VIEW, "--bench", "Measure both for growing V, up to --vocab or the encoding's."),
+    "bench": _option(VIEW, "--bench", "Time both for growing V, up to --vocab or the encoding's."),
     "similarity": _option(VIEW, "--similarity", "Show the dot products of positions."),
-    "metric": _option(VIEW, "--metric", "Nearness."),
+    "metric": _option(VIEW, "--metric", "What near means."),
     "top": _option(VIEW, "--top -k", "How many neighbours.", "10; with --within, all", metavar="K"),
     **dict.fromkeys(("audit.top", "diff.top"), _option(VIEW, "--top -k", "Rows of each kind to show.", metavar="K")),
     "include_query": _option(VIEW, "--include-query", "Include the query's tokens in the results."),
@@ -307,7 +320,7 @@ DECLARED: dict[str, Any] = {
         **_list_of("--fail-on", names.FAULTS),
     ),
     "tensors": _option(VIEW, "--tensors", "List all tensors of the model."),
-    "models": _option(VIEW, "--models", "List the models that this machine holds."),
+    "models": _option(VIEW, "--models", "List the models on this machine."),
     "precision": _option(VIEW, "--precision", "Decimals in a table.", metavar="N"),
     "heat": _option(VIEW, "--heat", "Show all columns as a heat map."),
     "scale": _option(VIEW, "--scale", "With --heat: the numbers from -R to R.", "the largest |number|", metavar="R"),
@@ -342,8 +355,11 @@ DECLARED: dict[str, Any] = {
     ),
 }
 _ENCODING = copy.copy(DECLARED["encoding"])
-_ENCODING.show_default = True
-DECLARED |= {f"{verb}.encoding": _ENCODING for verb in ("tokenize", "decode", "batch")}
+_ENCODING.show_default = names.DEFAULT_ENCODING
+_SEVERAL = copy.copy(_ENCODING)
+_SEVERAL.metavar = "NAMES"
+_SEVERAL.help = "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base."
+DECLARED |= {"tokenize.encoding": _SEVERAL, "decode.encoding": _ENCODING, "batch.encoding": _ENCODING}
 
 
 def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -> Any:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Options that only some formats support, and these formats.
 _SHOWN_IN: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("width", "heat", "trace", "draw", "map"), formats.VIEWS),
+    **dict.fromkeys(("width", "heat", "trace", "draw", "map", "difference"), formats.VIEWS),
     "theme": formats.PICTURES,
     "scatter": formats.able("drawing"),
     "why": (*formats.VIEWS, "json", "ndjson"),

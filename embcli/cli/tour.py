@@ -17,15 +17,14 @@ from embcli.cli.output import Output
 from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
-from embcli.hints import told
-from embcli.verbs.tour import OWN, PLACE, read
+from embcli.hints import without
+from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from embcli.page import Page
-    from embcli.verbs.tour import Step, Tour
 
 Typed = TypeVar("Typed")
 _KEYS = "Enter continues, b goes back, q quits: "
@@ -155,7 +154,7 @@ class _Guided:
         words = typed(step, self.tour.text)
         _put(lambda page: view.put_command(words, page))
         try:
-            with _isolated(), told(step.told):
+            with _isolated(), without(step.told):
                 self.run(words)
         except EmbcliError as error:
             self.failed = True

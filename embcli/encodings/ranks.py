@@ -15,6 +15,8 @@ from embcli.strict_json import read_object
 if TYPE_CHECKING:
     from embcli.binary import Binary
 
+_MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
+
 
 def read_tiktoken(binary: Binary, pre: str | None) -> Listed:
     """Return the tokens of a `.tiktoken` file: its name, or that of a pre-tokenizer, tells how a text is split."""
@@ -47,14 +49,16 @@ def read_tekken(binary: Binary, pre: str | None) -> Listed:
         raise binary.refused(f"it is not a tekken.json ({error!r})") from None
     if not 0 <= first <= size < MOST_IDS or any(rank < 0 for rank in ranks.values()):
         raise binary.refused("it has a rank that no vocabulary has")
-    kept = {token: rank for token, rank in ranks.items() if rank < size - first}
+    if first > _MOST_SPECIAL:
+        raise binary.refused(f"it promises {first:,} special tokens")
+    used = {token: rank for token, rank in ranks.items() if rank < size - first}
     named = [Named(given.get(rank, f"<SPECIAL_{rank}>"), rank, True) for rank in range(first)]
-    return _listed(kept, Ranks(kept, splitting, first), named, first)
+    return _listed(used, Ranks(used, splitting, first), named, first)
 
 
 def _listed(ranks: dict[bytes, int], algorithm: Ranks, named: list[Named], first: int = 0) -> Listed:
     tokens = {rank + first: token for token, rank in ranks.items()}
-    tokens |= {each.token_id: each.name.encode() for each in named}
+    tokens |= {each.token_id: each.name.encode(errors="replace") for each in named}
     merges = [token_id for token_id in sorted(tokens) if len(tokens[token_id]) > 1]
     special = {each.token_id for each in named}
     ordered = sorted(named, key=lambda each: -len(each.name))

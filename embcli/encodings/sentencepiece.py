@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from embcli.binary import Binary
     from embcli.encodings.algorithm import Algorithm
 
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # types of pieces
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
 _FIXED = {1: 8, 5: 4}  # bytes of a value by its wire type
 
@@ -52,10 +52,6 @@ def read_sentencepiece(binary: Binary, pre: str | None) -> Listed:
     model = _model(binary)
     if model.kind not in (_UNIGRAM, _BPE) or model.trainer.get(24) or model.normalizer.get(5, 1) == 0:
         raise binary.refused("it is a kind of SentencePiece model that embcli does not know")
-    if model.kind == _UNIGRAM and model.trainer.get(35):
-        raise binary.refused(
-            "it is a unigram model that spells unknown characters by bytes, which embcli does not know"
-        )
     if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in model.pieces]).all():
         raise binary.refused("it has no unknown token, or scores that are not finite")
     try:
@@ -76,14 +72,25 @@ def _algorithm(model: _Model) -> Algorithm:
     unknown, normal, added = model.of(_UNKNOWN)[0], model.of(_NORMAL), model.of(_USER_DEFINED)
     words = [word for word, _, _ in model.pieces]
     if model.kind == _BPE:
-        kept = sorted((words[at] for at in added), key=lambda word: -len(word))
+        whole = sorted((words[at] for at in added), key=lambda word: -len(word))
         scores = {words[at]: model.pieces[at][1] for at in normal}
-        return Scores({word: at for at, word in enumerate(words)}, scores, unknown, normalization, kept)
+        return Scores({word: at for at, word in enumerate(words)}, scores, unknown, normalization, whole)
     scored = {at: model.pieces[at][1] for at in normal}
     best = max([0.0, *scored.values()])  # others are logarithms of frequencies
     scored |= {at: len(words[at]) * best - 0.1 for at in added}
     known = {words[at].decode(errors="replace"): (at, score) for at, score in scored.items() if words[at]}
-    return Unigrams(known, unknown, min((scored[at] for at in normal), default=0.0), normalization)
+    worst = min((scored[at] for at in normal), default=0.0)
+    ids_of_bytes = _ids_of_bytes(model) if model.trainer.get(35) else ()
+    return Unigrams(known, unknown, worst, normalization, ids_of_bytes, sums="f")
+
+
+def _ids_of_bytes(model: _Model) -> list[int]:
+    """Return the tokens of the 256 bytes; raises ValueError if the model lacks one."""
+    known = {model.pieces[at][0]: at for at in model.of(_BYTE)}
+    ids = [known[name] for byte in range(256) if (name := b"<0x%02X>" % byte) in known]
+    if len(ids) < 256:
+        raise ValueError("it spells unknown characters by bytes, and has no tokens for some of them")
+    return ids
 
 
 def _merges(model: _Model) -> list[int]:

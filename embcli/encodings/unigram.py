@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from embcli.encodings.merging import words_between
 from embcli.encodings.spelling import from_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from embcli.encodings.normalizing import Normalization
 
@@ -27,10 +28,22 @@ class Unigrams(Algorithm):
     """A text is normalised first."""
 
     def __init__(
-        self, tokens: Mapping[str, tuple[int, float]], unknown: int, worst: float, normalization: Normalization
+        self,
+        tokens: Mapping[str, tuple[int, float]],
+        unknown: int,
+        worst: float,
+        normalization: Normalization,
+        ids_of_bytes: Sequence[int] = (),
+        sums: Literal["f", "d"] = "d",
     ) -> None:
-        """Take the IDs and scores of tokens, the unknown token, and the worst score of a normal one."""
+        """Take the IDs and scores of tokens, the unknown token, and the worst score of a normal one.
+
+        `ids_of_bytes` are the tokens of the 256 bytes, if unknown characters are spelled by them. `sums` of scores are
+        float32 in SentencePiece and float64 in llama.cpp, which decides between ways that are nearly as good.
+        """
+        self._sums = sums
         self._tokens, self._unknown, self._normalization = tokens, unknown, normalization
+        self._ids_of_bytes = ids_of_bytes
         self._unknown_score = float(np.float32(worst) - _PENALTY)
         self._longest = max(map(len, tokens), default=0)
         self._words = words_between(map(str.encode, tokens))
@@ -53,12 +66,13 @@ class Unigrams(Algorithm):
 
     def derivations(self, text: str) -> Iterator[Derivation]:
         """Yield the best path through each word; words are one piece if an unknown token spans them."""
-        total = 0.0
+        total = array(self._sums, [0.0])
         tokens: list[tuple[int, int, float]] = []  # IDs, their bytes and scores
         joined = b""
         for word in self.pieces(text):
-            parts, scores = self._kept.get(word) or self._best(word, total)
-            total = sum(scores, total)
+            parts, scores = self._kept.get(word) or self._best(word, total[0])
+            for score in scores:
+                total[0] += score
             if tokens and not tokens[-1][0] == parts[0][0] == self._unknown:
                 yield self._path(joined, tokens)
                 tokens, joined = [], b""
@@ -87,9 +101,9 @@ class Unigrams(Algorithm):
 
     def _parts(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the tokens of a text and their bytes; unknown characters that follow each other are one token."""
-        total, unknown = 0.0, 0  # the sum of the scores so far, and the bytes of unknown characters before
+        total, unknown = array(self._sums, [0.0]), 0  # the sum of scores, and bytes of unknown characters before
         for word in self.pieces(text):
-            way = self._kept.get(word) or self._best(word, total)
+            way = self._kept.get(word) or self._best(word, total[0])
             for token_id, length in way[0]:
                 if token_id == self._unknown:
                     unknown += length
@@ -99,28 +113,45 @@ class Unigrams(Algorithm):
                     unknown = 0
                 yield token_id, length
             for score in way[1]:
-                total += score
+                total[0] += score
         if unknown:
             yield self._unknown, unknown
 
     def _best(self, word: str, total: float) -> _Way:
         """Return the best way to spell a word after scores of this sum; it is kept unless the sum matters."""
-        sums, steps = [total, *[-np.inf] * len(word)], [(0, 0, 0.0)] * (len(word) + 1)
+        sums, found_sum = (array(self._sums, values) for values in ([total, *[-np.inf] * len(word)], [0.0]))
+        steps = [(0, 0, 0.0)] * (len(word) + 1)
         is_clear = True
         for start in range(len(word)):
             for end in range(start + 1, min(len(word), start + self._longest) + 1):
-                found = self._tokens.get(word[start:end])
-                if found is None and end > start + 1:
+                token = self._tokens.get(word[start:end])
+                if token is None and end > start + 1:
                     continue
-                token_id, score = found or (self._unknown, self._unknown_score)
-                gain = sums[start] + score - sums[end]
+                token_id, score = token or (self._unknown, self._unknown_score)
+                found_sum[0] = sums[start] + score
+                gain = found_sum[0] - sums[end]
                 is_clear &= abs(gain) > _CLOSE
-                if sums[start] + score > sums[end]:
-                    sums[end], steps[end] = sums[start] + score, (start, token_id, score)
+                if gain > 0:
+                    sums[end], steps[end] = found_sum[0], (start, token_id, score)
         way = _followed(word, steps)
+        if self._ids_of_bytes:
+            way = self._in_bytes(word.encode(), way)
         if is_clear and len(word) <= LONGEST_KEPT and len(self._kept) < MOST_KEPT:
             self._kept[word] = way
         return way
+
+    def _in_bytes(self, word: bytes, way: _Way) -> _Way:
+        """Return a way with the bytes of each unknown character in its place."""
+        parts: Parts = []
+        scores: list[float] = []
+        place = 0
+        for (token_id, length), score in zip(*way, strict=True):
+            spelled = [self._ids_of_bytes[byte] for byte in word[place : place + length]]
+            ids = spelled if token_id == self._unknown else [token_id]
+            parts += [(each, length // len(ids)) for each in ids]
+            scores += [score, *[0.0] * (len(ids) - 1)]
+            place += length
+        return parts, scores
 
 
 def _followed(word: str, steps: list[tuple[int, int, float]]) -> _Way:

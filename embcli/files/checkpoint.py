@@ -20,7 +20,7 @@ from embcli.files.rotations import rotation_of
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
-from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Rotation
 from embcli.strict_json import read_object
 from embcli.words import naming
 
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from embcli.files.families import Family
     from embcli.files.tensors import Tensor, Tensors
     from embcli.names import Part
-    from embcli.recipe import Rotation
 
-_TEXT_MODELS = ("text_config", "llm_config", "thinker_config")  # what config.json calls them
+_TEXT_MODELS = ("text_config", "llm_config", "thinker_config", "text_encoder")  # what config.json calls them
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
 
 _MOST_NAMED = 8  # candidates in a message
@@ -132,6 +131,13 @@ class Checkpoint:
         known = self._fitting("token") if self._chosen["token"] else []
         return bool(known) and self._tensor("token") not in known
 
+    def without_other(self) -> Checkpoint:
+        """Return this checkpoint with its own token matrix, if the user named another tensor in place of it."""
+        if not self.is_other:
+            return self
+        own = Checkpoint(self.given, None, self._chosen["position"], self.transposed, self.notes, self._part)
+        return own.with_encoding(self.encoding)
+
     @property
     def has_tokens(self) -> bool:
         """Whether the rows of the `token` layer can stand for tokens: those of another tensor if it has as many."""
@@ -187,7 +193,14 @@ class Checkpoint:
         """The part that the tokens' half of config.json is about, where a model is put together from two models."""
         if self._whole_config.get("model_type") == "encoder-decoder":
             return self._part or "encoder"
+        if self._has_text_encoder:
+            return None
         return "decoder" if isinstance(self._whole_config.get("decoder"), dict) else None  # the encoder sees or hears
+
+    @property
+    def _has_text_encoder(self) -> bool:
+        """Whether texts are read by a model of their own, as in MusicGen; its decoder reads codes of sound."""
+        return isinstance(self._whole_config.get("text_encoder"), dict)
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -213,7 +226,7 @@ class Checkpoint:
     @property
     def part(self) -> Part | None:
         """The encoder or the decoder where both read tokens."""
-        reads = self.family.reads if self.family else ()
+        reads = self.family.reads if self.family and not self._has_text_encoder else ()
         return self._part or self._half or (reads[0] if reads else None)
 
     @property
@@ -221,7 +234,7 @@ class Checkpoint:
         """Whether an encoder and a decoder read tokens, as far as is known."""
         if self._half is not None:
             return self._whole_config.get("model_type") == "encoder-decoder"
-        return self.family is None or bool(self.family.reads)
+        return self.family is None or (bool(self.family.reads) and not self._has_text_encoder)
 
     @cached_property
     def recipe(self) -> Recipe | None:
@@ -237,8 +250,9 @@ class Checkpoint:
         )
         if not isinstance(model, str) or self.is_other:
             return None
-        if family is None:
-            return Recipe(model, self.values, dim, is_known=False)
+        where = settings.where
+        if family is None or family.unknown:
+            return Recipe(model, where, self.values, dim, False, family.unknown if family else "")
         recipes.check_dimension(settings, dim)
         finder = Finder(self._module_tensor, settings)
         steps = tuple(recipes.steps_of(family, settings, dim, finder, self.find("token_type") is not None))
@@ -248,8 +262,21 @@ class Checkpoint:
             raise finder.missing("position matrix")
         waves = family.waves if adds and self.find("position") is None else ""
         width = self._width(steps)
-        biases, part = recipes.biases_of(family, settings), self.part if self._has_two_parts else None
-        return Recipe(model, self.values, width, True, steps, first, padding, waves, family.inside, part, biases)
+        return Recipe(
+            model,
+            where,
+            self.values,
+            width,
+            steps=steps,
+            first=first,
+            padding=padding,
+            waves=waves,
+            inside=family.inside,
+            part=self.part if self._has_two_parts else None,
+            biases=recipes.biases_of(family, settings),
+            caveat=family.caveat,
+            odd=recipes.odd_tokens(family, settings),
+        )
 
     @cached_property
     def rotation(self) -> Rotation | None:
@@ -257,7 +284,11 @@ class Checkpoint:
         if self.recipe is None or self.recipe.inside != "rotary":
             return None
         architecture = None if self.config else str(self.tensors.metadata.get("general.architecture"))
-        return rotation_of(self.settings, self._shape[1], architecture)
+
+        def vector(name: str) -> np.ndarray | None:
+            return self.values(name) if architecture is not None and name in self.tensors else None
+
+        return rotation_of(self.settings, self._shape[1], architecture, vector)
 
     def _width(self, steps: tuple[Any, ...]) -> int:
         """Return the columns of what the first block reads; raises InputError for a tensor of another size."""
@@ -328,15 +359,13 @@ class Checkpoint:
         rows = self._oriented(tensor)[0][0]
         if isinstance(model, str):
             first = recipes.first_position(self.family, self.settings) if self.family else 0
-            reason = f"{self.settings.where} says that it is a {shortened(model)} model"
-        else:
-            family = names.family_of_tensor(tensor.name, rows)
-            first = family.first_row if family else 0
-            reason = f"{shortened(tensor.name)} {family.evidence(rows)}" if family else ""
-        if not 0 < first < rows:
+            return first if first < rows else 0
+        family = names.family_of_tensor(tensor.name, rows)
+        if family is None or family.first_row >= rows:
             return 0
-        self.reasons["first_position"] = f"position 0 is row {first}: {reason}"
-        return first
+        reason = f"{shortened(tensor.name)} {family.evidence(rows)}"
+        self.reasons["first_position"] = f"position 0 is row {family.first_row}: {reason}"
+        return family.first_row
 
     @cached_property
     def head(self) -> Head:
@@ -393,7 +422,8 @@ class Checkpoint:
             return tensor
         matrices = list(self._matrices())
         if len(matrices) != 1:
-            raise self._undecided("no tensor has the name of a token matrix")
+            why = f" of a {self.settings.values['model_type']} model: {self.family.unknown}" if self.family else ""
+            raise self._undecided(f"no tensor has the name of a token matrix{why}")
         self._tensors["token"] = matrices[0]
         if not isinstance(self.tensors.own_words(), OwnWords):  # word vectors are no guess
             self.reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
@@ -464,14 +494,14 @@ class Checkpoint:
     @cached_property
     def _projected(self) -> dict[str, Tensor | None]:
         """The tensor that projects token rows before the rows of another role are added, by this role."""
-        found: dict[str, Tensor | None] = {}
+        projections: dict[str, Tensor | None] = {}
         last = None
         for step in self.family.steps if self.family else ():
             if isinstance(step, Project):
                 last = self._module_tensor(f"{step.name}.weight")
             elif isinstance(step, AddPosition | AddType):
-                found["position" if isinstance(step, AddPosition) else "token_type"] = last
-        return found
+                projections["position" if isinstance(step, AddPosition) else "token_type"] = last
+        return projections
 
     def _oriented(self, tensor: Tensor) -> tuple[tuple[int, int], bool]:
         """Return the shape of a matrix' layer, and whether the layer is its transpose.

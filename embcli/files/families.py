@@ -6,10 +6,10 @@ its `model_type` to the row with the same steps, or a row of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from embcli.names import PARTS, Part
-from embcli.recipe import AddPosition, AddRow, AddType, Inside, Norm, Project, Scale, Step, When
+from embcli.recipe import AddPosition, AddRow, AddType, Inside, Norm, Odd, Project, Scale, Step, When
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,24 @@ class Family:
     reads: tuple[Part, ...] = ()  # the parts of the model that read tokens, if there are two
     part: Part | None = None  # the part that the row is about
     when: When | None = None
+    odd: tuple[Odd, ...] = ()
+    caveat: str = ""  # what the model does to its biases besides
+    unknown: str = ""  # why no steps tell what the first block reads
 
 
 _TYPE, _POSITION = AddType(), AddPosition()
 _BERT_NORM = Norm(("LayerNorm", "token_embd_norm"), "layer_norm_eps")
 _SPELLED = Norm(("LayerNorm",), "layer_norm_eps", 1e-12, "spelled")
 _BART_NORM = Norm(("layernorm_embedding",), epsilon=1e-5)
-_ROOT = Scale(root=True)
 _SCALED = Scale(root=True, when=When("scale_embedding"))  # false if the key is missing
 _SCALED_BY_DEFAULT = Scale(root=True, when=When("scale_embedding", default=True))
+_TROCR = (_SCALED, _POSITION, replace(_BART_NORM, when=When("layernorm_embedding", default=True)))
 _BLOOM_NORM = ("word_embeddings_layernorm", "token_embd_norm")
 _BOXES = ("x_position_embeddings", "y_position_embeddings") * 2 + ("h_position_embeddings", "w_position_embeddings")
 _ABSOLUTE, _ROTARY = (When("position_embedding_type", kind, default="absolute") for kind in ("absolute", "rotary"))
-_OF_ESM = (Scale(0.88, when=When("token_dropout"), masked="mask_token_id"),)
+_DROPOUT = When("token_dropout")
+_OF_ESM = (Scale(0.88, when=_DROPOUT),)
+_MASKED = Odd("mask_token_id", "the model sets its row to 0 and scales the others by more; embcli does not", _DROPOUT)
 _ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
 _BOTH: tuple[Part, ...] = PARTS
 
@@ -50,7 +55,12 @@ FAMILIES = (
         "glm4 lfm2 moshi doge minimax deepseek_v2 deepseek_v3 smollm3 seed_oss ernie4_5 exaone4 arcee apertus",
         inside="rotary",
     ),
-    Family("falcon", inside="alibi", when=When("alibi")),
+    Family(
+        "falcon",
+        inside="alibi",
+        when=When("alibi"),
+        caveat="it rounds them to bfloat16, and divides them by the square root of the columns of a head",
+    ),
     Family("falcon", inside="rotary"),
     Family("mpt", inside="alibi"),
     Family("mamba mamba2 falcon_mamba jamba rwkv"),
@@ -67,10 +77,15 @@ FAMILIES = (
     Family("opt", (Project("project_in", is_optional=True), _POSITION), first=2),
     Family("biogpt", (_SCALED_BY_DEFAULT, _POSITION), first=2),
     Family("xglm", (_SCALED_BY_DEFAULT, _POSITION), first=2, waves="sines, cosines"),
-    Family("ctrl", (_ROOT, _POSITION), waves="sines, cosines by powers"),
+    Family("ctrl", (Scale(root=True), _POSITION), waves="sines, cosines by powers"),
     Family("xlm-roberta-xl", (_TYPE, _POSITION), after="pad_token_id"),
     Family("megatron-bert", (_TYPE, _POSITION)),
-    Family("cpmant", (AddType(2),), inside="relative"),
+    Family(
+        "cpmant",
+        (AddType(2),),
+        inside="relative",
+        odd=(Odd(0, "the model takes it for padding and adds the row of type 0; embcli adds that of type 2"),),
+    ),
     # Encoder-decoders.
     Family("bart plbart mbart mvp", (_SCALED, _POSITION, _BART_NORM), first=2, reads=_BOTH),
     Family("led", (_POSITION, _BART_NORM), reads=_BOTH),
@@ -87,29 +102,19 @@ FAMILIES = (
         reads=_BOTH,
     ),
     Family("speech_to_text", (_SCALED_BY_DEFAULT, _POSITION), after="pad_token_id", waves="sines, cosines"),
-    Family(
-        "trocr",
-        (
-            _SCALED,
-            _POSITION,
-            Norm(("layernorm_embedding",), epsilon=1e-5, when=When("layernorm_embedding", default=True)),
-        ),
-        first=2,
-        when=When("use_learned_position_embeddings", default=True),
-    ),
+    Family("trocr", _TROCR, first=2, when=When("use_learned_position_embeddings", default=True)),
+    Family("trocr", _TROCR, after="pad_token_id", waves="sines, cosines"),
     # A LayerNorm follows.
-    Family(
-        "bloom", (Norm(("word_embeddings_layernorm", "token_embd_norm"), "layer_norm_epsilon", 1e-5),), inside="alibi"
-    ),
+    Family("bloom", (Norm(_BLOOM_NORM, "layer_norm_epsilon", 1e-5),), inside="alibi"),
     Family("modernbert modernbert-decoder", (Norm(("norm",), "norm_eps", 1e-5),), inside="rotary"),
     Family("nomic_bert nomic-bert", (_TYPE, _BERT_NORM), inside="rotary"),
     Family("jina-bert-v2", (_TYPE, _BERT_NORM), inside="alibi"),
     Family("xlm", (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps"))),
     Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
-    Family("mpnet", (_POSITION, _BERT_NORM), after=1),
-    Family("esm", (*_OF_ESM, _POSITION, _ESM_NORM), after="pad_token_id", when=_ABSOLUTE),
-    Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY),
+    Family("mpnet", (_POSITION, _BERT_NORM), after=1, inside="relative"),
+    Family("esm", (*_OF_ESM, _POSITION, _ESM_NORM), after="pad_token_id", when=_ABSOLUTE, odd=(_MASKED,)),
+    Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY, odd=(_MASKED,)),
     Family(
         "roc_bert",
         (Project("map_inputs_layer", beside=("shape_embed", "pronunciation_embed")), _TYPE, _POSITION, _BERT_NORM),
@@ -167,7 +172,39 @@ FAMILIES = (
         ),
         when=When("normalization_type", "no_norm", default="no_norm"),
     ),
+    # What no text tells.
+    Family(
+        "markuplm",
+        after="pad_token_id",
+        unknown="it adds a row for the place of each token in a page of HTML, which no text tells",
+    ),
+    Family("musicgen_decoder musicgen_melody_decoder", unknown="it adds up rows of several token matrices"),
 )
+
+# What a missing key of config.json stands for; without an entry theta is 10,000, and all columns of a head rotate.
+_DEFAULTS: dict[str, dict[str, int | float]] = {
+    "gemma gemma2 vaultgemma": {"head_dim": 256},
+    "gemma3 gemma3_text": {
+        "head_dim": 256,
+        "num_attention_heads": 8,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+    },
+    "modernbert modernbert-decoder": {"global_rope_theta": 1.6e5, "local_rope_theta": 1e4},
+    "mixtral phimoe lfm2 minimax": {"rope_theta": 1e6},
+    "cohere olmo3": {"rope_theta": 5e5},
+    "helium": {"rope_theta": 1e5},
+    "smollm3": {"rope_theta": 2e6},
+    "nomic_bert": {"rope_theta": 1e3},
+    "ernie4_5": {"head_dim": 128, "rope_theta": 5e5},
+    "seed_oss": {"head_dim": 128},
+    "phi persimmon nemotron glm glm4": {"partial_rotary_factor": 0.5},
+    "stablelm": {"partial_rotary_factor": 0.25},
+    "gpt_neox": {"rotary_pct": 0.25},
+    "gptj codegen": {"rotary_dim": 64},
+    "deepseek_v2 deepseek_v3": {"qk_rope_head_dim": 64},
+}
+DEFAULTS = {model: given for models, given in _DEFAULTS.items() for model in models.split()}
 
 # What llama.cpp calls a `model_type`, if it is another word.
 OF_GGUF = {
@@ -193,4 +230,14 @@ KEYS_OF_GGUF = {
     "head_dim": "attention.key_length",
     "rope_theta": "rope.freq_base",
     "rotary_dim": "rope.dimension_count",
+    **dict.fromkeys(("rope_local_base_freq", "local_rope_theta"), "rope.freq_base_swa"),
+    "rope_type": "rope.scaling.type",
+    "factor": "rope.scaling.factor",
+    "original_max_position_embeddings": "rope.scaling.original_context_length",
+    "attn_factor": "rope.scaling.attn_factor",  # in YaRN, besides the usual factor
+    **dict.fromkeys(("mscale", "mscale_all_dim"), "rope.scaling.yarn_log_multiplier"),
+    "beta_fast": "rope.scaling.yarn_beta_fast",
+    "beta_slow": "rope.scaling.yarn_beta_slow",
+    "relative_attention_num_buckets": "attention.relative_buckets_count",
+    "alibi_bias_max": "attention.max_alibi_bias",
 }

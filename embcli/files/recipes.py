@@ -7,20 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embcli.binary import shortened
-from embcli.files.families import FAMILIES, KEYS_OF_GGUF, OF_GGUF
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
+from embcli.files.families import DEFAULTS, FAMILIES, KEYS_OF_GGUF, OF_GGUF, Family
+from embcli.names import DEFAULT_HEADS, MOST_HEADS, Part
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step, When
 from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from embcli.errors import InputError
-    from embcli.files.families import Family
     from embcli.files.tensors import Tensor
-    from embcli.names import Part
-    from embcli.recipe import Step, When
 
-_MOST_HEADS = 1 << 14
 _LARGEST = 1e300  # of a number in config.json
 _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
@@ -35,7 +32,13 @@ class Settings:
     def __init__(
         self, values: Mapping[str, Any], refused: Callable[[str], InputError], where: str = "config.json"
     ) -> None:
-        self.values, self.refused, self.where = values, refused, where
+        model = values.get("model_type")
+        self.values: dict[str, Any] = {**(DEFAULTS.get(model, {}) if isinstance(model, str) else {}), **values}
+        self.refused, self.where = refused, where
+
+    def with_values(self, values: Mapping[str, Any]) -> Settings:
+        """Return these settings with other values."""
+        return Settings({**self.values, **values}, self.refused, self.where)
 
     def number(self, key: str, default: float, least: float = -_LARGEST) -> float:
         """Return a finite number."""
@@ -70,7 +73,8 @@ class Settings:
     def wrong(self, key: str, right: str) -> InputError:
         """Return the error for a value of the wrong type."""
         given = shortened(str(self.values[key]), 40)
-        return self.refused(f"{self.where} has {given} as {key}, which must be {right}")
+        name = key if self.where == "config.json" else KEYS_OF_GGUF.get(key, key)
+        return self.refused(f"{self.where} has {given} as {name}, which must be {right}")
 
 
 def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,18 +108,27 @@ def first_position(family: Family, settings: Settings) -> int:
     return family.first if padding is None else padding + 1
 
 
-def biases_of(family: Family, settings: Settings) -> tuple[tuple[str, int], ...]:
+def biases_of(family: Family, settings: Settings) -> tuple[tuple[str, float], ...]:
     """Return the options of the positions that the blocks of a family add to scores, and their values."""
     if family.inside == "alibi":
         key = next((key for key in ("n_head", "n_heads", "num_attention_heads") if settings.values.get(key)), "n_head")
-        heads = settings.whole(key, 8)
-        if not 0 < heads <= _MOST_HEADS:
-            raise settings.wrong(key, f"from 1 to {_MOST_HEADS:,}")
-        return (("heads", heads),)
+        heads = settings.whole(key, DEFAULT_HEADS)
+        if not 0 < heads <= MOST_HEADS:
+            raise settings.wrong(key, f"from 1 to {MOST_HEADS:,}")
+        attention = settings.values.get("attn_config")  # MPT
+        biases = settings.with_values(attention) if isinstance(attention, dict) else settings
+        return (("heads", heads), ("steepest", biases.number("alibi_bias_max", 8, least=0)))
     if "t5" in family.models.split():
         buckets = settings.whole("relative_attention_num_buckets", 32)
         return (("buckets", buckets), ("furthest", settings.whole("relative_attention_max_distance", 128)))
     return ()
+
+
+def odd_tokens(family: Family, settings: Settings) -> tuple[tuple[int, str], ...]:
+    """Return the IDs that a family treats in a way of its own, and which."""
+    here = [(each, each.token) for each in family.odd if settings.holds(each.when)]
+    ids = [(each, settings.whole(token, -1) if isinstance(token, str) else token) for each, token in here]
+    return tuple((token, each.why) for each, token in ids if token >= 0)
 
 
 def padding_of(family: Family, settings: Settings) -> int | None:
@@ -135,8 +148,7 @@ def steps_of(family: Family, settings: Settings, dim: int, find: Finder, types: 
             case Scale(key=key, factor=factor, root=root):
                 factor = math.sqrt(dim) if root else settings.number(key, factor) if key else factor
                 if factor != 1:
-                    masked = settings.whole(step.masked, -1) if step.masked else -1
-                    yield replace(step, factor=factor, masked_id=masked if masked >= 0 else None)
+                    yield replace(step, factor=factor)
             case AddPosition():
                 yield step
             case AddType():
@@ -164,10 +176,10 @@ class Finder:
 
     def __call__(self, name: str, suffix: str) -> Tensor:
         """Return a tensor; raises InputError if there is none."""
-        found = self.optional((name,), suffix)
-        if found is None:
+        tensor = self.optional((name,), suffix)
+        if tensor is None:
             raise self.missing(name)
-        return found
+        return tensor
 
     def both(self, names: tuple[str, ...]) -> tuple[str, str]:
         """Return the names of the weight and the bias of a module; the bias is empty if there is none."""

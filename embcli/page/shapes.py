@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import split_graphemes
 
-from embcli.page import heat
-from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Span
-from embcli.page.lines import Sheet
+from embcli.page import Paper, heat
+from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Canvas, Palette, Span
+from embcli.page.lines import Color, Piece, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embcli.page import Paper
-    from embcli.page.canvas import Canvas, Palette
-    from embcli.page.lines import Color, Piece
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in cells
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import TYPE_CHECKING
 
-from embcli.page import heat
-from embcli.page.lines import Sheet
-
-if TYPE_CHECKING:
-    from embcli.page import Paper
-    from embcli.page.lines import Color, Look
+from embcli.page import Paper, heat
+from embcli.page.lines import Color, Look, Sheet
 
 # The shades of a colour in truecolor, among the 256 colours and among the 16. Each of the first two can be read on
 # black, on white and on both grounds of Solarized: its contrast is at least 3:1 (no colour reaches 4.5:1 on all four).
@@ -37,7 +32,7 @@ class Terminal(Sheet):
     def __init__(self, paper: Paper) -> None:
         super().__init__(paper)
         self.wraps = paper.screen is not None  # programs read a pipe line by line
-        self._depth = _depth() if paper.color else None
+        self._depth = depth() if paper.color else None
         self.colors = 0 if self._depth is None else len(_SCALES[self._depth])
 
     def content(self) -> bytes:
@@ -51,7 +46,7 @@ class Terminal(Sheet):
         return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
 
 
-def _depth() -> int | None:
+def depth() -> int | None:
     """Return which colours the terminal has, by its variables: truecolor, 256 or 16."""
     term = os.environ.get("TERM", "").strip().lower()
     if term in ("dumb", "unknown"):
@@ -61,14 +56,18 @@ def _depth() -> int | None:
     return _256 if term.rpartition("-")[2] in ("256color", "kitty") else _16
 
 
+def shade(color: Color, depth: int) -> heat.RGB | int:
+    """Return the shade of a colour on a terminal of this depth: in truecolor, or the number of one of 256 or 16."""
+    return _SCALES[depth][color] if isinstance(color, int) else _COLORS[color][depth]
+
+
 @cache
 def _codes(look: Look, depth: int) -> str:
     """Return the parameters of the escape sequence for a look."""
     codes = [code for code, has in (("1", look.bold), ("2", look.dim)) if has]
     for color, base in ((look.color, 30), (look.ground, 40)):
         if color is not None:
-            shade = _SCALES[depth][color] if isinstance(color, int) else _COLORS[color][depth]
-            codes.append(_code(shade, base))
+            codes.append(_code(shade(color, depth), base))
     return ";".join(codes)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
-from embcli.errors import InputError
-from embcli.names import SHORT_LENGTH
+from embcli.errors import InputError, LayerError
+from embcli.names import DEFAULT_HEADS, MOST_HEADS, SHORT_LENGTH
 from embcli.positions.kind import Matrix, ShownPositions, ShownWords
 from embcli.words import naming
 
@@ -46,12 +46,17 @@ class Alibi(Biases):
     """ALiBi of Press et al. 2022, section 3: each head subtracts its slope times the distance from a score.
 
     The slopes of H heads, H a power of two, are 2^(-8/H), 2^(-16/H) and so on; for another H the slopes of the next
-    smaller power come first, then every other one of the next larger.
+    smaller power come first, then every other one of the next larger. Raises LayerError for an H out of range.
     """
 
     options = ("heads",)
 
-    heads: int = 8  # H
+    heads: int = DEFAULT_HEADS  # H
+    steepest: float = 8.0  # the last slope of a power of two is 2 to minus this
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.heads <= MOST_HEADS:
+            raise LayerError(naming(f"{{heads}} must be from 1 to {MOST_HEADS:,}, not {{given:,}}", given=self.heads))
 
     @property
     def columns(self) -> int:
@@ -65,9 +70,9 @@ class Alibi(Biases):
         >>> Alibi(4, heads=3).slopes.tolist()
         [0.0625, 0.00390625, 0.25]
         """
-        power = 1 << max(self.heads.bit_length() - 1, 0)
-        first = 2.0 ** (-8 * np.arange(1, power + 1) / power)
-        more = 2.0 ** (-8 * np.arange(1, 2 * (self.heads - power), 2) / (2 * power))
+        power = 1 << self.heads.bit_length() - 1
+        first = 2.0 ** (-self.steepest * np.arange(1, power + 1) / power)
+        more = 2.0 ** (-self.steepest * np.arange(1, 2 * (self.heads - power), 2) / (2 * power))
         return np.concatenate([first, more])
 
     def rows(self, distances: np.ndarray) -> np.ndarray:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from embcli.layer import Layer
-    from embcli.words import Message
 
 Own = TypeVar("Own", bound="Positions")
 
@@ -25,7 +24,6 @@ class Positions(ABC):
 
     options: ClassVar[tuple[str, ...]] = ()  # `ids` names the token row that `positions` applies the kind to
     has_layer: ClassVar[bool] = False  # whether it reads a layer, the source's `position`
-    missing: ClassVar[Message | str] = "this model has no position layer"  # the note on a model without its layer
 
     dim: int  # D
     opened: Layer | None = None

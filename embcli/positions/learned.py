@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from embcli.positions.kind import AddedPositions, ShownWords
-from embcli.words import counted, naming
+from embcli.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,9 +19,6 @@ class Learned(AddedPositions):
 
     has_layer = True
     is_stored = True
-    missing = naming(
-        "this model has no learned positions: the input rows are the token rows; {position} rotary rotates them"
-    )
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float32."""

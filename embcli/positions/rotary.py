@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from embcli.errors import LayerError
+from embcli.hints import hint
 from embcli.names import DEFAULT_THETA, Pairing
 from embcli.positions.kind import (
     JoinedPositions,
@@ -104,7 +105,8 @@ class Rotary(ShownPositions, JoinedPositions):
         """
         first, second = self.pairs.T
         radians = np.tile(positions[:, None] * self.rates, len(first) // self.columns)  # the same in each head
-        cosines, sines = np.cos(radians), np.sin(radians)
+        factor = self.rotation.attention if self.rotation else 1.0
+        cosines, sines = factor * np.cos(radians), factor * np.sin(radians)
         rotated = np.repeat(token_rows, len(positions) // len(token_rows), axis=0).astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite
             rotated[:, first] = token_rows[:, first] * cosines - token_rows[:, second] * sines
@@ -142,8 +144,9 @@ class Rotary(ShownPositions, JoinedPositions):
         options = super().document()
         if self.rotation is None:
             return options
-        scaling = self.rotation.scaling or None
-        return {**options, "head_columns": self.head, "rotated_columns": 2 * self.columns, "scaling": scaling}
+        said = {"scaling": self.rotation.scaling or None, "layers": self.rotation.layers or None}
+        sizes = {"head_columns": self.head, "rotated_columns": 2 * self.columns}
+        return {**options, **sizes, **said, "attention_factor": self.rotation.attention}
 
     @property
     def _size(self) -> str:
@@ -155,10 +158,22 @@ class Rotary(ShownPositions, JoinedPositions):
         """What a model does, or what becomes of pair i."""
         pairs = f"pairs are {self.pairing}"
         if self.rotation is None:
-            return f"is rotated by p · {self.theta:,g}^(-2i/D); {pairs}"
-        rotated, scaling = 2 * self.columns, f", {self.rotation.scaling}" if self.rotation.scaling else ""
+            return f"is rotated by p · {self.theta:,.12g}^(-2i/D); {pairs}"
+        own, rotated = self.rotation, 2 * self.columns
         columns = f"{f'{rotated:,} of ' if rotated < self.head else ''}the {self.head:,} columns of each head"
-        return f"rotates {columns}: pair i by p · {self.theta:,g}^(-2i/{rotated}){scaling}; {pairs}"
+        layers = f" in layers of {own.layers}" if own.layers else ""
+        scaling = f", {own.scaling}" if own.scaling else ""
+        factor = f"; cosines and sines are multiplied by {own.attention:.6g}" if own.attention != 1 else ""
+        return f"rotates {columns}{layers}: pair i by p · {own.theta:,.12g}^(-2i/{rotated}){scaling}{factor}; {pairs}"
+
+    @property
+    def _note(self) -> str:
+        """Where models rotate like this, and how other layers do."""
+        other = self.rotation.other if self.rotation else None
+        if other is None:
+            return "Models rotate queries and keys like this in every layer, not the embedding."
+        how = hint("theta", theta=f"{other.theta:.12g}") if other.theta != self.theta else "with another scaling"
+        return f"Layers of {other.layers} rotate by theta {other.theta:,.12g}: {how}."
 
     def shown_words(self, length: int, stored: bool) -> ShownWords:
         """Return the words for T positions."""
@@ -167,7 +182,7 @@ class Rotary(ShownPositions, JoinedPositions):
             f"T = {length:,} positions, {self._size} = {self.columns:,} angles",
             f"{'This model' if self.rotation else 'Pair i of the columns'} {self._formula}.",
             "They depend only on the distance: equal along each diagonal.",
-            "Models rotate queries and keys like this in every layer, not the embedding.",
+            self._note,
         )
 
     def joined_words(self, first_position: int) -> JoinedWords:

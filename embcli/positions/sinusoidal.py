@@ -39,6 +39,8 @@ class Sinusoidal(AddedPositions):
         >>> Sinusoidal(3).exact(np.array([0, 1])).round(4).tolist()
         [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
         """
+        if self.own:
+            return self.own(positions).astype(np.float64)
         radians = positions[:, None] * frequencies(self.dim, DEFAULT_THETA)
         waves = np.empty((len(positions), self.dim))
         waves[:, 0::2] = np.sin(radians)
@@ -50,9 +52,11 @@ class Sinusoidal(AddedPositions):
         return ShownWords(
             "Sinusoidal positions",
             f"T = {length:,} positions, D = {self.dim:,} columns",
-            "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
+            "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added."
+            if self.own
+            else "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
             "They depend only on the distance: equal along each diagonal."
-            if self.dim % 2 == 0
+            if self.dim % 2 == 0 or self.own
             else "D is odd, the last sine has no cosine: equal along each diagonal only nearly.",
         )
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
+from embcli.positions.sinusoidal import Sinusoidal
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ def _projected(weight: np.ndarray, bias: np.ndarray | None, rows: np.ndarray, _:
 def _array(values: torch.Tensor) -> np.ndarray:
     array: np.ndarray = values.numpy()
     return array
+
+
+def own_sinusoids(recipe: Recipe, dim: int) -> Sinusoidal:
+    """Return the positions of a model that computes its position rows, (T, D)."""
+    return Sinusoidal(dim, own=partial(sinusoids, recipe.waves, recipe.first, dim))
 
 
 def sinusoids(formula: str, first: int, dim: int, positions: np.ndarray) -> np.ndarray:

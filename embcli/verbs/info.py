@@ -12,7 +12,7 @@ from embcli.binary import shortened
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import InputError, LayerError
 from embcli.notes import Notes
-from embcli.records import Records, listed
+from embcli.records import FieldType, Records, listed
 from embcli.result import Result
 from embcli.store import Store
 from embcli.version import __version__
@@ -38,8 +38,9 @@ class Info(Result, verb="info", content="list"):
         """Return the encodings as rows."""
         names, sizes, carried = map(list, zip(*self.encodings, strict=True))
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
-        types = {"encoding": str, "vocabulary_size": int, "carried": bool}
-        return listed(run, "encodings", types, {"encoding": names, "vocabulary_size": sizes, "carried": carried})
+        return listed(
+            run, "encodings", {"encoding": (str, names), "vocabulary_size": (int, sizes), "carried": (bool, carried)}
+        )
 
 
 def info() -> Info:
@@ -97,7 +98,7 @@ class ModelInfo(Result, verb="info", content="list"):
         if recipe is None:
             return None
         if not recipe.is_known:
-            return f"not known for {shortened(recipe.model)} models"
+            return f"not known for {shortened(recipe.model)} models{f': {recipe.unknown}' if recipe.unknown else ''}"
         return "; ".join(filter(None, (recipe.words, recipe.inside_in_words)))
 
     @property
@@ -126,23 +127,27 @@ class ModelInfo(Result, verb="info", content="list"):
 
     def records(self) -> Records:
         """Return the tensors as data."""
-        fields: dict[str, list[Any]] = {
-            "role": [role or None for role, _ in self.tensors],
-            "tensor": [tensor.name for _, tensor in self.tensors],
-            "shape": ["x".join(map(str, tensor.shape)) for _, tensor in self.tensors],
-            "dtype": [tensor.dtype for _, tensor in self.tensors],
-            "bytes": [tensor.size for _, tensor in self.tensors],
+        fields: dict[str, tuple[FieldType, list[Any]]] = {
+            "role": (str, [role or None for role, _ in self.tensors]),
+            "tensor": (str, [tensor.name for _, tensor in self.tensors]),
+            "shape": (str, ["x".join(map(str, tensor.shape)) for _, tensor in self.tensors]),
+            "dtype": (str, [tensor.dtype for _, tensor in self.tensors]),
+            "bytes": (int, [tensor.size for _, tensor in self.tensors]),
         }
-        types = {"role": str, "tensor": str, "shape": str, "dtype": str, "bytes": int}
-        return listed(self.run, "tensors", types, fields)
+        return listed(self.run, "tensors", fields)
 
 
 def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
     """Return the contents of a checkpoint: the tensors with a known role, or all tensors.
 
-    Raises InputError if several tensors could have one role.
+    A tensor that the user named in place of the token matrix is listed as `chosen`. Raises InputError if several
+    tensors could have one role.
     """
+    other = checkpoint.find("token") if checkpoint.is_other else None
+    checkpoint = checkpoint.without_other()
     roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}
+    if other is not None:
+        roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
     shown = checkpoint.tensors if every else roles
     listed_tensors = tuple((roles.get(name, ""), checkpoint.tensors[name]) for name in shown)
     return ModelInfo(checkpoint, listed_tensors, notes=checkpoint.notes)

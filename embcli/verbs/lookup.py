@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,29 +13,25 @@ from embcli.binary import shortened
 from embcli.checks import check_ids, check_length, id_in_words
 from embcli.errors import InputError
 from embcli.files.numbers import rounded_to
-from embcli.layer import shape_of
+from embcli.hints import hint
+from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
-from embcli.positions import DEFAULT_KIND, NO_POSITIONS
+from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.positions.rotary import own_rotary
-from embcli.positions.sinusoidal import Sinusoidal
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import Array, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
-from embcli.version import __version__
-from embcli.words import counted, naming
+from embcli.words import Message, counted, naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Layer, Origin, Source
-    from embcli.positions import JoinedKind
     from embcli.positions.kind import JoinedPositions
     from embcli.recipe import Norm, Recipe
     from embcli.tokens import Tokens
     from embcli.verbs.hidden import Steps
-    from embcli.words import Message
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
@@ -44,8 +41,7 @@ _INSIDE = {
     "": "this model has no positions: the input rows are the {rows}",
     "rotary": "this model has rotary positions, inside its blocks: the input rows are the {rows}; {position} rotary "
     "rotates them",
-    "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}; "
-    "embcli positions alibi shows them",
+    "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}",
     "relative": "this model has relative positions, inside its blocks: the input rows are the {rows}",
 }
 
@@ -244,9 +240,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def records(self) -> Records:
         """Return the lookup as data: position, ID and token of each row, and its matrices."""
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
-        encoding, kind = self.tokens.encoding, self.positions
-        run: dict[str, Any] = {"embcli": __version__, "encoding": encoding.name if encoding else None}
-        run |= {"sequences": self.tokens.sequences, **self.origin.document()}
+        kind = self.positions
+        run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document())
         if not kind.has_layer:
             run |= {"kind": self.options.position, **kind.document()}
         if self.type_row is not None:
@@ -286,8 +281,9 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     check_ids(tokens, vocabulary_size, grows=seeded)
     options, recipe = _followed(source, options)
     positions = options.positions(dim)
-    if options.position == "rotary" and options.theta is None and source.rotation is not None:
-        positions = own_rotary(source.rotation, dim, options.pairing)
+    if options.position == "rotary" and source.rotation is not None:
+        own = source.rotation.chosen(options.theta, tokens.longest)
+        positions = own_rotary(own, dim, options.pairing) if own else positions
     reads_positions = positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves)
     if reads_positions:
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
@@ -305,9 +301,9 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
         asked["token_type"] = np.array([options.token_type])
     layers = source.open(asked)
     if recipe is not None and recipe.waves:
-        from embcli.verbs.hidden import sinusoids
+        from embcli.verbs.hidden import own_sinusoids
 
-        positions = Sinusoidal(dim, own=partial(sinusoids, recipe.waves, recipe.first, dim))
+        positions = own_sinusoids(recipe, dim)
     elif positions.has_layer:
         positions = replace(positions, opened=layers.get("position"))
     type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
@@ -315,7 +311,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     if recipe is not None:
         from embcli.verbs.hidden import steps_of
 
-        _note_scale(source, recipe, tokens, layers.origin)
+        _note_other_ways(source, recipe, tokens, layers.origin)
         added = layers["position"].rows if "position" in layers else positions.rows
         steps = steps_of(recipe.sum, recipe.values, added, type_row)
         more = steps_of(recipe.rest, recipe.values, added, type_row) if recipe.rest else None
@@ -352,7 +348,7 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     if given not in (None, own):
         recipe = None
     if given in (None, DEFAULT_KIND) and own == NO_POSITIONS and not (recipe and recipe.has_positions):
-        source.notes.add(without_positions(recipe))
+        source.notes.add(without_positions(recipe, source.origin.name))
     if given == DEFAULT_KIND and source.shape("position") is None:
         given = NO_POSITIONS
     if recipe is not None and not recipe.is_known:
@@ -369,8 +365,8 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     return options, recipe
 
 
-def _note_scale(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
-    """Add remarks where the model itself scales token rows by another number."""
+def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
+    """Add remarks where the model scales token rows by another number, or treats one of these tokens in its own way."""
     for step in recipe.scales:
         dtype, factor = origin.dtypes["token"], np.array([step.factor], np.float32)
         rounded = rounded_to(dtype, factor)
@@ -378,23 +374,25 @@ def _note_scale(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) 
             source.notes.add(
                 f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
             )
-        if step.masked_id is not None and (tokens.ids == step.masked_id).any():
-            what = "the model sets the rows of its mask token to 0 and scales the others by more; embcli does not"
-            source.notes.add(f"ID {step.masked_id} is masked: {what}")
+    for token, why in recipe.odd:
+        if (tokens.ids == token).any():
+            source.notes.add(f"ID {token}: {why}")
 
 
-def without_positions(recipe: Recipe | None) -> Message | str:
+def without_positions(recipe: Recipe | None, path: str) -> Message | str:
     """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
     if recipe is None:
         return naming(
-            "nothing here tells what the model adds to the token rows: the input rows are these; {position} rotary "
+            "no file says what the model adds to the token rows: the input rows are the token rows; {position} rotary "
             "rotates them"
         )
     if not recipe.is_known:
-        what = "what a {model} model adds to the token rows is not known; the input rows are the token rows"
-        return naming(what, model=shortened(recipe.model))
+        why = f": {recipe.unknown}" if recipe.unknown else ""
+        what = "what a {model} model adds to the token rows is not known{why}; the input rows are the token rows"
+        return naming(what, model=shortened(recipe.model), why=why)
     rows = "token rows" if recipe.scale == 1 else f"token rows x {recipe.scale:.6g}"
-    return naming(_INSIDE[recipe.inside], rows=rows)
+    shows = f"; {hint('positions', path=shlex.quote(path))}" if recipe.biases else ""
+    return naming(f"{_INSIDE[recipe.inside]}{{shows}}", rows=rows, shows=shows)
 
 
 def _has_type(source: Source, options: LookupOptions, recipe: Recipe | None) -> bool:

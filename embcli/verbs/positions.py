@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.binary import shortened
 from embcli.checks import check_ids
 from embcli.errors import InputError
-from embcli.layer import shape_of
+from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
-from embcli.positions import Kind, shown_kind
+from embcli.positions import DEFAULT_KIND, Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
 from embcli.positions.rotary import own_rotary
 from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import Tokens
+from embcli.verbs.hidden import own_sinusoids
 from embcli.version import __version__
 from embcli.weights.seeded import check_size, refuse_too_large
 from embcli.words import naming
@@ -25,7 +27,6 @@ from embcli.words import naming
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Origin, Source
     from embcli.options import PositionOptions
 
 _PIECE = 1 << 18  # values that are computed at a time
@@ -43,6 +44,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     matrices: list[Matrix]
     origin: Origin | None  # of the layers; None for positions that are only computed
     is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
+    reason: str = ""  # why these are the positions of a model, if nobody chose the kind
 
     bucket = MatrixOf()  # (n, 3) int64, of T5
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
@@ -97,43 +99,66 @@ def stored_shape(source: Source, kind: Kind) -> tuple[int, int]:
     return shape
 
 
-def _biases(source: Source, kind: Kind) -> dict[str, Any]:
-    """Return what a model says of the biases of this kind; raises InputError if it has no such positions."""
-    if kind not in ("alibi", "t5") or source.origin.is_seeded:
-        return {}
+def _own_kind(source: Source) -> tuple[Kind, str]:
+    """Return the kind of positions that a model has, and why; raises InputError for one that no kind shows."""
+    recipe = None if source.origin.is_seeded else source.recipe
+    if recipe is None:
+        return DEFAULT_KIND, ""
+    if not recipe.is_known:
+        if source.shape("position") is None:
+            what = "which positions a {model} model has is not known; {position_tensor} names a matrix of them"
+            raise InputError(naming(what, model=shortened(recipe.model)))
+        return DEFAULT_KIND, ""
+    inside: dict[str, Kind | None] = {"rotary": "rotary", "alibi": "alibi", "relative": "t5" if recipe.biases else None}
+    added: Kind = "sinusoidal" if recipe.waves else "learned"
+    kind = added if recipe.has_positions else inside.get(recipe.inside)
+    reason = "; ".join(filter(None, (recipe.positions_in_words, recipe.caveat)))
+    if kind is None:
+        raise InputError(
+            f"{reason}, {'which embcli does not show' if recipe.inside else 'so there is nothing to show'}"
+        )
+    return kind, reason
+
+
+def _own(source: Source, kind: Kind, options: PositionOptions, length: int, dim: int) -> ShownPositions | None:
+    """Return the positions of this kind that the blocks of a model compute, or that it adds by a formula.
+
+    None for others. Raises InputError for biases that the model does not have.
+    """
+    if source.origin.is_seeded or options.pairing == "both":
+        return None
+    if kind == "rotary":
+        rotation = source.rotation and source.rotation.chosen(options.theta, length)
+        return own_rotary(rotation, dim, options.pairing) if rotation else None
     recipe = source.recipe
+    if kind == "sinusoidal":
+        return own_sinusoids(recipe, dim) if recipe and recipe.waves else None
+    if kind not in ("alibi", "t5"):
+        return None
     biases: dict[str, Any] = dict(recipe.biases) if recipe else {}
     if ("heads" if kind == "alibi" else "buckets") not in biases:
         raise InputError(naming("{kind} {given}: this model has no such positions", given=kind))
-    return biases
+    if options.heads not in (None, biases.get("heads")):
+        raise InputError(
+            naming("{heads} must be {own:,} of this model, not {given:,}", own=biases["heads"], given=options.heads)
+        )
+    return replace(options.positions(dim), **biases)
 
 
 def positions(source: Source, options: PositionOptions, context_length: int | None = None) -> PositionTable:
     """Return the matrices of T positions; unless T is given, it is the kind's own, or the length of the source's layer.
 
-    Without a T a page shows the first positions only.
+    Unless a kind is given, it is that of the model. Without a T a page shows the first positions only.
 
     Raises InputError for rows and columns that are out of range, for an ID without a row, and for a kind that a
     checkpoint does not contain; LayerError for sizes that are out of range.
     """
-    biases = _biases(source, options.kind)
-    if source.origin.is_seeded:
-        stored, dim = shape_of(source, "position")
-        length = shown_kind(options.kind).default_length or stored if context_length is None else context_length
-    elif options.kind == "rotary" and source.rotation is not None:
-        length, dim = DEFAULT_CONTEXT_LENGTH if context_length is None else context_length, shape_of(source, "token")[1]
-    elif biases:
-        length, dim = SHORT_LENGTH if context_length is None else context_length, shape_of(source, "token")[1]
-    else:
-        length, dim = stored_shape(source, options.kind)
+    name, reason = (options.kind, "") if options.kind is not None else _own_kind(source)
+    options, token_id = replace(options, kind=name), options.token_id()
+    length, dim = _size(source, name, context_length)
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
-    kind, token_id = options.positions(dim), options.token_id()
-    if biases:
-        kind = replace(kind, **biases)
-    pairing = options.pairing
-    if options.kind == "rotary" and options.theta is None and pairing != "both" and source.rotation is not None:
-        kind = own_rotary(source.rotation, dim, pairing)
+    kind = _own(source, name, options, length, dim) or options.positions(dim)
     source = source.resized(kind.layer_rows(length))
     chosen = select(options.rows, length, "position")
     columns = select(options.columns, length if options.similarity else kind.columns, "column")
@@ -155,4 +180,23 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
         context_length is not None or options.rows is not None or (kind.is_stored and not source.origin.is_seeded)
     )
     is_long = not is_chosen and length > SHORT_LENGTH
-    return PositionTable(options, length, kind, chosen, columns, matrices, origin, is_long, notes=source.notes)
+    return PositionTable(options, length, kind, chosen, columns, matrices, origin, is_long, reason, notes=source.notes)
+
+
+def _size(source: Source, kind: Kind, context_length: int | None) -> tuple[int, int]:
+    """Return T and D; raises InputError for a kind that a checkpoint does not contain."""
+    default = shown_kind(kind).default_length
+    if source.origin.is_seeded:
+        stored, dim = shape_of(source, "position")
+        return default or stored if context_length is None else context_length, dim
+    recipe = source.recipe
+    computed = {
+        "rotary": source.rotation is not None,
+        "sinusoidal": recipe is not None and bool(recipe.waves),
+        "alibi": True,
+        "t5": True,
+    }
+    if not computed.get(kind):
+        return stored_shape(source, kind)
+    length = default or DEFAULT_CONTEXT_LENGTH if context_length is None else context_length
+    return length, shape_of(source, "token")[1]

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.layer import run_of, shape_of
-from embcli.norms import norm_order
-from embcli.passes import unwatched
-from embcli.records import Array, FieldType, Names, Piece, Records
+from embcli.errors import InputError
+from embcli.layer import Layer, Origin, Source, Summary, shape_of
+from embcli.norms import NormOrder, norm_order
+from embcli.passes import Watch, unwatched
+from embcli.records import Array, FieldType, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
+from embcli.statistics import norms_of
 from embcli.tokens import token_text, tokens_of
+from embcli.words import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings import Encoding
-    from embcli.layer import Layer, Origin, Source, Summary
     from embcli.names import Sort
-    from embcli.norms import NormOrder
-    from embcli.passes import Watch
 
 _PIECE = 1 << 18  # values processed at a time
 _SCATTERED = 1 << 22  # values of rows in no order that are read at a time: a layer that is drawn is drawn for each read
@@ -44,6 +44,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     columns_chosen: bool
     watch: Watch  # counts the rows of a pass over the whole layer
     order: NormOrder | None = None  # of all rows of the layer, if the chosen ones are in it
+    has_norms: bool = False  # whether the norm of each row belongs to the result
+    has_difference: bool = False  # whether a page shows the first row minus the second
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
 
@@ -56,19 +58,30 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         """Return rows of the layer, (n, chosen columns) float32."""
         return self.layer.rows(ids)[:, self.columns]
 
+    def norms(self, ids: np.ndarray) -> np.ndarray:
+        """Return the L2 norms of rows, (n,) float64; NaN for a row that is not finite."""
+        return self.order.norms[ids] if self.order else norms_of(self.layer.rows(ids).astype(np.float64))
+
+    def difference(self, ids: np.ndarray) -> np.ndarray:
+        """Return the first of two rows minus the second, (2,) int64 -> (1, chosen columns) float32."""
+        rows = self.rows(ids)
+        with np.errstate(invalid="ignore"):  # of infinities
+            return np.asarray(rows[:1] - rows[1:])
+
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return the matrix as data: the ID and token of each row, its norm and rank if sorted, and its values."""
+        """Return the matrix as data: the ID and token of each row, perhaps its norm and rank, and its values."""
         token: dict[str, FieldType] = {"token": str} if self.encoding else {}
-        order: dict[str, FieldType] = {"norm": float, "rank": int} if self.order else {}
+        norm: dict[str, FieldType] = {"norm": float} if self.has_norms else {}
+        rank: dict[str, FieldType] = {"rank": int} if self.order else {}
         return Records(
             run=self.run,
             unit="rows",
             rows=len(self.ids),
-            fields={"id": int, **token, **order},
+            fields={"id": int, **token, **norm, **rank},
             pieces=self._pieces,
             matrices={self.name: Array((len(self.ids), len(self.columns)))},
             columns=tuple(self.columns.tolist()),
@@ -83,8 +96,10 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             values: dict[str, Any] = {"id": ids}
             if "token" in fields:
                 values["token"] = list(map(token_text, self.tokens(ids)))
+            if "norm" in fields:
+                values["norm"] = self.norms(ids)
             if self.order:
-                values |= {"norm": self.order.norms[ids], "rank": self.order.ranks[ids]}
+                values["rank"] = self.order.ranks[ids]
             yield Piece(len(ids), {name: values[name] for name in fields}, {name: self.rows(ids) for name in matrices})
 
 
@@ -95,6 +110,8 @@ def weights(
     columns: str | None = None,
     watch: Watch = unwatched,
     sort: Sort = "id",
+    norms: bool = False,
+    difference: bool = False,
 ) -> WeightMatrix:
     """Return the `token` or `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
 
@@ -104,6 +121,8 @@ def weights(
     size, dim = shape_of(source, layer)
     encoding = source.encoding if layer == "token" else None
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
+    if difference and len(ids) != 2:
+        raise InputError(naming("{difference} is that of two rows; {rows} chooses them"))
     layers = source.open({layer: None})
     order = norm_order(layers[layer], watch) if sort == "norm" else None
     if order is not None:
@@ -115,10 +134,12 @@ def weights(
         columns=chosen,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(layers.origin, encoding),
+        run=run_of(encoding, **layers.origin.document()),
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
         watch=watch,
         order=order,
+        has_norms=norms or order is not None,
+        has_difference=difference,
         notes=source.notes,
     )

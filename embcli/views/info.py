@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from embcli.page import Column
+from embcli.page import Column, Page
 from embcli.verbs.info import Info, ModelInfo
 from embcli.verbs.models import Models
 from embcli.views.parts import head_in_words, put_guesses
 from embcli.words import counted, in_bytes
-
-if TYPE_CHECKING:
-    from embcli.page import Page
 
 _LEAST_NAME = 12  # cells of a tensor's name, at least
 
@@ -84,4 +79,6 @@ def _put_model(result: ModelInfo, page: Page) -> None:
         page.line(f"hidden{f' of the {checkpoint.part}' if checkpoint.part else ''} = {result.recipe}")
     for name, value in checkpoint.positions.items():
         page.line(f"{name}: {value}")
+    if checkpoint.first_position and "first_position" not in checkpoint.reasons:
+        page.line(f"position 0: row {checkpoint.first_position} of the position matrix")
     put_guesses(page, result.run["guesses"])

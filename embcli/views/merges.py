@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Word
+from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.page.layout import cell_len
 from embcli.tokens import shown
 from embcli.views.parts import put_left_out
@@ -16,7 +16,6 @@ from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.encodings.derivation import Derivation
-    from embcli.page import Page, Tone
     from embcli.verbs.merges import Merges
 
 _MOST_ROWS = 200

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page import LEAST_TOKEN, Column, Excerpt, Word
+from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
-from embcli.tokens import shown
+from embcli.tokens import Tokens, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from embcli.layer import Origin
-    from embcli.page import Page, Tone
-    from embcli.tokens import Tokens
 
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -134,8 +132,13 @@ class PickedRows:
 
 def put_prose(text: str, page: Page, indent: str = "", hanging: str = "", tone: Tone = "plain") -> None:
     """Put sentences on the page, wrapped to its width."""
-    wrapped = textwrap.TextWrapper(
+    for line in wrapped(text, page, indent, hanging):
+        page.line(Word(line, tone))
+
+
+def wrapped(text: str, page: Page, indent: str = "", hanging: str = "") -> list[str]:
+    """Return the lines of sentences as wide as the page, all but the first indented by `hanging`."""
+    wrapper = textwrap.TextWrapper(
         page.width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False
     )
-    for line in wrapped.wrap(text):
-        page.line(Word(line, tone))
+    return wrapper.wrap(text)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embcli.names import SHORT_LENGTH
-from embcli.page import Block, Column, Excerpt, Raster
+from embcli.page import Block, Column, Excerpt, Page, Raster
 from embcli.views.parts import left_out, put_origin
 
 if TYPE_CHECKING:
     import numpy as np
 
     from embcli.layer import Origin
-    from embcli.page import Page
     from embcli.positions.kind import Matrix
     from embcli.verbs.positions import PositionTable
 
@@ -35,8 +34,8 @@ def view(result: PositionTable, page: Page) -> None:
     if as_pictures:
         shown = [each for matrix in shown for each in (matrix, *matrix.beside)]
     end = page.part()
-    if words.note and not options.similarity:
-        end.line(words.note)
+    for line in filter(None, (words.note if not options.similarity else "", result.reason)):
+        end.line(line)
     if origin is not None:
         end.line(_origin_in_words(origin))
     if result.origin is not None:

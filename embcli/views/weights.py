@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page import Block, Column, Excerpt
+from embcli.page import Block, Column, Excerpt, Page
 from embcli.views.parts import origin_in_words, put_left_out, put_origin, token_column
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     from embcli.layer import Summary
-    from embcli.page import Page
     from embcli.verbs.weights import WeightMatrix
 
 _MOST_CHOSEN_ROWS = 200
@@ -28,13 +28,19 @@ def view(result: WeightMatrix, page: Page) -> None:
     labels = [Column("pos" if result.name == "position" else label, [str(row) for row in ids])]
     if result.encoding is not None:
         labels.append(token_column(result.tokens(ids)))
-    if result.order is not None:
-        norms, ranks = result.order.norms[ids], result.order.ranks[ids]
+    if result.has_norms:
+        norms = result.norms(ids)
         write = page.numbers([Block("", norms[:, None])]).write
         labels.append(Column("norm", [write(norm) for norm in norms]))
-        labels.append(Column("rank", [str(rank) for rank in ranks]))
+    if result.order is not None:
+        labels.append(Column("rank", [str(rank) for rank in result.order.ranks[ids]]))
+    values = result.rows(ids)
+    if result.has_difference:
+        more = ["difference", *[""] * len(labels)]
+        labels = [replace(label, cells=[*label.cells, cell]) for label, cell in zip(labels, more, strict=False)]
+        values = np.concatenate([values, result.difference(ids)])
     page.title(title(result))
-    columns = page.grid(labels, [Block("", result.rows(ids))], result.columns, rows.gaps, every=result.columns_chosen)
+    columns = page.grid(labels, [Block("", values)], result.columns, rows.gaps, every=result.columns_chosen)
     page.line()
     put_summary(result, result.summary, page)
     cut = [name for name, excerpt in (("rows", rows), ("columns", columns)) if excerpt.left_out]

@@ -1,0 +1,86 @@
+"""The full screen from the command line: what is asked for, the command lines of its screens, and what is left."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from embcli.cli import keys
+from embcli.cli.options import flag_of
+from embcli.errors import OutputError, lacks
+from embcli.safe import in_line
+
+if TYPE_CHECKING:
+    from embcli.cli.models import NamedModel
+    from embcli.explore.desk import Spell
+
+_POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
+_OF_TEXT = ("encoding", "pre")  # options of a verb that reads no matrix
+
+
+def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | None, sort: str) -> int:
+    """Show the full screen, and print the command of the screen that was left; return the exit status.
+
+    Raises OutputError if there is no terminal or textual is missing.
+    """
+    if not (sys.stdout is not None and sys.stdout.isatty() and keys.available()):
+        raise OutputError("explore is a full screen and needs a terminal; embcli weights prints rows")
+    if os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown"):
+        raise OutputError("explore needs a terminal that can move its cursor; embcli weights prints rows")
+    try:
+        from embcli.explore import app
+    except ImportError as error:
+        raise OutputError(lacks("explore", "explore", error)) from None
+    from embcli.explore.start import begin
+
+    opened = model.opened(encoding)
+    desk = begin(opened, speller(model, encoding), flag_of, _colored(), row, text, sort)
+    status = app.run(desk)
+    if status == 0:
+        print(*map(in_line, desk.view.commands()), sep="\n")
+    return status
+
+
+def _colored() -> bool:
+    return not os.environ.get("NO_COLOR")
+
+
+def speller(model: NamedModel, encoding: str | None) -> Spell:
+    """Return a function that writes the command lines of a verb for this model."""
+    given = {name: value for name, value in vars(model).items() if name not in ("path", "named")}
+    given["encoding"] = encoding
+
+    def spelled(verb: str, *words: str, text: str | None = None, piped: str | None = None) -> str:
+        line = ["embcli", verb]
+        if model.path is not None:
+            line += [model.path] if verb in _POSITIONAL else ["--from", model.path]
+        for name, value in given.items():
+            if name in (_OF_TEXT if verb == "tokenize" else given) and value not in (None, False):
+                line += [flag_of(name)] if value is True else [flag_of(name), str(value)]
+        line += words
+        if text is not None:
+            line += ["--", text] if text.startswith("-") else [text]
+        command = " ".join(map(_quoted, line))
+        return command if piped is None else f"printf %s {_quoted(piped)} | {command}"
+
+    return spelled
+
+
+def _quoted(word: str) -> str:
+    r"""Return a word as a shell reads it; control characters are escaped as bash, zsh and ksh do.
+
+    >>> print(_quoted("a b"), _quoted("it's\n"))
+    'a b' $'it\'s\n'
+    """
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(map(_escaped, word)) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return f"\\{character}" if character in "\\'" else character
+    names = {"\n": "\\n", "\t": "\\t"}
+    return names.get(character) or "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,152 @@
+"""The desk on a terminal: textual reads the keys and the mouse, and shows the lines of the screen on top."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widget import Widget
+
+from embcli.explore.paint import strip
+from embcli.explore.terminal import driver
+from embcli.page.terminal import depth
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.binding import BindingType
+    from textual.strip import Strip
+
+    from embcli.explore.desk import Desk
+
+_WHEEL = 3  # lines
+
+
+class Explorer(App[None], inherit_bindings=False):
+    """The full screen."""
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", priority=True),
+        Binding("ctrl+z", "suspend_process", priority=True),
+    ]
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(driver_class=driver())
+        self.desk = desk
+        self.status = 0
+        self.theme = "ansi-dark"  # the terminal's own two colours, whether it is dark or light
+        desk.changed, desk.copy, desk.picture = self._changed, self.copy_to_clipboard, self._saved
+
+    def get_default_screen(self) -> Screen[Any]:
+        """Return a screen without textual's own keys."""
+        return _Empty()
+
+    def compose(self) -> Any:
+        """Yield the only widget."""
+        yield _Lines(self.desk)
+
+    def on_mount(self) -> None:
+        """Catch the signals that end a process."""
+        loop = asyncio.get_running_loop()
+        for name in ("SIGTERM", "SIGHUP"):
+            with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
+                loop.add_signal_handler(getattr(signal, name), self.leave, 128 + getattr(signal, name))
+
+    def leave(self, status: int = 0) -> None:
+        """Leave the full screen."""
+        self.status = status
+        self.exit()
+
+    def action_interrupt(self) -> None:
+        """Leave as an interrupted command does."""
+        self.leave(130)
+
+    def _saved(self) -> str:
+        """Save the screen as a picture in the working folder; return its name."""
+        return Path(self.save_screenshot(path=".")).name
+
+    def _changed(self) -> None:
+        """Draw anew; any thread may ask for it."""
+        with suppress(RuntimeError):  # the loop has ended
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self.draw)
+
+    def draw(self) -> None:
+        """Draw the desk as it is now."""
+        with suppress(Exception):
+            self.query_one(_Lines).draw()
+
+
+class _Empty(Screen[None], inherit_bindings=False):
+    """A screen without keys of its own."""
+
+
+class _Lines(Widget, can_focus=True):
+    """The lines of the desk."""
+
+    DEFAULT_CSS = "_Lines { width: 100%; height: 100%; }"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.desk = desk
+        self._depth = depth() if desk.color else None
+        self._strips: list[Strip] | None = None
+        self._drawn_for = (0, 0)
+
+    def draw(self) -> None:
+        """Draw the desk as it is now."""
+        self._strips = None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of the screen."""
+        size = self.size.width, self.size.height
+        if self._strips is None or self._drawn_for != size:
+            self._strips = [strip(line, self._depth) for line in self.desk.frame(*size)]
+            self._drawn_for = size
+        return self._strips[y] if y < len(self._strips) else strip([], None)
+
+    def on_key(self, event: events.Key) -> None:
+        """Press a key."""
+        event.stop()
+        event.prevent_default()
+        self.desk.press(event.key, event.character)
+        if self.desk.ended:
+            self.app.exit()
+        self.draw()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Insert what is pasted."""
+        if self.desk.field is not None:
+            self.desk.field.paste(event.text)
+            self.draw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down."""
+        self.desk.view.scroll(_WHEEL)
+        self.draw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up."""
+        self.desk.view.scroll(-_WHEEL)
+        self.draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Click on a line."""
+        self.desk.click(event.x, event.y)
+        self.draw()
+
+
+def run(desk: Desk) -> int:
+    """Show the desk until somebody leaves it; return the exit status."""
+    gc.enable()  # a short process has no need of it
+    app = Explorer(desk)
+    app.run()
+    return 2 if app.return_code else app.status

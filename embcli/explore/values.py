@@ -1,0 +1,49 @@
+"""The values of a row, or of several, as tables that go on down the screen from a first column on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embcli.page import Bar, Block, Column, Word
+from embcli.page.layout import GAP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from embcli.page import Page
+
+_PER_LINE = (16, 10, 8, 5, 4, 2, 1)
+ABOVE = 2  # lines above the first values: the header and its rule
+
+
+def across(page: Page, values: np.ndarray, first: int, width: int, lines: int) -> tuple[int, int]:
+    """Put values of a row, (D,), on a page, line after line; return how many a line has, and the end of the last."""
+    dim = len(values)
+    label = max(len(str(dim - 1)), 3)
+    here = values[first : first + lines * _PER_LINE[0]]
+    while True:
+        numbers = page.numbers([Block("", here)])
+        available = width - label - 2 * GAP - 1
+        per = next((each for each in _PER_LINE if each * (numbers.width + GAP) - GAP <= available), 1)
+        if len(here) <= lines * per:
+            break
+        here = here[: lines * per]
+    starts = range(first, first + len(here), per)
+    cells = [[numbers.word(here[place]) for place in range(at, len(here), per)] for at in range(min(per, len(here)))]
+    filled = [[*column, *[Word("")] * (len(starts) - len(column))] for column in cells]
+    columns = [Column(f"+{at}", column, minimum=numbers.width) for at, column in enumerate(filled)]
+    page.table([Column("col", list(map(str, starts)), minimum=label, tone="dim"), Bar(), *columns])
+    return per, first + len(here)
+
+
+def down(page: Page, rows: Mapping[str, np.ndarray], first: int, lines: int) -> int:
+    """Put the values of named rows, (D,) each, side by side on a page, a column of theirs per line; return the end."""
+    here = {name: values[first : first + lines] for name, values in rows.items()}
+    numbers = page.numbers([Block("", values) for values in here.values()])
+    dim, end = len(next(iter(rows.values()))), first + len(next(iter(here.values())))
+    label = Column("col", list(map(str, range(first, end))), minimum=len(str(dim - 1)), tone="dim")
+    columns = [Column(name, [numbers.word(value) for value in values]) for name, values in here.items()]
+    page.table([label, Bar(), *columns])
+    return end
