@@ -271,7 +271,7 @@ class Checkpoint:
             first=first,
             padding=padding,
             waves=waves,
-            inside=family.inside,
+            inside=family.inside if settings.holds(family.inside_when) else "",
             part=self.part if self._has_two_parts else None,
             biases=recipes.biases_of(family, settings),
             caveat=family.caveat,
