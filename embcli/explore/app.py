@@ -6,7 +6,6 @@ import asyncio
 import gc
 import signal
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
@@ -14,7 +13,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
-from embcli.explore.paint import strip
+from embcli.explore.paint import Paint
 from embcli.explore.terminal import driver
 from embcli.page.terminal import depth
 
@@ -42,7 +41,7 @@ class Explorer(App[None], inherit_bindings=False):
         self.desk = desk
         self.status = 0
         self.theme = "ansi-dark"  # the terminal's own two colours, whether it is dark or light
-        desk.changed, desk.copy, desk.picture = self._changed, self.copy_to_clipboard, self._saved
+        desk.changed, desk.copy = self._changed, self.copy_to_clipboard
 
     def get_default_screen(self) -> Screen[Any]:
         """Return a screen without textual's own keys."""
@@ -53,9 +52,10 @@ class Explorer(App[None], inherit_bindings=False):
         yield _Lines(self.desk)
 
     def on_mount(self) -> None:
-        """Catch the signals that end a process."""
+        """Catch the signals that end a process, and draw anew after one that stopped it."""
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
                 loop.add_signal_handler(getattr(signal, name), self.leave, 128 + getattr(signal, name))
 
@@ -67,10 +67,6 @@ class Explorer(App[None], inherit_bindings=False):
     def action_interrupt(self) -> None:
         """Leave as an interrupted command does."""
         self.leave(130)
-
-    def _saved(self) -> str:
-        """Save the screen as a picture in the working folder; return its name."""
-        return Path(self.save_screenshot(path=".")).name
 
     def _changed(self) -> None:
         """Draw anew; any thread may ask for it."""
@@ -96,7 +92,7 @@ class _Lines(Widget, can_focus=True):
     def __init__(self, desk: Desk) -> None:
         super().__init__()
         self.desk = desk
-        self._depth = depth() if desk.color else None
+        self._paint = Paint(depth() if desk.color else None)
         self._strips: list[Strip] | None = None
         self._drawn_for = (0, 0)
 
@@ -109,9 +105,9 @@ class _Lines(Widget, can_focus=True):
         """Return a line of the screen."""
         size = self.size.width, self.size.height
         if self._strips is None or self._drawn_for != size:
-            self._strips = [strip(line, self._depth) for line in self.desk.frame(*size)]
+            self._strips = [self._paint.strip(line) for line in self.desk.frame(*size)]
             self._drawn_for = size
-        return self._strips[y] if y < len(self._strips) else strip([], None)
+        return self._strips[y] if y < len(self._strips) else self._paint.strip([])
 
     def on_key(self, event: events.Key) -> None:
         """Press a key."""

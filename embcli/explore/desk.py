@@ -12,6 +12,7 @@ from embcli.errors import EmbcliError, InputError
 from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, cut, length, text_line
 from embcli.explore.field import Field
 from embcli.explore.jobs import Job
+from embcli.explore.picture import saved
 from embcli.fuzzy import Words
 from embcli.page.layout import cell_len, shorten
 from embcli.page.lines import Look, Piece
@@ -118,7 +119,6 @@ class Desk:
         self.ended = False
         self.changed: Callable[[], None] = lambda: None  # draws anew; may be called by any thread
         self.copy: Callable[[str], None] = lambda text: None  # to the clipboard
-        self.picture: Callable[[], str] = lambda: ""  # saves the screen, and returns the name of the file
         self.size = 80, 24
 
     @property
@@ -247,7 +247,7 @@ class Desk:
 
     def do_picture(self) -> None:
         """Save the screen."""
-        self.said = f"Saved {self.picture()}"
+        self.said = f"Saved {saved(self.frame(*self.size))}"
 
     def click(self, x: int, y: int) -> None:
         """Do what a click does."""

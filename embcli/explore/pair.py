@@ -44,7 +44,7 @@ class PairView(View):
 
     def title(self) -> tuple[str, str]:
         """Return both rows."""
-        one, other = (f"{row:,} {self.desk.token_of(row)}" for row in self.rows)
+        one, other = (f"{row} {self.desk.token_of(row)}" for row in self.rows)
         return f"Rows {one}  and  {other}", self.desk.matrix.origin.name
 
     def commands(self) -> list[str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from embcli.explore.drawing import BOLD, DIM, PLAIN, Line
 from embcli.page import Bar, Block, Column, Word
 from embcli.page.layout import GAP
+from embcli.page.lines import Look, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
 
-    from embcli.page import Page
+    from embcli.page import NumberFormat, Page
 
+_WARM, _COLD, _BAD = Look("warm"), Look("cold"), Look("bad", bold=True)
 _PER_LINE = (16, 10, 8, 5, 4, 2, 1)
 ABOVE = 2  # lines above the first values: the header and its rule
 
@@ -47,3 +53,26 @@ def down(page: Page, rows: Mapping[str, np.ndarray], first: int, lines: int) -> 
     columns = [Column(name, [numbers.word(value) for value in values]) for name, values in here.items()]
     page.table([label, Bar(), *columns])
     return end
+
+
+def with_numbers(table: list[Line], values: np.ndarray, first: int, numbers: NumberFormat, cell: int) -> list[Line]:
+    """Return a table with numbers, (rows, columns), behind its rows; their first column has this number.
+
+    A page would take ten times as long for a table of a whole screen.
+    """
+    header, rule, *rows = table
+    count = values.shape[1]
+    gap = " " * GAP
+    names = "".join(f"{gap}{number:>{cell}}" for number in range(first, first + count))
+    lines = [[*header, Piece(names, BOLD)], [*rule, Piece("─" * len(names), DIM)]]
+    for row, line in zip(values.tolist(), rows, strict=True):
+        written = [(_look(value), f"{gap}{numbers.write(value):>{cell}}") for value in row]
+        pieces = [Piece("".join(text for _, text in same), look) for look, same in groupby(written, key=itemgetter(0))]
+        lines.append([*line, *pieces])
+    return lines
+
+
+def _look(value: float) -> Look:
+    if not math.isfinite(value):
+        return _BAD
+    return _WARM if value > 0 else _COLD if value < 0 else PLAIN
