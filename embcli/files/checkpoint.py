@@ -252,7 +252,7 @@ class Checkpoint:
             return None
         where = settings.where
         if family is None or family.unknown:
-            return Recipe(model, where, self.values, dim, False, family.unknown if family else "")
+            return Recipe(model, where, self.tensors.array, dim, False, family.unknown if family else "")
         recipes.check_dimension(settings, dim)
         finder = Finder(self._module_tensor, settings)
         steps = tuple(recipes.steps_of(family, settings, dim, finder, self.find("token_type") is not None))
@@ -265,7 +265,7 @@ class Checkpoint:
         return Recipe(
             model,
             where,
-            self.values,
+            self.tensors.array,
             width,
             steps=steps,
             first=first,
@@ -286,7 +286,7 @@ class Checkpoint:
         architecture = None if self.config else str(self.tensors.metadata.get("general.architecture"))
 
         def vector(name: str) -> np.ndarray | None:
-            return self.values(name) if architecture is not None and name in self.tensors else None
+            return self.tensors.array(name) if architecture is not None and name in self.tensors else None
 
         return rotation_of(self.settings, self._shape[1], architecture, vector)
 
@@ -314,13 +314,6 @@ class Checkpoint:
         named = self._of_part(named)
         best = max(named, key=lambda name: (_shared_parts(name, near), -name.count("."), name), default=None)
         return None if best is None else self.tensors[best]
-
-    def values(self, name: str) -> np.ndarray:
-        """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
-        if len(self.tensors[name].shape) == 1:
-            return self.tensors.vector(name)
-        layer = self.tensors.layer(name)
-        return layer.rows(np.arange(layer.shape[0]))
 
     def _of_part(self, named: list[str]) -> list[str]:
         """Return the names that belong to the chosen part; all of them if none does."""
