@@ -242,35 +242,27 @@ class Checkpoint:
 
         Raises InputError if config.json and the tensors do not fit together.
         """
-        family, dim, settings, model = (
-            self.family,
-            self._shape[1],
-            self.settings,
-            self.settings.values.get("model_type"),
-        )
+        family, dim, settings = self.family, self._shape[1], self.settings
+        model, where = settings.values.get("model_type"), settings.where
         if not isinstance(model, str) or self.is_other:
             return None
-        where = settings.where
         if family is None or family.unknown:
             return Recipe(model, where, self.tensors.array, dim, False, family.unknown if family else "")
         recipes.check_dimension(settings, dim)
         finder = Finder(self._module_tensor, settings)
         steps = tuple(recipes.steps_of(family, settings, dim, finder, self.find("token_type") is not None))
-        first, padding = recipes.first_position(family, settings), recipes.padding_of(family, settings)
-        adds = any(isinstance(step, AddPosition) for step in steps)
-        if adds and self.find("position") is None and not family.waves:
+        computes = any(isinstance(step, AddPosition) for step in steps) and self.find("position") is None
+        if computes and not family.waves:
             raise finder.missing("position matrix")
-        waves = family.waves if adds and self.find("position") is None else ""
-        width = self._width(steps)
         return Recipe(
             model,
             where,
             self.tensors.array,
-            width,
+            self._width(steps),
             steps=steps,
-            first=first,
-            padding=padding,
-            waves=waves,
+            first=recipes.first_position(family, settings),
+            padding=recipes.padding_of(family, settings),
+            waves=family.waves if computes else "",
             inside=family.inside,
             part=self.part if self._has_two_parts else None,
             biases=recipes.biases_of(family, settings),
