@@ -263,7 +263,7 @@ class Checkpoint:
             first=recipes.first_position(family, settings),
             padding=recipes.padding_of(family, settings),
             waves=family.waves if computes else "",
-            inside=family.inside,
+            inside=family.inside if settings.holds(family.inside_when) else "",
             part=self.part if self._has_two_parts else None,
             biases=recipes.biases_of(family, settings),
             caveat=family.caveat,

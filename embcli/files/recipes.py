@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from embcli.files.tensors import Tensor
 
 _LARGEST = 1e300  # of a number in config.json
+_LARGEST_WHOLE = 1 << 53
 _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
     *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
@@ -55,7 +56,7 @@ class Settings:
         value = self.values.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST_WHOLE:
             raise self.wrong(key, "a whole number from 0")
         return value
 

@@ -108,6 +108,8 @@ def _runs(row: list[Piece], palette: Palette) -> list[Run]:
         for kind, group in groupby(spans, key=lambda span: span[0]):
             _, starts, ends, widths = zip(*group, strict=True)
             ink = _shade(look.color, palette) or (palette.dim if look.dim or kind in _STROKES else palette.ink)
+            if look.reverse:
+                ink, ground = palette.ground, palette.ink
             runs.append(Run(at, sum(widths), text[starts[0] : ends[-1]], ink, ground, look.bold))
             at += sum(widths)
     while runs and runs[-1].is_blank:

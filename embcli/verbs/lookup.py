@@ -395,7 +395,7 @@ def without_positions(recipe: Recipe | None, path: str) -> Message | str:
         why = f": {recipe.unknown}" if recipe.unknown else ""
         what = "what a {model} model adds to the token rows is not known{why}; the input rows are the token rows"
         return naming(what, model=shortened(recipe.model), why=why)
-    rows = "token rows" if recipe.scale == 1 else f"token rows x {recipe.scale:.6g}"
+    rows = replace(recipe, steps=recipe.sum).words.replace("token", "token rows", 1)
     shows = f"; {hint('positions', path=shlex.quote(path))}" if recipe.biases else ""
     return naming(f"{_INSIDE[recipe.inside]}{{shows}}", rows=rows, shows=shows)
 

@@ -58,9 +58,15 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         """Return rows of the layer, (n, chosen columns) float32."""
         return self.layer.rows(ids)[:, self.columns]
 
-    def norms(self, ids: np.ndarray) -> np.ndarray:
-        """Return the L2 norms of rows, (n,) float64; NaN for a row that is not finite."""
-        return self.order.norms[ids] if self.order else norms_of(self.layer.rows(ids).astype(np.float64))
+    def norms(self, ids: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Return the L2 norms of rows, (n,) float64; NaN for a row that is not finite.
+
+        `rows` are these rows of the layer, (n, D) float32, if they are at hand.
+        """
+        if self.order:
+            return np.asarray(self.order.norms[ids])
+        found = self.layer.rows(ids) if rows is None else rows
+        return norms_of(found.astype(np.float64))
 
     def difference(self, ids: np.ndarray) -> np.ndarray:
         """Return the first of two rows minus the second, (2,) int64 -> (1, chosen columns) float32."""

@@ -37,7 +37,7 @@ def view(result: Tokenizers, page: Page) -> None:
     """Put the text on the page as each encoding cuts it, how many tokens that makes, and how often they differ."""
     names = [page.safe(name) for name in result.names]
     numbers = [str(number) for number in range(1, len(names) + 1)] if max(map(cell_len, names)) > _LONGEST_NAME else []
-    legend = f": {_CUT} is a cut that not all make" if result.different else ""
+    legend = f": {_CUT} marks a cut that not all of them make" if result.different else ""
     page.title(f"The text under {counted(len(names), 'tokenizer')}{legend}")
     left_out = _put_text(result, numbers or names, page)
     page.line()
@@ -45,7 +45,7 @@ def view(result: Tokenizers, page: Page) -> None:
     page.line()
     differences = f"{counted(result.same, 'token')} in common, {counted(result.different, 'place')} cut differently"
     sizes = f"{counted(result.characters, 'character')}, {counted(result.size, 'byte')}"
-    page.line(f"{sizes}; {differences if result.different else 'all cut it alike'}")
+    page.line(f"{sizes}; {differences if result.different else 'all cut it the same way'}")
     if left_out:
         page.line(f"Left out: {left_out}; {hint('tsv')}.")
 
@@ -75,7 +75,7 @@ def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     if is_whole or not result.different:
         return "" if is_whole else "the rest of the text"
     missing = result.different - sum(map(len, rows[:most]))
-    alike, more = "what all cut alike" if result.same else "", f"{missing:,} more places" if missing else ""
+    alike, more = "where all agree" if result.same else "", f"{missing:,} more places" if missing else ""
     return " and ".join(filter(None, (alike, more)))
 
 
