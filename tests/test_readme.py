@@ -35,7 +35,7 @@ def examples() -> list[tuple[str, str]]:
 
 
 def shown(command: str, folder: Path) -> str:
-    """Return what a command prints, within this process where it is embcli alone."""
+    """Return what a command prints, within this process if it is only embcli."""
     words = shlex.split(command)
     if words[0] != "embcli" or re.search("[|<>;&$`\n]", command):
         return printed(command, str(folder))
@@ -88,7 +88,9 @@ def commands() -> list[str]:
     return sorted({*lines, *(" ".join(each.split()) for each in re.findall(r"`(embcli [^`]+)`", text))})
 
 
-def test_each_command_on_a_model_and_each_entry_that_the_readme_names_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_on_models_and_entries_that_the_readme_names_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
     safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "model.safetensors")
