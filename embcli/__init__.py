@@ -1,7 +1,7 @@
 """See what an embedding layer does: the rows that tokens pick, from a seeded layer or from a real model.
 
 `open` reads a model's file and `seeded` draws layers as PyTorch does; both return a `Model`, whose methods are the
-verbs of the command and return what it shows.
+verbs of the command and return what it shows. `tokenizers` compares encodings, which needs no model.
 
 >>> import embcli
 >>> embcli.seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
@@ -13,14 +13,25 @@ verbs of the command and return what it shows.
 TYPE_CHECKING = False  # of typing, whose import would take longer than all the rest
 if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError
-    from embcli.model import Model, open, seeded
+    from embcli.model import Model, open, seeded, tokenizers
     from embcli.result import Result
     from embcli.verbs.explain import explain
     from embcli.version import __version__ as __version__
 
-__all__ = ["EmbcliError", "InputError", "LayerError", "Model", "OutputError", "Result", "explain", "open", "seeded"]
+__all__ = [
+    "EmbcliError",
+    "InputError",
+    "LayerError",
+    "Model",
+    "OutputError",
+    "Result",
+    "explain",
+    "open",
+    "seeded",
+    "tokenizers",
+]
 _HOMES = {
-    **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),
+    **dict.fromkeys(("Model", "open", "seeded", "tokenizers"), "embcli.model"),
     **dict.fromkeys(("EmbcliError", "InputError", "LayerError", "OutputError"), "embcli.errors"),
     "Result": "embcli.result",
     "explain": "embcli.verbs.explain",

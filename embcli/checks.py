@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.tokens import token_text
+from embcli.tokens import Tokens, token_text
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from embcli.tokens import Tokens
 
 
 def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from embcli.words import plain
-
-if TYPE_CHECKING:
-    from embcli.words import Message
+from embcli.words import Message, plain
 
 
 class EmbcliError(Exception):

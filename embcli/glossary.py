@@ -149,5 +149,5 @@ def _entry(part: str, word: str, text: str) -> Entry:
 
 
 def _item(text: str) -> Item:
-    name, found, meaning = text.partition(": ")
-    return Item(name, meaning) if found else Item("", text)
+    name, colon, meaning = text.partition(": ")
+    return Item(name, meaning) if colon else Item("", text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_TOLD: ContextVar[str | None] = ContextVar("_TOLD", default=None)
+_LEFT_OUT: ContextVar[str | None] = ContextVar("_LEFT_OUT", default=None)
 
 
 @cache
@@ -27,14 +27,14 @@ def hint(name: str, **values: object) -> str:
     >>> hint("columns")
     '--columns picks'
     """
-    return "" if _TOLD.get() == name else _hints()[name].format_map(values)
+    return "" if _LEFT_OUT.get() == name else _hints()[name].format_map(values)
 
 
 @contextmanager
-def told(name: str | None) -> Iterator[None]:
+def without(name: str | None) -> Iterator[None]:
     """Leave out a hint that the words around a page give; the words of a step in a tour, for one."""
-    token = _TOLD.set(name)
+    token = _LEFT_OUT.set(name)
     try:
         yield
     finally:
-        _TOLD.reset(token)
+        _LEFT_OUT.reset(token)

@@ -46,27 +46,24 @@ TOKENIZERS = ("tokenizer.json", "tekken.json", "tokenizer.model", "*.tiktoken", 
 
 def model_file(folder: Path) -> Path:
     """Return the file with a model's weights; raises InputError if there is none, or several are candidates."""
-    for pattern in _FILES:
-        files = sorted(path for path in folder.glob(pattern) if path.is_file())
-        if files:
-            return _only(files, folder)
-    raise InputError(f"{str(folder)!r} has no file of weights, such as {', '.join(_FILES[:1] + _FILES[3:5])}")
-
-
-def _only(files: list[Path], folder: Path) -> Path:
-    if len(files) == 1:
-        return files[0]
-    names = ", ".join(shortened(path.name) for path in files[:6]) + (", ..." if len(files) > 6 else "")
-    raise InputError(f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one")
+    return _first(folder, _FILES, f"no file of weights, such as {', '.join(_FILES[:1] + _FILES[3:5])}")
 
 
 def tokenizer_file(folder: Path, names: tuple[str, ...] = (*TOKENIZERS, "*.gguf")) -> Path:
     """Return the first of these files of a folder; raises InputError if there is none, or several are candidates."""
-    for pattern in names:
+    return _first(folder, names, f"no tokenizer.json and no other vocabulary ({', '.join(names[1:])})")
+
+
+def _first(folder: Path, patterns: tuple[str, ...], nothing: str) -> Path:
+    """Return the only file of the first pattern that any file matches; `nothing` says what a folder without one has."""
+    for pattern in patterns:
         files = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if len(files) == 1:
+            return files[0]
         if files:
-            return _only(files, folder)
-    raise InputError(f"{str(folder)!r} has no tokenizer.json and no other vocabulary ({', '.join(names[1:])})")
+            names = ", ".join(shortened(path.name) for path in files[:6]) + (", ..." if len(files) > 6 else "")
+            raise InputError(f"{str(folder)!r} has {len(files)} candidate files: {names}; choose one")
+    raise InputError(f"{str(folder)!r} has {nothing}")
 
 
 def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:

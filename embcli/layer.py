@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from embcli.errors import LayerError
-from embcli.passes import ahead, unwatched
-from embcli.version import __version__
+from embcli.passes import Watch, ahead, unwatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from embcli.encodings import Encoding
     from embcli.notes import Notes
-    from embcli.passes import Watch
     from embcli.recipe import Recipe, Rotation
 
 _BLOCK = 1 << 18  # values in a block
@@ -164,11 +162,6 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
     if shape is None:
         raise LayerError(f"there is no {name} layer here")
     return shape
-
-
-def run_of(origin: Origin, encoding: Encoding | None) -> dict[str, Any]:
-    """Return the `run` of a result from the origin of its layers and the encoding of its rows, if any."""
-    return {"embcli": __version__, "encoding": encoding.name if encoding else None, **origin.document()}
 
 
 class Meter:

@@ -12,7 +12,7 @@ import numpy as np
 
 from embcli.checks import check_ids
 from embcli.errors import InputError
-from embcli.layer import shape_of
+from embcli.layer import Source, shape_of
 from embcli.names import (
     DEFAULT_CONTEXT_LENGTH,
     DEFAULT_DIM,
@@ -22,12 +22,20 @@ from embcli.names import (
     LAYERS,
     SHOWN_ROWS,
     SORTS,
+    Fault,
+    Layer,
+    Matrix,
+    Metric,
+    Pairing,
+    Part,
+    ShownPairing,
+    Sort,
     check_choice,
     check_top,
 )
 from embcli.notes import Notes
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
-from embcli.passes import unwatched
+from embcli.passes import Watch, unwatched
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_known, shown, tokenize
 from embcli.words import counted, naming
@@ -37,9 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.encodings import Encoding
-    from embcli.layer import Source
-    from embcli.names import Fault, Layer, Matrix, Metric, Pairing, Part, ShownPairing, Sort
-    from embcli.passes import Watch
     from embcli.positions import JoinedKind, Kind
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
     from embcli.verbs.roundtrip import Roundtrip
     from embcli.verbs.scatter import Scatter
     from embcli.verbs.tokenize import Tokenization
+    from embcli.verbs.tokenizers import Tokenizers
     from embcli.verbs.weights import WeightMatrix
     from embcli.weights.source import SeededSource
 
@@ -140,6 +146,32 @@ def open(
     return Model(checkpoint.with_encoding(known, reason), known)
 
 
+def tokenizers(
+    text: Text,
+    encodings: Sequence[str],
+    *,
+    pre: str | None = None,
+    special: bool = False,
+    lines: bool = False,
+    notes: Notes | None = None,
+) -> Tokenizers:
+    """Return one text, or several, under several tokenizers: the tokens of each, and where they cut differently.
+
+    `encodings` are names and files as `seeded` and `open` take them; `lines` makes each line a text of its own. Raises
+    InputError for IDs, for an encoding that is not found or given twice, and for none.
+
+    >>> result = tokenizers("Unbelievable!", ["gpt2", "o200k_base"])
+    >>> result.counts, result.same, result.different
+    ([5, 4], 3, 1)
+    """
+    from embcli.encodings import get
+    from embcli.verbs.tokenizers import tokenizers as split
+
+    names = (encodings,) if isinstance(encodings, str) else encodings
+    known = [get(name, pre) for name in names]
+    return split(_sequences(text, lines), known, special, Notes() if notes is None else notes)
+
+
 class Model:
     """Layers and the encoding of texts; make one by `seeded` or `open`.
 
@@ -211,12 +243,12 @@ class Model:
         if sequences.texts is not None and self.encoding is None:
             raise InputError(naming("these rows belong to no known encoding: give {ids}, or {encoding}"))
         encoding = self.encoding if sequences.texts is not None else self.source.encoding
-        found = tokenize(sequences, encoding, special, spans, around)
-        if found.from_text and around and not special:
+        tokens = tokenize(sequences, encoding, special, spans, around)
+        if tokens.from_text and around and not special:
             self._note_around()
-        if not len(found):
+        if not len(tokens):
             self.notes.add("the input is empty: there are no tokens")
-        return found
+        return tokens
 
     def _note_around(self) -> None:
         """Add a note on the tokens that the model reads around a text."""

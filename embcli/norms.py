@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.layer import Meter
-from embcli.passes import ahead, unwatched
+from embcli.layer import Layer, Meter, Summary
+from embcli.passes import Watch, ahead, unwatched
 from embcli.statistics import norms_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from embcli.layer import Layer, Summary
-    from embcli.passes import Watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +51,9 @@ def _fill(norms: np.ndarray, blocks: Iterator[np.ndarray], meter: Meter) -> Iter
     """Write the norms of consecutive blocks, add the blocks to a meter, and yield the number of rows of each."""
     done = 0
     for block in blocks:
-        wide = block.astype(np.float64)
+        exact = block.astype(np.float64)
         part = norms[done : done + len(block)]
-        part[:] = norms_of(wide)
-        meter.take(block, float(wide.sum()), float(np.square(part).sum()))
+        part[:] = norms_of(exact)
+        meter.take(block, float(exact.sum()), float(np.square(part).sum()))
         done += len(block)
         yield len(block)

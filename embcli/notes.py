@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embcli.words import plain
+from embcli.words import Message, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embcli.words import Message
 
 PATIENCE = 0.5  # seconds before somebody who waits is told what for
 

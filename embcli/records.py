@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from embcli.version import __version__
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
+
+    from embcli.encodings import Encoding
 
 Names = tuple[str, ...]
 FieldType = type[int | float | str | bool] | type[list[int]]
@@ -66,14 +70,19 @@ class Records:
         return self.shown[:1] if self.shown else () if self.default is None else (self.default,)
 
 
-def listed(run: dict[str, Any], unit: str, types: Mapping[str, FieldType], fields: dict[str, list[Any]]) -> Records:
-    """Return the records of rows that are in memory."""
-    rows = len(next(iter(fields.values())))
+def run_of(encoding: Encoding | None, **more: Any) -> dict[str, Any]:
+    """Return the `run` of a result: embcli's version, the encoding of its tokens or rows, if any, and more."""
+    return {"embcli": __version__, "encoding": encoding.name if encoding else None, **more}
+
+
+def listed(run: dict[str, Any], unit: str, fields: Mapping[str, tuple[FieldType, Sequence[Any]]]) -> Records:
+    """Return the records of rows that are in memory, from the type and the values of each field."""
+    rows = len(next(iter(fields.values()))[1])
 
     def pieces(names: Names, _: Names) -> Iterator[Piece]:
-        yield Piece(rows, {name: fields[name] for name in names})
+        yield Piece(rows, {name: fields[name][1] for name in names})
 
-    return Records(run, unit, rows, types, pieces)
+    return Records(run, unit, rows, {name: kind for name, (kind, _) in fields.items()}, pieces)
 
 
 def in_pieces(

@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from embcli.atomic import destination, replacing_folder
 from embcli.errors import InputError, OutputError
-from embcli.formats import FORMATS, PICTURES, VIEWS
-from embcli.names import DEFAULT_PRECISION, THEMES, check_choice
+from embcli.formats import FORMATS, PICTURES, VIEWS, Data, FormatName, Kind
+from embcli.names import DEFAULT_PRECISION, THEMES, Theme, check_choice
 from embcli.notes import Notes
-from embcli.passes import unwatched
+from embcli.passes import Watch, unwatched
 from embcli.saving import chosen_format, explaining_failure, refuse_many
 from embcli.words import naming
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from embcli.formats import Data, FormatName, Kind
-    from embcli.names import Theme
     from embcli.page import Page, Paper
-    from embcli.passes import Watch
     from embcli.records import Records
 
 Own = TypeVar("Own", bound="Result")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from embcli.atomic import refuse_others, refuse_read_only
 from embcli.errors import OutputError, lacks
-from embcli.formats import ALIASES, FORMATS, SUFFIXES, able
+from embcli.formats import ALIASES, FORMATS, SUFFIXES, FormatName, Kind, able
 from embcli.memory import refuse_shortage
 from embcli.words import naming
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from embcli.formats import FormatName, Kind
 
 _ARROW = 130 * 10**6, 40 * 10**6  # bytes of addresses and of data that pyarrow takes; it aborts without them
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from embcli.binary import shortened
+from embcli.binary import Binary, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from embcli.binary import Binary
 
 
 class Malformed(ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _LARGEST_ID = 2**63 - 1
 _MOST_IN_RANGES = 100_000_000
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _UNUSUAL = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # in a list of IDs that numpy cannot read
 
 
@@ -108,6 +110,15 @@ def universal(text: str) -> str:
     """
     text = text.replace("\r\n", "\n")  # which a long text is held twice for, not three times
     return text.replace("\r", "\n")
+
+
+def is_text(data: bytes) -> bool:
+    """Return whether bytes are text in UTF-8 without control characters; the last character may be cut."""
+    try:
+        text = getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return not _CONTROLS.search(text)
 
 
 def lines_of(text: str) -> list[str]:

@@ -21,8 +21,8 @@ from embcli.errors import OutputError
 from embcli.files.safetensors import header
 from embcli.hints import hint
 from embcli.notes import Notes
-from embcli.passes import unwatched
-from embcli.records import Array, Piece
+from embcli.passes import Watch, unwatched
+from embcli.records import Array, Names, Piece, Records
 from embcli.safe import in_data
 from embcli.words import naming
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from embcli.formats import Data
-    from embcli.passes import Watch
-    from embcli.records import Names, Records
 
     _File = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
     Cells = bytes | list[bytes]  # a column of text: the same in all rows, or one for each row

@@ -466,3 +466,12 @@ def test_info_tells_the_tensors_that_matter_and_lists_all(
     save_file({"embed_tokens.weight": weight, "lm_head.weight": weight.clone()}, tmp_path / "tied.safetensors")
     page = inside.ok("info", "--from", str(tmp_path / "tied.safetensors")).text
     assert "output head: another tensor, equal to the token matrix in the 7 rows compared" in page
+    chosen = ("info", "--from", str(gpt2[0]), "--tensor", "transformer.wpe.weight", "-f", "json")
+    tensors = json.loads(inside.ok(*chosen).out)["tensors"]
+    assert [(each["role"], each["tensor"]) for each in tensors] == [
+        ("token", "transformer.wte.weight"),
+        ("position, chosen", "transformer.wpe.weight"),
+    ]
+    save_file({"q": weight, "k": torch.randn(9, 4)}, tmp_path / "bare.safetensors")  # no name tells
+    chosen = ("info", "--from", str(tmp_path / "bare.safetensors"), "--tensor", "q", "-f", "json")
+    assert [each["role"] for each in json.loads(inside.ok(*chosen).out)["tensors"]] == ["token"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -331,6 +332,18 @@ def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path
     assert embcli.open(path).lookup([1]).recipe.part == "encoder"
 
 
+def test_what_no_text_tells_is_named_with_its_reason(tmp_path: Path) -> None:
+    names = {"token": "word_embeddings", "positions": "position_embeddings"}
+    path = str(model(tmp_path, {"model_type": "markuplm"}, names))
+    why = "not known{}: it adds a row for the place of each token in a page of HTML, which no text tells"
+    assert why.format("") in run("lookup", "--ids", "1", "--from", path).err
+    assert why.format(" for 'markuplm' models") in run.ok("info", "--from", path).text
+    path = str(model(tmp_path, {"model_type": "musicgen_decoder"}, {"token": "/a.0.weight", "types": "/a.1.weight"}))
+    said = "no tensor has the name of a token matrix of a musicgen_decoder model: it adds up rows of several token "
+    assert said in run.refused("lookup", "--ids", "1", "--from", path)
+    assert "it adds up rows" in run("lookup", "--ids", "1", "--from", path, "--tensor", "a.0.weight").err
+
+
 def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
     said = {
         "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows; --position ",
@@ -341,6 +354,9 @@ def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
         "mamba": "this model has no positions: the input rows are the token rows\n",
         "nobody's": 'what a "nobody\'s" model adds to the token rows is not known; the input rows are the token rows\n',
     }
+    names = {"token": "/model.embed_tokens", "types": "/model.segment_embedding"}
+    ran = run("lookup", "--ids", "1", "--from", str(model(tmp_path, {"model_type": "cpmant"}, names)))
+    assert "relative positions, inside its blocks: the input rows are the token rows + token type 2\n" in ran.err
     for kind, note in said.items():
         path = model(tmp_path, {"model_type": kind}, {"token": "/model.embed_tokens"})
         ran = run("lookup", "--ids", "1", "--from", str(path))
@@ -408,6 +424,11 @@ def test_rotary_positions_are_the_model_s_own(
         ({"rope_scaling": {"rope_type": ["yarn"]}}, "has \"['yarn']\" as rope_type, which must be one of"),
         ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1]}}, "has no short_factor of 3 numbers"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "'0' as factor, which must be a finite number of at"),
+        ({"head_dim": 10**12}, "config.json rotates 1,048,576 columns of a head of 1,000,000,000,000"),
+        ({"head_dim": 10**20}, "as head_dim, which must be a whole number from 0"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": math.nan}}, "'nan' as factor, which must be a finite number"),
+        ({"rope_scaling": {**LLAMA_3, "high_freq_factor": 1}}, "1 as high_freq_factor, which must be more than low_f"),
+        ({"rope_local_base_freq": 0}, "'0' as rope_local_base_freq, which must be a finite number of at least 1"),
         ({"partial_rotary_factor": 0.1}, "config.json rotates 0 columns of a head of 6; it must be pairs"),
         ({"head_dim": 8}, "a head of this model has 8 columns, more than a token row, which has 6"),
     ],
@@ -419,6 +440,195 @@ def test_what_no_model_rotates_by_is_refused_in_a_sentence(config: dict[str, Any
     assert run("lookup", "--ids", "1", "--from", path).status == 0
 
 
+YARN = {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 100, "beta_fast": 4, "beta_slow": 1}
+LONGROPE = {"rope_type": "longrope", "short_factor": [1, 2, 4], "long_factor": [2, 4, 8]}
+LONGROPE |= {"factor": 4, "original_max_position_embeddings": 100}
+RATES = np.array([1, 1e4 ** (-1 / 3), 1e4 ** (-2 / 3)])
+
+
+def test_a_scaling_multiplies_cosines_and_sines_and_long_texts_have_another_one(tmp_path: Path) -> None:
+    for scaling, length, rates, factor, said in (
+        # Pair 0 turns 15.9 times in 100 positions, the others less than once.
+        (
+            YARN,
+            8,
+            RATES / [1, 4, 4],
+            0.1 * math.log(4) + 1,
+            ", YaRN scaling by 4; cosines and sines are multiplied by ",
+        ),
+        (LONGROPE, 100, RATES / [1, 2, 4], math.sqrt(1 + math.log(4, 100)), "scaling of texts of up to 100 tokens;"),
+        (
+            LONGROPE,
+            101,
+            RATES / [2, 4, 8],
+            math.sqrt(1 + math.log(4, 100)),
+            "scaling of texts of more than 100 tokens;",
+        ),
+    ):
+        config = {"model_type": "llama", **HEADS, "rope_scaling": scaling}
+        opened = embcli.open(model(tmp_path, config, {"token": "/model.embed_tokens"}))
+        found = opened.positions(context_length=length)
+        np.testing.assert_allclose(found.position[3], 3 * rates, rtol=1e-6)
+        assert said in str(found)
+        row = opened[0].astype(np.float64)
+        turned = factor * (row[:3] * np.cos(3 * rates) - row[3:] * np.sin(3 * rates))
+        np.testing.assert_allclose(found.input[3, :3], turned, rtol=1e-5)
+        assert found.kind.document()["attention_factor"] == pytest.approx(factor)
+        lookup = opened.lookup([7] * length, position="rotary")
+        np.testing.assert_allclose(lookup.position[3], 3 * rates, rtol=1e-6)
+
+
+GEMMA_3 = {"model_type": "gemma3_text", "head_dim": 6, "hidden_size": D}
+LINEAR = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("config", "thetas", "factor"),
+    [
+        (GEMMA_3, (1e6, 1e4), 1),  # by default
+        ({**GEMMA_3, "rope_theta": 5e5, "rope_local_base_freq": 5e3, "rope_scaling": LINEAR}, (1e6, 5e3), 8),
+        (
+            {**GEMMA_3, "rope_parameters": {"full_attention": LINEAR, "sliding_attention": {"rope_theta": 7e3}}},
+            (1e6, 7e3),
+            8,
+        ),
+        ({"model_type": "modernbert", **HEADS, "global_rope_theta": 9e4}, (9e4, 1e4), 1),
+    ],
+)
+def test_layers_of_two_thetas_are_named_and_can_be_chosen(
+    config: dict[str, Any], thetas: tuple[float, float], factor: float, tmp_path: Path
+) -> None:
+    names = {"token": "/model.embed_tokens", "gain": "/norm.weight"}
+    path = str(model(tmp_path, config, names))
+    for theta, other, layers, by, words in (
+        (*thetas, "full", factor, ()),
+        (*thetas[::-1], "sliding", 1, ("--theta", f"{thetas[1]:.0f}")),
+    ):
+        page = run.ok("positions", "--from", path, *words).text
+        assert f"in layers of {layers} attention: pair i by p · {theta:,.0f}^(-2i/6)" in page
+        assert f" attention rotate by theta {other:,.0f}: --theta {other:.0f} shows them.\n" in page
+        words = (*words, "--from", path, "-f", "json")
+        found = json.loads(run.ok("positions", *words, "--rows", "3").out)
+        np.testing.assert_allclose(found["matrices"]["position"][0][1], 3 * theta ** (-1 / 3) / by, rtol=1e-6)
+        assert found["run"]["layers"] == f"{layers} attention"
+        lookup = json.loads(run.ok("lookup", "--ids", "7,7,7,7", "--position", "rotary", *words).out)
+        assert lookup["matrices"]["position"][3] == found["matrices"]["position"][0]
+    assert "is rotated by p · 77^(-2i/D)" in run.ok("positions", "--theta", "77", "--from", path).text
+
+
+GGUF_ROPE = {"embedding_length": D, "attention__head_count": 1, "rope__freq_base": 1e4, "rope__dimension_count": 6}
+
+
+@pytest.mark.parametrize(
+    ("keys", "tensors", "rates", "said"),
+    [
+        ({"rope__freq_base": 1e6}, {}, 1e6 ** (-np.arange(3) / 3), "p · 1,000,000^(-2i/6); pairs are interleaved"),
+        ({"rope__scaling__type": "none", "rope__scaling__factor": 4.0}, {}, RATES, "^(-2i/6); pairs"),
+        ({"rope__scaling__factor": 4.0}, {}, RATES / 4, "linear scaling by 4"),
+        ({}, {"rope_freqs": [1, 2, 8]}, RATES / [1, 2, 8], "divided by the file's rope_freqs"),
+        (
+            {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0, "rope__scaling__original_context_length": 100}
+            | {"rope__scaling__yarn_beta_fast": 4.0, "rope__scaling__attn_factor": 2.0},
+            {},
+            RATES / [1, 4, 4],
+            f"YaRN scaling by 4; cosines and sines are multiplied by {2 * (0.1 * math.log(4) + 1):.6g}",
+        ),
+        (
+            {
+                "context_length": 4096,
+                "rope__scaling__original_context_length": 2048,
+                "rope__scaling__attn_factor": 1.25,
+            },
+            {"rope_factors_short": [1, 2, 4], "rope_factors_long": [1, 4, 8]},
+            RATES / [1, 2, 4],
+            "LongRoPE scaling of texts of up to 2,048 tokens; cosines and sines are multiplied by 1.25",
+        ),
+    ],
+)
+def test_rotary_positions_follow_the_metadata_of_a_gguf_file(
+    keys: dict[str, Any], tensors: dict[str, Any], rates: np.ndarray, said: str, tmp_path: Path
+) -> None:
+    folder = gguf(tmp_path, "llama", {"token_embd": WEIGHTS["token"], **tensors}, **(GGUF_ROPE | keys))
+    found = embcli.open(folder).positions()
+    np.testing.assert_allclose(found.position[3], 3 * rates, rtol=1e-6)
+    assert said in str(found)
+    assert "its metadata says model_type llama: it has rotary positions inside the blocks\n" in str(found)
+
+
+def test_a_gguf_file_with_impossible_rotations_is_refused_by_the_names_of_its_keys(tmp_path: Path) -> None:
+    for keys, tensors, said in (
+        ({"rope__scaling__type": "spiral"}, {}, "its metadata has 'spiral' as rope.scaling.type, which must be one of"),
+        ({"rope__freq_base": 0.0}, {}, "its metadata has '0.0' as rope.freq_base, which must be a finite number of at"),
+        ({"rope__dimension_count": 5}, {}, "its metadata rotates 5 columns of a head of 6; it must be pairs"),
+        ({}, {"rope_freqs": [1, 0, 1]}, "its rope_freqs.weight must be 3 numbers above 0, one for each pair"),
+        ({}, {"rope_factors_short": [1]}, "its metadata has no short_factor of 3 numbers, one for each pair"),
+    ):
+        folder = gguf(tmp_path, "llama", {"token_embd": WEIGHTS["token"], **tensors}, **(GGUF_ROPE | keys))
+        with pytest.raises(embcli.InputError, match=re.escape(said)):
+            embcli.open(folder).positions()
+
+
+TOKEN = {"token": "/model.embed_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "kind", "said"),
+    [
+        ({"model_type": "llama", **HEADS}, TOKEN, "rotary", "llama: it has rotary positions inside the blocks"),
+        ({"model_type": "mpt", "n_heads": 12}, TOKEN, "alibi", "mpt: it has ALiBi positions inside the blocks"),
+        ({"model_type": "falcon", "alibi": True}, TOKEN, "alibi", "inside the blocks; it rounds them to bfloat16, and"),
+        ({"model_type": "t5"}, TOKEN, "t5", "t5: it has relative positions inside the blocks"),
+        ({"model_type": "marian"}, TOKEN, "sinusoidal", "marian: it has sinusoidal positions, which it adds"),
+        (
+            {"model_type": "mpnet", "hidden_size": D},
+            BERT_LIKE,
+            "learned",
+            "mpnet: it has learned positions, which it adds, and relative positions inside the blocks",
+        ),
+        ({"model_type": "esm", "position_embedding_type": "rotary", **HEADS}, BERT, "rotary", "esm: it has rotary pos"),
+        ({"model_type": "nobody's"}, BERT, "learned", ""),
+        (None, BERT, "learned", ""),
+    ],
+)
+def test_positions_shows_those_that_the_model_has(
+    config: dict[str, Any] | None, names: dict[str, str], kind: str, said: str, tmp_path: Path
+) -> None:
+    path = str(model(tmp_path, config, names))
+    page, data = run.ok("positions", "--from", path).text, run.ok("positions", "--from", path, "-f", "json").out
+    assert json.loads(data)["run"]["kind"] == kind
+    assert ("config.json says model_type " in page) == bool(said)
+    assert said in page
+    assert run.ok("positions", kind, "--from", path, "-f", "json").out == data
+    if kind == "sinusoidal":
+        found = embcli.open(path).positions(context_length=T)
+        assert_same_bits(found.position, embcli.open(path).lookup(IDS).position)
+        products = embcli.open(path).positions(context_length=T, similarity=True).similarity
+        np.testing.assert_allclose(products, found.position @ found.position.T, rtol=1e-5)
+        assert "The model's own formula: sines in the first half of the columns, cosines in the second;" in page
+
+
+def test_positions_that_embcli_does_not_show_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    for config, said in (
+        (
+            {"model_type": "xlnet"},
+            "config.json says model_type xlnet: it has relative positions inside the blocks, which",
+        ),
+        (
+            {"model_type": "mamba"},
+            "config.json says model_type mamba: it has no positions, so there is nothing to show",
+        ),
+        ({"model_type": "x"}, "which positions a 'x' model has is not known; --position-tensor names a matrix of them"),
+        ({"model_type": "mpt", "n_heads": 3}, ""),
+    ):
+        path = str(model(tmp_path, config, TOKEN))
+        assert said in (run.refused("positions", "--from", path) if said else "")
+    assert "--heads must be 3 of this model, not 5" in run.refused("positions", "--heads", "5", "--from", path)
+    assert "H = 3 heads" in run.ok("positions", "--heads", "3", "--from", path).text
+    assert "H = 5 heads" in run.ok("positions", "alibi", "--heads", "5").text
+    assert "--heads must be from 1 to 16,384, not 0" in run.refused("positions", "alibi", "--heads", "0")
+    assert "--heads is an option of alibi positions, not of learned ones" in run.refused("positions", "--heads", "5")
+
+
 def test_alibi_and_the_buckets_of_t5_are_kinds_of_positions(tmp_path: Path) -> None:
     path = str(model(tmp_path, {"model_type": "mpt", "n_heads": 12}, {"token": "/wte"}))
     found = json.loads(run.ok("positions", "alibi", "--from", path, "--rows", "3", "-f", "json").out)
@@ -426,6 +636,10 @@ def test_alibi_and_the_buckets_of_t5_are_kinds_of_positions(tmp_path: Path) -> N
     np.testing.assert_allclose(found["matrices"]["position"][0], -3 * np.array(slopes), rtol=1e-6)
     assert "ALiBi positions: T = 16 positions, H = 12 heads\n" in run.ok("positions", "alibi", "--from", path).text
     assert "--kind t5: this model has no such positions" in run.refused("positions", "t5", "--from", path)
+    steep = model(
+        tmp_path, {"model_type": "mpt", "n_heads": 4, "attn_config": {"alibi_bias_max": 4}}, {"token": "/wte"}
+    )
+    np.testing.assert_allclose(embcli.open(steep).positions().position[1], [-0.5, -0.25, -0.125, -0.0625])
     t5 = str(model(tmp_path, {"model_type": "t5", "relative_attention_num_buckets": 16}, {"token": "/shared"}))
     rows = json.loads(run.ok("positions", "t5", "--from", t5, "-f", "json").out)["matrices"]["bucket"]
     assert rows[:6] == [[0, 0, 0], [1, 9, 1], [2, 10, 2], [3, 11, 3], [4, 12, 4], [4, 12, 5]]
@@ -464,10 +678,16 @@ def test_where_the_model_scales_by_another_number_is_told(tmp_path: Path) -> Non
     assert "ID" not in run("lookup", "--ids", "3,6", "--from", path).err
 
 
-@pytest.mark.parametrize(("kind", "needs_torch"), [("gemma", False), ("marian", False), ("bert", True)])
-def test_torch_is_imported_for_norms_and_projections_only(kind: str, needs_torch: bool, tmp_path: Path) -> None:
-    config, names, _ = CASES[kind]
-    path = model(tmp_path, {"model_type": kind, **config}, names)
-    code = "import sys, embcli; str(embcli.open(sys.argv[1]).lookup([1, 2])); print('torch' in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    assert ran.stdout == f"{needs_torch}\n"
+def test_torch_is_imported_for_norms_and_projections_only(tmp_path: Path) -> None:
+    needs_torch = {"gemma": False, "marian": False, "bert": True}
+    paths = []
+    for kind in needs_torch:
+        config, names, _ = CASES[kind]
+        (tmp_path / kind).mkdir()
+        paths.append(str(model(tmp_path / kind, {"model_type": kind, **config}, names)))
+    code = (
+        "import sys, embcli\n"
+        "for path in sys.argv[1:]: str(embcli.open(path).lookup([1, 2])); print('torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [str(each) for each in needs_torch.values()]

@@ -258,6 +258,7 @@ def near(fields: dict[str, Schema], **matrices: Schema) -> Schema:
 
 TOY = "--vocab 6 --dim 3"
 SMALL = "--vocab 6 --dim 4 --context-length 3"
+SEVERAL = "tokenize Hi --encoding gpt2,o200k_base"
 BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
 CUT = ("batches", "batch_size", "max_length", "stride")
 CHOSEN = ("shuffle", "keep_last", "layers_first", "loader_first")
@@ -338,6 +339,13 @@ DOCUMENTS: dict[str, Schema] = {
     ),
     "tokenize Hi --merges": strict(run=strict(embcli=STRING, encoding=STRING, pieces=COUNT), steps=array(MERGED)),
     "tokenize Hi --roundtrip": strict(run=strict(embcli=STRING, encoding=STRING), texts=array(CAME_BACK)),
+    SEVERAL: strict(
+        run=strict(embcli=VERSION, **dict.fromkeys(("sequences", "characters", "bytes", "same", "different"), COUNT)),
+        encodings=array(
+            strict(encoding=STRING, vocabulary_size=COUNT, tokens=COUNT, characters_per_token=NUMBER), length=2
+        ),
+        tokens=array(strict(encoding=STRING, **TOKEN, **SPAN, common=TRUTH)),
+    ),
     "explain token": strict(run=strict(embcli=STRING), words=array(strict(**ENTRY))),
     "cache": strict(run=FOLDER, layers=array(strict(**KEPT), length=2)),
     "cache verify": strict(run=FOLDER, layers=array(strict(**KEPT, fault=NULL), length=2)),
@@ -369,6 +377,7 @@ LINES: dict[str, Schema] = {
     "info": strict(**ENCODED),
     "tokenize Hi --merges": MERGED,
     "tokenize Hi --roundtrip": CAME_BACK,
+    f"{SEVERAL} --lines": strict(encoding=STRING, sequence=COUNT, **TOKEN, **SPAN, common=TRUTH),
     "explain token": strict(**ENTRY),
     "cache": strict(**KEPT),
     "cache verify": strict(**KEPT, fault=NULL),

@@ -166,30 +166,23 @@ def test_the_page() -> None:
         "␣is       1     i  s        271  is      271\n"
         "          2     ␣  is       318  ␣is     318\n"
         "\n"
-        "7 symbols in 2 pieces become 2 tokens (gpt2)\n"
+        "7 bytes in 2 pieces become 2 tokens (gpt2)\n"
     )
 
 
 def test_the_trees() -> None:
     assert run.ok("tokenize", " some…", "--merges", "--draw", COLUMNS="80").text == (
         "Each piece of the text, merged pair by pair: the pair of the lowest rank first\n"
-        "␣   s   o   m   e\n"
-        "╰─┬─╯   ╰─┬─╯   │\n"
-        "  ␣s      om    │\n"
-        "  │       ╰──┬──╯\n"
-        "  │         ome\n"
-        "  ╰────┬─────╯\n"
-        "     ␣some\n"
-        "      617\n"
+        "␣  s  o  m  e    \\xe2  \\x80  \\xa6\n"
+        "╰┬─╯  ╰┬─╯  │     ╰──┬──╯     │\n"
+        " ␣s    om   │     \\xe2\\x80    │\n"
+        " │     ╰─┬──╯        ╰───┬────╯\n"
+        " │      ome              …\n"
+        " ╰───┬───╯              1399\n"
+        "   ␣some\n"
+        "    617\n"
         "\n"
-        "\\xe2   \\x80   \\xa6\n"
-        " ╰──┬───╯      │\n"
-        " \\xe2\\x80      │\n"
-        "    ╰────┬─────╯\n"
-        "         …\n"
-        "        1399\n"
-        "\n"
-        "8 symbols in 2 pieces become 2 tokens (gpt2)\n"
+        "8 bytes in 2 pieces become 2 tokens (gpt2)\n"
     )
 
 
@@ -198,6 +191,26 @@ def test_the_trees_of_other_kinds_and_of_long_pieces(saved: Callable[[str], Path
     assert words.splitlines()[1].startswith("efforts → ")
     wide = run.ok("tokenize", "a" * 100, "--merges", "--draw", COLUMNS="80").text
     assert "100 symbols are wider than the page" in wide
+    several = run.ok("tokenize", "It's so unbelievable", "--merges", "--draw", COLUMNS="60").text.splitlines()
+    assert several[1] == "I  t    '  s    ␣  s  o"
+    assert "u  n  b  e  l  i  e" in several[several.index("") + 1]
+    assert max(map(len, several[1:])) <= 60
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_the_numbers_below_a_tree_are_apart(kind: str, tmp_path: Path) -> None:
+    opened = model(written(tmp_path / "model.gguf", kind, **GGUFS[kind][0]))
+    for text in ("aé日é", "ccccabcb" * 2):
+        result = opened.merges(text, draw=True).styled(width=500)
+        assert str(result).splitlines()[-3].split() == [*map(str, result.pieces[0].ids)]
+
+
+def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(tmp_path: Path) -> None:
+    lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate([*map(bytes, zip(range(256))), b"xyz"])]
+    (tmp_path / "own.tiktoken").write_bytes(b"".join(lines))
+    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "own.tiktoken"), pre="gpt-2")
+    drawn = str(opened.merges("xyz", draw=True)).splitlines()
+    assert drawn[1:5] == ["x  y  z", "╰──┼──╯", "  xyz", "  256"]
 
 
 def test_rows() -> None:

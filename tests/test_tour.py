@@ -54,7 +54,7 @@ def printed_by(command: tuple[str, ...]) -> str:
 
 def output(step: Step) -> str:
     """Return what the command of a step prints when it is typed."""
-    return printed_by(tuple(typed(step, TOUR.text)))
+    return printed_by(tuple(typed(step.command, TOUR.text)))
 
 
 def a_tour(folder: Path, *steps: object) -> str:
@@ -105,7 +105,7 @@ def test_the_answers_are_what_the_commands_print() -> None:
 
 def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
     step = next(step for step in TOUR.steps if "--lines" in step.command)
-    found = json.loads(Inside().ok(*typed(step, ""), "-f", "json", "--show", "token,input").out)
+    found = json.loads(Inside().ok(*typed(step.command, ""), "-f", "json", "--show", "token,input").out)
     rows = {name: np.sort(np.float32(each).reshape(2, 5, 3), axis=1) for name, each in found["matrices"].items()}
     assert rows["token"][0].tobytes() == rows["token"][1].tobytes()
     assert rows["input"][0].tobytes() != rows["input"][1].tobytes()
@@ -136,7 +136,7 @@ def test_a_command_works_as_it_is_shown_in_a_shell(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    command = as_typed(typed(TOUR.steps[number - 1], TOUR.text))
+    command = as_typed(typed(TOUR.steps[number - 1].command, TOUR.text))
     text = Embcli().ok("tour", "--step", str(number), COLUMNS="80").text
     assert "$ " + command.replace("\n", "\n> ") in text
     assert printed(command, str(tmp_path)) in text
@@ -146,9 +146,9 @@ def test_a_command_works_as_it_is_shown_in_a_shell(
 @pytest.mark.parametrize("text", ["it's", 'a "b"', "$HOME `id` \\ !", "- a dash", "--dim", "-ofile", "{text}", "a\nb"])
 def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: Path) -> None:
     shown = Inside().ok("tour", "--text", text, "--step", "1", COLUMNS="80").text
-    assert Inside().ok("tokenize", stdin=text, COLUMNS="80").text in shown
-    command = shown.split("\n", 1)[1].split("\npos")[0].removeprefix("$ ").replace("\n> ", "\n")
-    expected = Inside().ok("tokenize", stdin=text, COLUMNS="80").text
+    expected = Inside().ok("tokenize", "--merges", "--draw", stdin=text, COLUMNS="80").text
+    assert expected in shown
+    command = shown.split("\n", 1)[1].split("\nEach piece")[0].removeprefix("$ ").replace("\n> ", "\n")
     (tmp_path / "embcli").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m embcli "$@"\n')
     (tmp_path / "embcli").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "COLUMNS": "80"}
@@ -182,6 +182,15 @@ def test_a_step_that_fails_is_told_and_the_tour_goes_on(inside: Inside, tmp_path
     assert "No such option: --nonsense" in ran.err
     assert ran.text.count("There.") == 3
     assert " 5303 " in ran.text
+
+
+def test_what_a_question_is_about_is_above_it_once(inside: Inside, tmp_path: Path) -> None:
+    about = "embcli decode 6109"
+    asks = {**STEP, "question": "Which word?", "answer": "Every", "about": about}
+    for steps in ([asks], [{**STEP, "command": about}, asks], [STEP, asks]):
+        text = inside.ok("tour", a_tour(tmp_path, *steps)).text
+        assert text.count(f"$ {about}\nEvery") == 1
+        assert text.index("$ embcli decode") < text.index("Which word?")
 
 
 def test_steps_show_pages_whatever_format_is_set_for_other_commands(inside: Inside) -> None:
@@ -261,9 +270,9 @@ def test_a_file_that_cannot_be_read_is_told(path: str) -> None:
 def test_a_command_that_has_no_place_in_a_tour_is_refused_before_any_is_run(
     inside: Inside, tmp_path: Path, command: str
 ) -> None:
-    error = inside.refused("tour", a_tour(tmp_path, STEP, {**STEP, "command": command}))
-    assert "step 2: " in error
-    assert [each.name for each in tmp_path.iterdir()] == ["tour.json"]
+    for step in ({**STEP, "command": command}, {**STEP, "question": "?", "answer": "!", "about": command}):
+        assert "step 2: " in inside.refused("tour", a_tour(tmp_path, STEP, step))
+        assert [each.name for each in tmp_path.iterdir()] == ["tour.json"]
 
 
 def test_a_shells_signs_in_a_command_are_plain_words(inside: Inside, tmp_path: Path) -> None:
@@ -321,11 +330,15 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
     seen = screen.press()
     for number, step in zip(NUMBERS, TOUR.steps, strict=True):
         if step.question is not None:
-            assert "$ embcli" not in seen
+            assert seen.count("$ embcli") == (1 if step.about else 0)
+            assert not step.about or all(line in seen for line in printed_by(step.about).splitlines())
             assert " ".join(step.question.split()) in " ".join(seen.split())
             seen = screen.press(f"{step.answer}\n")
             assert "\nRight.\n" in seen
-        assert seen.startswith(f"{number}/{len(TOUR.steps)}  {step.heading}\n$ embcli ")
+            assert " ".join(step.question.split()) in " ".join(seen.split())
+        begin = f"{number}/{len(TOUR.steps)}  {step.heading}\n"
+        assert seen.startswith(begin if step.question else f"{begin}$ embcli ")
+        assert seen.count("$ embcli ") == 1
         assert " ".join(step.words.split()) in " ".join(seen.split())
         assert seen.rstrip().endswith(NEXT.strip())
         if number < len(NUMBERS):

@@ -21,6 +21,7 @@ from embcli.cli.models import (
     NamedFile,
     NamedModel,
     TwoModels,
+    compared,
 )
 from embcli.cli.places import Place, PlaceOfNumbers
 from embcli.errors import InputError
@@ -47,8 +48,8 @@ def verb(
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        told = {"epilog": _epilog(examples), "rich_help_panel": group}
-        _VERBS[function.__name__] = function, kind, {"cls": VerbHelp, **told, **settings}
+        about = {"cls": VerbHelp, "epilog": _epilog(examples), "rich_help_panel": group}
+        _VERBS[function.__name__] = function, kind, about | settings
         return function
 
     return register
@@ -99,9 +100,9 @@ def run(
         from embcli.cli.slips import Slip
 
         slip = Slip.of(error, words or ())
-    if slip.meant is None or check is not None:
+    if slip.corrected is None or check is not None:
         raise InputError(slip.message, slip.hint)
-    return run(slip.meant, None, **settings)
+    return run(slip.corrected, None, **settings)
 
 
 def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
@@ -142,12 +143,12 @@ def embcli(
     {
         "the tokens of a sentence, their IDs and bytes": 'embcli tokenize "Every effort moves you"',
         "the IDs of a whole file, for the next program": "embcli tokenize --file book.txt -f ids -o book.ids",
-        "with the tokenizer of another model": 'embcli tokenize "Hello" --encoding gpt-4o',
+        "under two tokenizers, side by side": 'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base',
     },
 )
 def tokenize(
     given: GivenLines,
-    encoding: str = names.DEFAULT_ENCODING,
+    encoding: tuple[str, ...] = (names.DEFAULT_ENCODING,),
     pre: str | None = None,
     merges: bool = False,
     draw: bool = False,
@@ -161,12 +162,16 @@ def tokenize(
     """
     if draw and not merges:
         raise InputError("--draw draws the trees of --merges; give both")
-    if merges and roundtrip:
-        raise InputError("--merges and --roundtrip are two pages; give one of them")
-    if (merges or roundtrip) and given.ids is not None:
-        raise InputError(f"{'--merges' if merges else '--roundtrip'} shows how a text becomes tokens; --ids gives none")
-    output = place.output_of("list" if merges or roundtrip else "tokens", {"draw": draw})
-    model = AnyModel(pre=pre).opened(encoding)
+    asked = {"--merges": merges, "--roundtrip": roundtrip, "--encoding with several names": len(encoding) > 1}
+    pages = [flag for flag, is_asked in asked.items() if is_asked]
+    if len(pages) > 1:
+        raise InputError(f"{pages[0]} and {pages[1]} are two pages; give one of them")
+    if pages and given.ids is not None:
+        raise InputError(f"{pages[0]} shows how a text becomes tokens; --ids gives none")
+    output = place.output_of("list" if pages else "tokens", {"draw": draw})
+    if len(encoding) > 1:
+        return output.write(compared(given.sequences(), encoding, pre, given.special))
+    model = AnyModel(pre=pre).opened(encoding[0])
     if merges:
         return output.write(model.merges(given.sequences(), special=given.special, draw=draw))
     if roundtrip:
@@ -515,7 +520,7 @@ def info(
         from embcli.verbs.models import held_models
 
         if model.path is not None:
-            raise InputError("--models lists all models; it goes with no model")
+            raise InputError("--models lists all models; leave out the model")
         model.refuse_without_file()
         output.write(held_models(PrintedNotes()))
     elif model.path is None:

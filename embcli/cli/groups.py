@@ -7,14 +7,17 @@ it is typed on the command line. So each option is declared once, and each verb'
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from embcli.cli.options import PANELS, declared
 from embcli.cli.paths import refuse_own_input
+from embcli.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import dataclass_transform
 
@@ -64,10 +67,14 @@ def grouped(
         else:
             parameters.append(_parameter(verb, kind, each.name, hint, each.default))
 
+    defaults = {each.name: each.default for each in inspect.signature(command).parameters.values()}
+
     def spread(**given: Any) -> Any:
         for group in groups.values():
             if issubclass(group, Group):
                 group.merge(given)
+        if "encoding" in given:
+            given["encoding"] = _encodings(given["encoding"] or (), defaults["encoding"], verb)
         refuse_own_input(given)
         if check is not None:
             check(given)
@@ -78,6 +85,26 @@ def grouped(
     spread.__name__, spread.__doc__ = command.__name__, command.__doc__
     spread.__signature__ = inspect.Signature(sorted(parameters, key=_panel))  # type: ignore[attr-defined]
     return spread
+
+
+def _encodings(typed: Sequence[str], default: Any, verb: str) -> Any:
+    """Return the encodings that are typed, as the default is: several, or one; a path may have commas.
+
+    Raises InputError if a verb that takes one gets more.
+    """
+    names = tuple(name for each in typed for name in _split(each))
+    if isinstance(default, tuple):
+        return names or default
+    if len(names) > 1:
+        raise InputError(f"{verb} takes one --encoding, and {len(names)} are given; tokenize compares several")
+    return names[0] if names else default
+
+
+def _split(name: str) -> list[str]:
+    with suppress(OSError, ValueError):  # most names could not be that of a file
+        if Path(name).exists():
+            return [name]
+    return name.split(",")
 
 
 def _is_group(hint: Any) -> bool:
@@ -96,6 +123,8 @@ def _fields(group: Any) -> list[tuple[str, Any, Any]]:
 def _parameter(verb: str, result: Kind | None, name: str, hint: Any, default: Any) -> inspect.Parameter:
     """Return a field or a parameter of a command, with its declaration for Typer."""
     option = declared(verb, result, name, hint)
+    if name == "encoding":  # a list, so that a second one is seen
+        hint, default = list[str] | None, None
     if option.parser is not None and option.parser.__name__ != "whole":
         hint = str | None  # the text that is typed; the parser converts it
     kind = inspect.Parameter.KEYWORD_ONLY

@@ -64,8 +64,8 @@ def _fitted(command: Any, context: Any) -> str:
     width = _width()
     first, rest, others = _help(command, context, width)
     words = context.command_path.split()
-    room = shutil.get_terminal_size().lines - 1  # the prompt takes one
-    if context.obj == ALL or not _on_a_terminal() or len(first) + len(rest) <= room or not rest:
+    lines = shutil.get_terminal_size().lines - 1  # the prompt takes one
+    if context.obj == ALL or not _on_a_terminal() or len(first) + len(rest) <= lines or not rest:
         return _drawn(first + rest)
     more: Line = [(f"{others} more options: ", "dim"), (" ".join([words[0], "help", *words[1:]]), "token 0")]
     return _drawn([*first, [], more])
@@ -117,8 +117,8 @@ def _described(parameter: Any) -> tuple[str, str]:
         value = [] if parameter.is_flag else [parameter.metavar]
         name = " ".join([", ".join([*shorts[:1], *longs[:1]]), *value])
     default = parameter.show_default if isinstance(parameter.show_default, str) else parameter.default
-    told = f" Default: {default}." if default not in (None, False) else ""
-    return name, f"{parameter.help}{told}"
+    in_words = f" Default: {default}." if default not in (None, False) else ""
+    return name, f"{parameter.help}{in_words}"
 
 
 def _overview(group: TyperGroup, width: int) -> list[Line]:

@@ -13,8 +13,11 @@ from embcli.names import Part
 from embcli.positions import KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from embcli.model import Model
     from embcli.text import Sequences
+    from embcli.verbs.tokenizers import Tokenizers
 
 _OF_SEEDED = ("vocab", "dim", "context_length", "seed", "no_cache")
 _OF_FILES = ("tensor", "position_tensor", "transposed", "part")
@@ -199,6 +202,14 @@ class TwoModels(Group):
             for path in (self.base, self.tuned)
         )
         return base, tuned
+
+
+def compared(given: Sequences, encodings: Sequence[str], pre: str | None, special: bool) -> Tokenizers:
+    """Return a text under several tokenizers."""
+    from embcli.cli.console import PrintedNotes
+    from embcli.model import tokenizers
+
+    return tokenizers(given, encodings, pre=pre, special=special, notes=PrintedNotes())
 
 
 def _seeded(encoding: str | None, pre: str | None, **given: int | None) -> Model:

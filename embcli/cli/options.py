@@ -106,8 +106,12 @@ def _words(incomplete: str) -> list[str]:
 def _encodings(incomplete: str) -> list[str]:
     """Complete the name of an encoding, and also folders and JSON files; shells offer files if nothing is returned.
 
-    Names that a shell would have to quote are omitted.
+    Names that a shell would have to quote are omitted. Of several, separated by commas, it completes the last.
     """
+    *before, last = incomplete.split(",")
+    if before:
+        others = (name for name in names.ENCODINGS if name not in before and name.startswith(last))
+        return [",".join([*before, name]) for name in others]
     known, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
     if known and incomplete:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
@@ -351,8 +355,11 @@ DECLARED: dict[str, Any] = {
     ),
 }
 _ENCODING = copy.copy(DECLARED["encoding"])
-_ENCODING.show_default = True
-DECLARED |= {f"{verb}.encoding": _ENCODING for verb in ("tokenize", "decode", "batch")}
+_ENCODING.show_default = names.DEFAULT_ENCODING
+_SEVERAL = copy.copy(_ENCODING)
+_SEVERAL.metavar = "NAMES"
+_SEVERAL.help = "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base."
+DECLARED |= {"tokenize.encoding": _SEVERAL, "decode.encoding": _ENCODING, "batch.encoding": _ENCODING}
 
 
 def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -> Any:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from embcli.atomic import destination
 from embcli.cli.console import say, watched
 from embcli.errors import OutputError
-from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, either
+from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
 from embcli.passes import unwatched
-from embcli.result import Style, new_page, number_in, paper_of
+from embcli.result import Result, Style, new_page, number_in, paper_of
 from embcli.safe import printable
 from embcli.saving import chosen_format, explaining_failure, refuse_many
 
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from embcli.formats import Data, FormatName, Kind
     from embcli.names import Color
     from embcli.page import Page, Paper
-    from embcli.result import Result
 
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size

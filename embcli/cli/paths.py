@@ -44,5 +44,6 @@ def _named(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the parameters that name files, and the files; - is standard input, and gpt2 is no file."""
     for name in _READ:
         value = given.get(name)
-        if value is not None and str(value) != "-" and not (name == "encoding" and value in ENCODINGS):
-            yield name, str(value)
+        for each in value if isinstance(value, tuple) else (value,):
+            if each is not None and str(each) != "-" and not (name == "encoding" and each in ENCODINGS):
+                yield name, str(each)

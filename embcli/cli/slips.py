@@ -64,7 +64,7 @@ class Slip:
         return cls(message, command, tuple(words[len(command.split()) - 1 :]), options, valued)
 
     @property
-    def meant(self) -> list[str] | None:
+    def corrected(self) -> list[str] | None:
         """The words after `embcli` that were meant, if no doubt is possible."""
         verb = self.command.split()[1:]
         if self.command == "embcli cache" and self.words[:1] and self.words[0] in _CONTENTS:
@@ -90,15 +90,15 @@ class Slip:
         dashed = next((word for word in self.words if self._unknown and self._is_dashed_text(word)), None)
         if dashed is not None:
             others = [shlex.quote(word) for word in self.words if word != dashed]
-            meant = " ".join([self.command, *others, "--", _quoted(dashed)])
-            return f"Put -- before a text that begins with a dash: {meant}"
+            command = " ".join([self.command, *others, "--", _quoted(dashed)])
+            return f"Put -- before a text that begins with a dash: {command}"
         return f"Try '{self.command} --help' for help."
 
     @property
     def _unknown(self) -> str:
         """The option that the command does not have."""
-        found = re.match(r"No such option: (\S+)", self.message)
-        return found[1] if found else ""
+        match = re.match(r"No such option: (\S+)", self.message)
+        return match[1] if match else ""
 
     @property
     def _separate(self) -> list[str]:

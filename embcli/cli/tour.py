@@ -17,15 +17,14 @@ from embcli.cli.output import Output
 from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
-from embcli.hints import told
-from embcli.verbs.tour import OWN, PLACE, read
+from embcli.hints import without
+from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from embcli.page import Page
-    from embcli.verbs.tour import Step, Tour
 
 Typed = TypeVar("Typed")
 _KEYS = "Enter continues, b goes back, q quits: "
@@ -53,7 +52,8 @@ def guide(
     tour = read(file, verbs, argument(text, "--text"), refused_word)
     tour.check(first)
     for number, step in enumerate(tour.steps, 1):
-        _refuse_filled(number, typed(step, text))
+        for command in (step.command, step.about):
+            _refuse_filled(number, typed(command, text))
     folder = (file or OWN).resolve().parent
     guided = _Guided(tour, lambda words: run(words, lambda given: refuse_outside(given, folder, text)))
     if sys.stdout is not None and sys.stdout.isatty() and keys.available():
@@ -89,15 +89,14 @@ def _refuse_filled(number: int, words: list[str]) -> None:
         raise InputError(f"step {number}: with this text the command would write files, by {word[:40]!r}")
 
 
-def typed(step: Step, text: str) -> list[str]:
+def typed(command: tuple[str, ...], text: str) -> list[str]:
     """Return the words after `embcli` with a text in its place; a text that begins with a dash is placed after --.
 
-    >>> from embcli.verbs.tour import Step
-    >>> typed(Step("", ("lookup", "{text}", "--dim", "3"), ""), "- a dash")
+    >>> typed(("lookup", "{text}", "--dim", "3"), "- a dash")
     ['lookup', '--dim', '3', '--', '- a dash']
     """
-    filled = [word.replace(PLACE, text) for word in step.command]
-    dashed = [word for given, word in zip(step.command, filled, strict=True) if PLACE in given and word[:1] == "-"]
+    filled = [word.replace(PLACE, text) for word in command]
+    dashed = [word for given, word in zip(command, filled, strict=True) if PLACE in given and word[:1] == "-"]
     if not dashed or "--" in filled:
         return filled
     return [*(word for word in filled if word not in dashed), "--", *dashed]
@@ -113,10 +112,14 @@ class _Guided:
 
     def put_all(self, numbers: Sequence[int]) -> None:
         """Print these steps one under the other, with their questions and the answers."""
+        above: tuple[str, ...] = ()  # the command whose output is above
         for number in numbers:
             if number != numbers[0]:
                 _put(lambda page: page.line())
-            self._show(self._begin(number, asks=True))
+            self._begin(number)
+            self._ask(number, above)
+            self._show(number)
+            above = self.tour.steps[number - 1].command
 
     def walk(self, number: int) -> bool:
         """Show step after step, each on a screen of its own, as the keys say; return whether the last one was left."""
@@ -129,39 +132,50 @@ class _Guided:
 
     def _visit(self, number: int) -> str:
         """Show a step, its question first, and return the key that leaves it."""
-        answer = ""
-        if self.tour.steps[number - 1].question is not None:
+        answer, step = "", self.tour.steps[number - 1]
+        if step.question is not None:
             _clear()
-            step = self._begin(number, asks=True)
+            self._begin(number)
+            self._ask(number)
             typed = _prompted(_ANSWER, keys.line)
             answer = "" if typed is None else typed.strip()
             if typed is None or (answer in ("b", "q") and not step.is_right(answer)):
                 return answer
         _clear()
-        self._show(self._begin(number), answer)
+        self._begin(number)
+        _put(lambda page: view.put_question(step, page))
+        self._show(number, answer)
         while (key := _prompted(_KEYS, keys.pressed)) not in (*_ON, *_BACK, *_END):
             pass
         return key
 
-    def _begin(self, number: int, asks: bool = False) -> Step:
+    def _begin(self, number: int) -> None:
         _put(lambda page: view.put_heading(self.tour, number, page))
-        step = self.tour.steps[number - 1]
-        if asks:
-            _put(lambda page: view.put_question(step, page))
-        return step
 
-    def _show(self, step: Step, answer: str = "") -> None:
+    def _ask(self, number: int, above: tuple[str, ...] = ()) -> None:
+        """Print the question of a step, below the output of the command that it is about if that is not above."""
+        step = self.tour.steps[number - 1]
+        if step.about and step.about != above:
+            self._run(step.about, step)
+            _put(lambda page: page.line())
+        _put(lambda page: view.put_question(step, page))
+
+    def _show(self, number: int, answer: str = "") -> None:
         """Print the command of a step, its output as it comes, and the explanation."""
-        words = typed(step, self.tour.text)
+        step = self.tour.steps[number - 1]
+        self._run(step.command, step)
+        _put(lambda page: view.put_words(step, page, answer))
+
+    def _run(self, command: tuple[str, ...], step: Step) -> None:
+        words = typed(command, self.tour.text)
         _put(lambda page: view.put_command(words, page))
         try:
-            with _isolated(), told(step.told):
+            with _isolated(), without(step.told):
                 self.run(words)
         except EmbcliError as error:
             self.failed = True
             say(*filter(None, (each.spelled(flag_of) for each in error.sentences)))
         sys.stdout.flush()
-        _put(lambda page: view.put_words(step, page, answer))
 
 
 def _put(put: Callable[[Page], None]) -> None:

@@ -40,10 +40,10 @@ class Charsmap:
         if self._sequences is None:
             return text.translate(self._single)
         place, normal = 0, ""
-        for found in self._sequences.finditer(text):
-            normal += text[place : found.start()].translate(self._single)
-            normal += "".join(replaced for replaced, _ in self.steps(found[0]))
-            place = found.end()
+        for match in self._sequences.finditer(text):
+            normal += text[place : match.start()].translate(self._single)
+            normal += "".join(replaced for replaced, _ in self.steps(match[0]))
+            place = match.end()
         return normal + text[place:].translate(self._single)
 
     def steps(self, text: str) -> Iterator[tuple[str, int]]:
@@ -76,9 +76,9 @@ class Charsmap:
         following: set[str] = set()
         known = set(states.tolist())
         while len(states):
-            found = list(self._characters(states))
-            following.update(character for character, *_ in found)
-            new = {state for _, state, _ in found} - known
+            characters = list(self._characters(states))
+            following.update(character for character, *_ in characters)
+            new = {state for _, state, _ in characters} - known
             known |= new
             states = np.array(sorted(new), np.uint32)
         return following

@@ -13,7 +13,7 @@ import numpy as np
 
 from embcli.binary import Binary, shortened
 from embcli.encodings.charsmap import Charsmap
-from embcli.encodings.merging import BytePairs, Scores
+from embcli.encodings.merging import BytePairs, Scores, ranks_of
 from embcli.encodings.normalizing import Normalization
 from embcli.encodings.own import Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
@@ -22,7 +22,7 @@ from embcli.encodings.unigram import Unigrams
 from embcli.encodings.vocabulary import Named, VocabularyEncoding
 from embcli.encodings.wordpiece import WordPieces
 from embcli.errors import InputError
-from embcli.metadata import read_header, read_numbers, read_words
+from embcli.metadata import Array, Header, read_header, read_numbers, read_words
 from embcli.safe import in_data
 from embcli.words import naming
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embcli.encodings.algorithm import Algorithm
-    from embcli.metadata import Array, Header
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays
@@ -136,8 +135,8 @@ class GgufEncoding(VocabularyEncoding):
         if self.model not in ("gpt2", "gemma4"):
             return []
         pairs = (merge.partition(b" ") for merge in self._merges)
-        found = (self._ids.get(left + right) for left, _, right in pairs)
-        return list(dict.fromkeys(token_id for token_id in found if token_id is not None))
+        ids = (self._ids.get(left + right) for left, _, right in pairs)
+        return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
 
     def _by_score(self) -> list[int]:
         """Return the IDs of the normal tokens of several characters, those of the best score first."""
@@ -246,30 +245,27 @@ class GgufEncoding(VocabularyEncoding):
             return np.zeros(self.vocabulary_size, np.float32)
         if numbers.kind not in kinds or numbers.count < self.vocabulary_size:
             raise self._binary.refused(f"its tokenizer.ggml.{name} are not numbers, one for each token")
-        found = read_numbers(self._binary, numbers)[: self.vocabulary_size]
-        if not np.isfinite(found).all():
+        values = read_numbers(self._binary, numbers)[: self.vocabulary_size]
+        if not np.isfinite(values).all():
             raise self._binary.refused(f"its tokenizer.ggml.{name} are not all finite")
-        return found
+        return values
 
     def _flag(self, name: str, default: bool) -> bool:
-        found = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
-        return found if isinstance(found, bool) else default
+        stated = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
+        return stated if isinstance(stated, bool) else default
 
     def _special(self, name: str, default: int | None) -> int:
         """Return the ID of a special token; raises InputError if there is none."""
         size = self.vocabulary_size
-        found = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
-        known = [each for each in (found, default) if isinstance(each, int) and 0 <= each < size]
+        stated = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
+        known = [each for each in (stated, default) if isinstance(each, int) and 0 <= each < size]
         if not known:
             raise self._binary.refused(f"it says that a text gets its {name} token, but not which one this is")
         return known[0]
 
     def _of_merges(self) -> Algorithm:
         merges = [] if self._array("merges") is None and self._splitting is SPLITTINGS["kimi-k2"] else self._merges
-        ranks = dict(
-            zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True)
-        )  # the first of equal ones counts
-        return BytePairs(self._ids, ranks, self._splitting or SPLITTINGS["default"])
+        return BytePairs(self._ids, ranks_of(merges), self._splitting or SPLITTINGS["default"])
 
     def _of_scores(self) -> Algorithm:
         scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))

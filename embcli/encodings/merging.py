@@ -78,6 +78,11 @@ def _merged_by_heap(parts: list[bytes], order: Order, trace: list[tuple[bytes, b
     return [part for part in parts if part]
 
 
+def ranks_of(merges: Sequence[bytes]) -> dict[bytes, int]:
+    """Return the rank of each merge; the first of equal ones counts."""
+    return dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
+
+
 def derived(
     symbols: Sequence[bytes],
     order: Order,
@@ -193,9 +198,9 @@ class Ranks(PieceByPiece):
         """Return the merges of a piece; a piece that is a token is looked up, and has none if they lead elsewhere."""
         symbols = [bytes([byte]) for byte in piece.encode()]
         ids = [token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN]
-        found = derived(symbols, self._order, self._id_of, ids)
-        leads_elsewhere = bool(found.steps) and len(ids) == 1 and found.steps[-1].token != piece.encode()
-        return Derivation(found.symbols, (), found.ids) if leads_elsewhere else found
+        derivation = derived(symbols, self._order, self._id_of, ids)
+        leads_elsewhere = bool(derivation.steps) and len(ids) == 1 and derivation.steps[-1].token != piece.encode()
+        return Derivation(derivation.symbols, (), derivation.ids) if leads_elsewhere else derivation
 
     def _id_of(self, token: bytes) -> int | None:
         rank = self._ranks.get(token)
@@ -214,13 +219,13 @@ class Scores(PieceByPiece):
         scores: Mapping[bytes, float],
         unknown: int,
         normalization: Normalization,
-        kept: Iterable[bytes] = (),
+        whole: Iterable[bytes] = (),
     ) -> None:
-        """Take the IDs and scores of tokens, the unknown token, and tokens that are `kept` whole, the longest first."""
+        """Take the IDs and scores of tokens, the unknown token, and tokens that stay `whole`, the longest first."""
         super().__init__()
         self._tokens, self._unknown, self._normalization = ids, unknown, normalization
         self._orders = {token: -score for token, score in scores.items()}
-        names = [name for token in kept if (name := token.decode(errors="replace"))]
+        names = [name for token in whole if (name := token.decode(errors="replace"))]
         self._kept_whole = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
 
     def pieces(self, text: str) -> Iterable[str]:
@@ -248,9 +253,9 @@ class Scores(PieceByPiece):
             if place % 2:
                 symbols.append(from_piece(run.encode()))
                 continue
-            found = derived([each.encode() for each in run], self._order, self._tokens.get, (), from_piece, True)
-            symbols += found.symbols
-            steps += found.steps
+            derivation = derived([each.encode() for each in run], self._order, self._tokens.get, (), from_piece, True)
+            symbols += derivation.symbols
+            steps += derivation.steps
         ids = tuple(token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN)
         return Derivation(tuple(symbols), tuple(steps), ids)
 

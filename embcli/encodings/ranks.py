@@ -51,9 +51,9 @@ def read_tekken(binary: Binary, pre: str | None) -> Listed:
         raise binary.refused("it has a rank that no vocabulary has")
     if first > _MOST_SPECIAL:
         raise binary.refused(f"it promises {first:,} special tokens")
-    kept = {token: rank for token, rank in ranks.items() if rank < size - first}
+    used = {token: rank for token, rank in ranks.items() if rank < size - first}
     named = [Named(given.get(rank, f"<SPECIAL_{rank}>"), rank, True) for rank in range(first)]
-    return _listed(kept, Ranks(kept, splitting, first), named, first)
+    return _listed(used, Ranks(used, splitting, first), named, first)
 
 
 def _listed(ranks: dict[bytes, int], algorithm: Ranks, named: list[Named], first: int = 0) -> Listed:

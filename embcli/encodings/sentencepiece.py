@@ -72,9 +72,9 @@ def _algorithm(model: _Model) -> Algorithm:
     unknown, normal, added = model.of(_UNKNOWN)[0], model.of(_NORMAL), model.of(_USER_DEFINED)
     words = [word for word, _, _ in model.pieces]
     if model.kind == _BPE:
-        kept = sorted((words[at] for at in added), key=lambda word: -len(word))
+        whole = sorted((words[at] for at in added), key=lambda word: -len(word))
         scores = {words[at]: model.pieces[at][1] for at in normal}
-        return Scores({word: at for at, word in enumerate(words)}, scores, unknown, normalization, kept)
+        return Scores({word: at for at, word in enumerate(words)}, scores, unknown, normalization, whole)
     scored = {at: model.pieces[at][1] for at in normal}
     best = max([0.0, *scored.values()])  # others are logarithms of frequencies
     scored |= {at: len(words[at]) * best - 0.1 for at in added}

@@ -11,14 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from embcli.binary import shortened
+from embcli.binary import Binary, shortened
 from embcli.encodings.algorithm import LONGEST_KEPT, Kept
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from embcli.binary import Binary
 
 Rule = str | Callable[[str], Iterable[str]]
 

@@ -124,10 +124,10 @@ class Unigrams(Algorithm):
         is_clear = True
         for start in range(len(word)):
             for end in range(start + 1, min(len(word), start + self._longest) + 1):
-                found = self._tokens.get(word[start:end])
-                if found is None and end > start + 1:
+                token = self._tokens.get(word[start:end])
+                if token is None and end > start + 1:
                     continue
-                token_id, score = found or (self._unknown, self._unknown_score)
+                token_id, score = token or (self._unknown, self._unknown_score)
                 found_sum[0] = sums[start] + score
                 gain = found_sum[0] - sums[end]
                 is_clear &= abs(gain) > _CLOSE

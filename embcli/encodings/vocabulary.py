@@ -59,13 +59,13 @@ class VocabularyEncoding(Encoding):
         """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
         algorithm = self.algorithm
         try:
-            found = [
+            parts = [
                 algorithm.ids(text[start:end]) if token_id is None else np.array([token_id], np.uint32)
                 for token_id, start, end in self._fragments(text, special)
             ]
         except UnicodeEncodeError as error:  # a lone surrogate
             raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
-        return np.concatenate([np.empty(0, np.uint32), *found])
+        return np.concatenate([np.empty(0, np.uint32), *parts])
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         """Yield how each piece of a text becomes tokens; a named token is a piece."""
@@ -77,11 +77,11 @@ class VocabularyEncoding(Encoding):
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the first and the end character of each token of a text, (T, 2) int64."""
-        found = [
+        parts = [
             self._spans(text[start:end]) + start if token_id is None else np.array([[start, end]])
             for token_id, start, end in self._fragments(text, special)
         ]
-        return np.concatenate([np.empty((0, 2), np.int64), *found])
+        return np.concatenate([np.empty((0, 2), np.int64), *parts])
 
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes of known IDs, (T,), together, without the spaces that texts get before them."""
@@ -122,18 +122,18 @@ def _pairs(pairs: Iterable[tuple[int, int]]) -> np.ndarray:
 
 def _split(text: str, fragment: tuple[int | None, int, int], named: Named) -> Iterator[tuple[int | None, int, int]]:
     token_id, place, end = fragment
-    found = text.find(named.name, place, end) if token_id is None else -1
-    if found < 0:
+    start = text.find(named.name, place, end) if token_id is None else -1
+    if start < 0:
         yield fragment
         return
-    while found >= 0:
-        left = place + len(text[place:found].rstrip(_BLANKS)) if named.strips_left else found
+    while start >= 0:
+        left = place + len(text[place:start].rstrip(_BLANKS)) if named.strips_left else start
         if left > place:
             yield None, place, left
-        place = found + len(named.name)
-        yield named.token_id, found, place
+        place = start + len(named.name)
+        yield named.token_id, start, place
         if named.strips_right:
             place = end - len(text[place:end].lstrip(_BLANKS))
-        found = text.find(named.name, place, end)
+        start = text.find(named.name, place, end)
     if place < end:
         yield None, place, end

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from contextlib import suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
@@ -14,11 +13,13 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
-from embcli.explore.paint import strip
+from embcli.explore.paint import Paint
 from embcli.explore.terminal import driver
 from embcli.page.terminal import depth
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from textual import events
     from textual.binding import BindingType
     from textual.strip import Strip
@@ -41,8 +42,9 @@ class Explorer(App[None], inherit_bindings=False):
         super().__init__(driver_class=driver())
         self.desk = desk
         self.status = 0
+        self.failure: Exception | None = None  # that nobody expected
         self.theme = "ansi-dark"  # the terminal's own two colours, whether it is dark or light
-        desk.changed, desk.copy, desk.picture = self._changed, self.copy_to_clipboard, self._saved
+        desk.changed, desk.copy = self._changed, self.copy_to_clipboard
 
     def get_default_screen(self) -> Screen[Any]:
         """Return a screen without textual's own keys."""
@@ -53,9 +55,10 @@ class Explorer(App[None], inherit_bindings=False):
         yield _Lines(self.desk)
 
     def on_mount(self) -> None:
-        """Catch the signals that end a process."""
+        """Catch the signals that end a process, and draw anew after one that stopped it."""
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
                 loop.add_signal_handler(getattr(signal, name), self.leave, 128 + getattr(signal, name))
 
@@ -64,13 +67,14 @@ class Explorer(App[None], inherit_bindings=False):
         self.status = status
         self.exit()
 
+    def fail(self, error: Exception) -> None:
+        """Leave because of an error, which `run` raises."""
+        self.failure = error
+        self.exit()
+
     def action_interrupt(self) -> None:
         """Leave as an interrupted command does."""
         self.leave(130)
-
-    def _saved(self) -> str:
-        """Save the screen as a picture in the working folder; return its name."""
-        return Path(self.save_screenshot(path=".")).name
 
     def _changed(self) -> None:
         """Draw anew; any thread may ask for it."""
@@ -96,7 +100,7 @@ class _Lines(Widget, can_focus=True):
     def __init__(self, desk: Desk) -> None:
         super().__init__()
         self.desk = desk
-        self._depth = depth() if desk.color else None
+        self._paint = Paint(depth() if desk.color else None)
         self._strips: list[Strip] | None = None
         self._drawn_for = (0, 0)
 
@@ -105,48 +109,61 @@ class _Lines(Widget, can_focus=True):
         self._strips = None
         self.refresh()
 
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Draw anew after something was done; leave if that failed as nobody expected."""
+        try:
+            yield
+        except Exception as error:
+            self.app.fail(error)  # type: ignore[attr-defined]  # the Explorer
+        self.draw()
+
     def render_line(self, y: int) -> Strip:
         """Return a line of the screen."""
         size = self.size.width, self.size.height
         if self._strips is None or self._drawn_for != size:
-            self._strips = [strip(line, self._depth) for line in self.desk.frame(*size)]
-            self._drawn_for = size
-        return self._strips[y] if y < len(self._strips) else strip([], None)
+            self._strips, self._drawn_for = [], size
+            try:
+                self._strips = [self._paint.strip(line) for line in self.desk.frame(*size)]
+            except Exception as error:
+                self.app.fail(error)  # type: ignore[attr-defined]
+        return self._strips[y] if y < len(self._strips) else self._paint.strip([])
 
     def on_key(self, event: events.Key) -> None:
         """Press a key."""
         event.stop()
         event.prevent_default()
-        self.desk.press(event.key, event.character)
+        with self._guarded():
+            self.desk.press(event.key, event.character)
         if self.desk.ended:
             self.app.exit()
-        self.draw()
 
     def on_paste(self, event: events.Paste) -> None:
         """Insert what is pasted."""
-        if self.desk.field is not None:
-            self.desk.field.paste(event.text)
-            self.draw()
+        with self._guarded():
+            self.desk.paste(event.text)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down."""
-        self.desk.view.scroll(_WHEEL)
-        self.draw()
+        with self._guarded():
+            self.desk.view.scroll(_WHEEL)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Scroll up."""
-        self.desk.view.scroll(-_WHEEL)
-        self.draw()
+        with self._guarded():
+            self.desk.view.scroll(-_WHEEL)
 
     def on_click(self, event: events.Click) -> None:
         """Click on a line."""
-        self.desk.click(event.x, event.y)
-        self.draw()
+        with self._guarded():
+            self.desk.click(event.x, event.y)
 
 
 def run(desk: Desk) -> int:
-    """Show the desk until somebody leaves it; return the exit status."""
+    """Show the desk until somebody leaves it; return the exit status. Raises the error that nobody expected."""
     gc.enable()  # a short process has no need of it
     app = Explorer(desk)
     app.run()
+    if app.failure is not None:
+        raise app.failure
     return 2 if app.return_code else app.status

@@ -79,9 +79,11 @@ MOVES = (
 )
 
 
-def new_sheet(width: int, color: bool, screen: int | None = None, heat: bool = False) -> Page:
+def new_sheet(
+    width: int, color: bool, screen: int | None = None, heat: bool = False, scale: float | None = None
+) -> Page:
     """Return an empty page of the terminal's kind."""
-    return new_page("table", Paper(width=max(width, 1), screen=screen, color=color, heat=heat))
+    return new_page("table", Paper(width=max(width, 1), screen=screen, color=color, heat=heat, scale=scale))
 
 
 def lines_of(page: Page) -> list[Line]:
@@ -92,11 +94,14 @@ def lines_of(page: Page) -> list[Line]:
 
 def length(line: Sequence[Piece]) -> int:
     """Return the number of cells of a line."""
-    return sum(cell_len(piece.text) for piece in line)
+    return cell_len("".join(piece.text for piece in line))
 
 
 def cut(line: Line, width: int) -> Line:
     """Return the line in exactly so many cells."""
+    short = width - length(line)
+    if short >= 0:
+        return [*line, Piece(" " * short)] if short else line
     kept, left = [], width
     for piece in line:
         text = piece.text

@@ -11,8 +11,10 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.explore.desk import View
 from embcli.explore.drawing import MOVES, Key, Line, lines_of, new_sheet, progress, under_cursor
+from embcli.explore.values import with_numbers
 from embcli.page import Bar, Block, Column
-from embcli.page.layout import GAP, shorten
+from embcli.page.heat import Fit, Scale, means
+from embcli.page.layout import GAP, beside, shorten
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from embcli.explore.desk import Desk
     from embcli.explore.jobs import Job
     from embcli.norms import NormOrder
-    from embcli.page import Page
+    from embcli.page import NumberFormat, Page
     from embcli.verbs.neighbors import Neighbors
 
 _MOST_OF_TOKEN, _NORM = 24, 7  # cells
@@ -79,6 +81,7 @@ class MatrixView(View):
         self.matrix = desk.matrix
         self.left, self.columns = 0, 1  # the first column on the screen, and how many there are
         self.heat, self.cell = False, 0  # whether rows are strips; the cells of a number so far
+        self.scale: tuple[int, float | None] | None = None  # of strips, and the width of a page it is for
         self.order: Order | None = None
         self.sorting: Job[Any] | None = None  # a pass, and the order that its result gives
         self._order_of: Callable[[Any], Order] = Order.by_norm
@@ -120,7 +123,10 @@ class MatrixView(View):
         places = self.moving.fit(self.moving.height)
         ids = self._ids(places).tolist()
         rows = f"{ids[0]}:{ids[-1] + 1}" if self.order is None and len(ids) > 1 else ",".join(map(str, ids))
-        shown = ["--heat"] if self.heat else ["--columns", f"{self.left}:{self.left + self.columns}"]
+        shown = ["--columns", f"{self.left}:{self.left + self.columns}"]
+        if self.heat:
+            limit = self.scale[1] if self.scale else None
+            shown = ["--heat", *(["--scale", f"{limit:g}"] if limit else [])]
         if self.order is None or self.order.row is not None:
             commands = [self.desk.spell("weights", "--rows", rows, *shown, "--norms")]
         else:
@@ -142,18 +148,28 @@ class MatrixView(View):
         ids = self._ids(places)
         values = self.matrix.layer.rows(ids)  # (n, D) float32
         page = new_sheet(width, self.desk.color)
-        labels = self._labels(page, ids, places, width)
+        labels = self._labels(page, ids, places, width, self.matrix.norms(ids, values))
         taken = sum(label.width + GAP for label in labels)
         if self.heat:
+            page = new_sheet(width, self.desk.color, scale=self._scale(page, labels, values))
             page.strips(labels, [Block("", values)], self.matrix.columns)
+            lines = lines_of(page)
         else:
-            page.table([*labels, Bar(), *self._numbers(page, values, width - taken - 1 - GAP)])
-        lines = lines_of(page)
+            page.table([*labels, Bar()])
+            lines = with_numbers(lines_of(page), *self._numbers(page, values, width - taken - 1 - GAP))
         at = self.moving.at - places.start + self.above
         lines[at] = under_cursor(lines[at], taken - GAP)
         return [*lines[: height - len(running)], *([[]] * (height - len(running) - len(lines))), *running]
 
-    def _labels(self, page: Page, ids: np.ndarray, places: range, width: int) -> list[Column]:
+    def _scale(self, page: Page, labels: list[Column], values: np.ndarray) -> float | None:
+        """Return the limit of the colours: that of the first screen, until the width changes."""
+        if self.scale is None or self.scale[0] != page.width:
+            fit = Fit.of(values.shape[1], beside(page.width, labels, ())[1], page.colors > 0)
+            limit = Scale.of([means(values, fit.per)]).limit
+            self.scale = page.width, float(f"{limit:.4g}") or None
+        return self.scale[1]
+
+    def _labels(self, page: Page, ids: np.ndarray, places: range, width: int, norms: np.ndarray) -> list[Column]:
         rows, last = ids.tolist(), str(self.matrix.layer.shape[0] - 1)
         marks = ["•" if row == self.desk.marked else " " for row in rows]
         labels = [Column("", marks, "left"), Column("ID", list(map(str, rows)), minimum=len(last))]
@@ -161,7 +177,7 @@ class MatrixView(View):
             most = min(_MOST_OF_TOKEN, max(width // 5, 6))
             tokens = [shorten(shown(token), most) for token in self.matrix.tokens(ids)]
             labels.append(Column("token", tokens, "left", minimum=most))
-        numbers = {"norm": self.matrix.norms(ids)}
+        numbers = {"norm": norms}
         if self.order is not None:
             numbers[self.order.header] = self.order.numbers[places.start : places.stop]
         for name, values in numbers.items():
@@ -169,8 +185,11 @@ class MatrixView(View):
             labels.append(Column(name, [write(value) for value in values.tolist()], minimum=_NORM))
         return labels
 
-    def _numbers(self, page: Page, values: np.ndarray, available: int) -> list[Column]:
-        """Return the columns that fit, from the first one on the screen; they keep their width meanwhile."""
+    def _numbers(self, page: Page, values: np.ndarray, available: int) -> tuple[np.ndarray, int, NumberFormat, int]:
+        """Return the numbers that fit, the first column, how they are written, and the cells of each.
+
+        Columns keep their width while one scrolls.
+        """
         dim = values.shape[1]
         while True:
             cell = max(self.cell, len(str(dim - 1)))
@@ -179,12 +198,8 @@ class MatrixView(View):
             here = values[:, self.left : self.left + self.columns]
             numbers = page.numbers([Block("", here)])
             if numbers.width <= cell:
-                break
+                return here, self.left, numbers, cell
             self.cell = numbers.width
-        return [
-            Column(str(number), [numbers.word(value) for value in column], minimum=cell)
-            for number, column in enumerate(here.T.tolist(), self.left)
-        ]
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
@@ -200,7 +215,7 @@ class MatrixView(View):
 
     def do_heat(self) -> None:
         """Show strips of colours in place of numbers, or numbers again."""
-        self.heat, self.cell = not self.heat, 0
+        self.heat, self.cell, self.scale = not self.heat, 0, None
 
     def do_left(self) -> None:
         """Scroll to the column before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rich.color import Color
@@ -18,15 +17,33 @@ if TYPE_CHECKING:
     from embcli.page.lines import Look
 
 
-def strip(line: Line, depth: int | None) -> Strip:
-    """Return a line as a strip; without a depth it has no colours."""
-    return Strip([Segment(piece.text, _style(piece.look, depth)) for piece in line if piece.text])
+_MOST = 1 << 15  # looks whose styles are kept: two colours of a cell are one of some ten thousand
 
 
-@lru_cache(4096)
-def _style(look: Look, depth: int | None) -> Style:
-    color, ground = (_color(each, depth) for each in (look.color, look.ground))
-    return Style(color=color, bgcolor=ground, bold=look.bold, dim=look.dim, reverse=look.reverse)
+class Paint:
+    """Makes strips of lines in the colours of a terminal; without a depth there are none."""
+
+    def __init__(self, depth: int | None) -> None:
+        self.depth = depth
+        self._styles: dict[int, tuple[Look, Style]] = {}  # by the identity of a look, which is faster than its value
+
+    def strip(self, line: Line) -> Strip:
+        """Return a line as a strip."""
+        styles, segments = self._styles, []
+        for piece in line:
+            known = styles.get(id(piece.look))
+            if known is None:
+                known = self._made(piece.look)
+            segments.append(Segment(piece.text, known[1]))
+        return Strip(segments)
+
+    def _made(self, look: Look) -> tuple[Look, Style]:
+        if len(self._styles) >= _MOST:
+            self._styles.clear()
+        color, ground = (_color(each, self.depth) for each in (look.color, look.ground))
+        style = Style(color=color, bgcolor=ground, bold=look.bold, dim=look.dim, reverse=look.reverse)
+        self._styles[id(look)] = look, style
+        return look, style
 
 
 def _color(color: lines.Color | None, depth: int | None) -> Color | None:

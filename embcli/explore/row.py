@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from embcli.verbs.neighbors import Neighbors
 
 _TOP = 50  # neighbours
-_LIST = 38  # cells of a list of neighbours
-_TOKEN = 14  # cells of a token in it
+_LIST = 34  # cells of a list of neighbours
+_TOKEN = 12  # cells of a token in it
 _LEAST_VALUES = 26  # cells of the values beside it
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "distance"}
 
@@ -78,7 +78,7 @@ class RowView(View):
     def title(self) -> tuple[str, str]:
         """Return the row's ID and token, and the name of the matrix."""
         mark = " • marked" if self.row == self.desk.marked else ""
-        return f"Row {self.row:,}  {self.desk.token_of(self.row)}{mark}", self.desk.matrix.origin.name
+        return f"Row {self.row}  {self.desk.token_of(self.row)}{mark}", self.desk.matrix.origin.name
 
     def commands(self) -> list[str]:
         """Return the commands of the values, of norm and rank, and of the neighbours."""
@@ -138,7 +138,7 @@ class RowView(View):
         """Return all values as one strip of colours."""
         page = new_sheet(width - 1, self.desk.color)
         page.strips([], [Block("", values)], self.desk.matrix.columns)
-        return [[Piece(" "), *line[2:]] for line in lines_of(page)[ABOVE : ABOVE + 1]]
+        return [[Piece(" "), *line[3:]] for line in lines_of(page)[ABOVE : ABOVE + 1]]
 
     def _values(self, values: np.ndarray, width: int, height: int) -> list[Line]:
         """Return the values from the first column on, alone or as terms of the sum."""
@@ -155,9 +155,9 @@ class RowView(View):
         found = cast("Lookup", self.sum.found)
         names = [name for name in ("token", "position", "input") if name in found.matrices]
         rows = found.rows(np.array([0]), tuple(name for name in names if not found.has_own_columns(name)))
-        self.end = down(page, {name: each[0] for name, each in rows.items()}, self.first, room)
-        self.step = 1
-        return [*lines_of(page), text_line(f" input = {found.sum}, at position 0", DIM, width)]
+        named = {name: each[0] for name, each in rows.items()}
+        lines, self.step, self.end = down(named, self.first, width, height - 1, self.desk.color)
+        return [*lines, text_line(f" input = {found.sum}, at position 0", DIM, width)]
 
     def _list(self, metric: Metric, height: int) -> list[Line]:
         """Return the nearest rows by a metric."""
@@ -178,7 +178,7 @@ class RowView(View):
         tokens = [shorten(shown(token), _TOKEN) for token in found.tokens(ids)]
         columns: Columns = [
             Column("", [str(place + 1) for place in places], tone="dim", minimum=2),
-            *([Column("token", tokens, "left", minimum=_TOKEN)] if found.encoding is not None else []),
+            *([Column("nearest", tokens, "left", minimum=_TOKEN)] if found.encoding is not None else []),
             Column("ID", list(map(str, ids.tolist())), minimum=len(str(found.layer.shape[0] - 1))),
             Column(_METRICS[metric], [write(score) for score in ranking.scores[here].tolist()]),
         ]
@@ -209,7 +209,7 @@ class RowView(View):
     def do_why(self) -> None:
         """Show what the scores are made of."""
         query, metric = np.array([self.row]), self.metric
-        title = f"Why these rows are nearest to {self.row:,}  {self.desk.token_of(self.row)}"
+        title = f"Why these rows are nearest to {self.row}  {self.desk.token_of(self.row)}"
         self.desk.open(
             "page",
             title,
@@ -220,7 +220,7 @@ class RowView(View):
     def do_sum(self) -> None:
         """Show the row's position row and their sum, or its values only."""
         query = np.array([self.row])
-        self.sum = self.desk.start(lambda model: model.lookup(query)) if self.sum is None else None
+        self.sum = self.desk.start(lambda model: model.lookup(query), in_turn=True) if self.sum is None else None
 
     def do_right(self) -> None:
         """Scroll the columns by a line."""

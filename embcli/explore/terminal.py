@@ -47,4 +47,11 @@ def driver() -> type[Driver]:
             super().__init__(*arguments, **settings)
             self._file: Any = _Lasting(sys.__stdout__)
 
+        def run_input_thread(self) -> None:
+            """Read keys, and leave when the terminal is gone."""
+            with suppress(OSError):
+                super().run_input_thread()
+            if not self.exit_event.is_set():
+                self._app.call_later(self._app.exit)
+
     return OnStandardOutput

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 from embcli.binary import Binary
 from embcli.hints import hint
 from embcli.notes import Notes
+from embcli.text import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,19 +40,10 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
         raise binary.refused("it is a Git LFS pointer; download the file itself (git lfs pull)")
     if head.startswith(b"PAR1"):
         raise binary.refused("it is a table in parquet, which embcli writes only", hint("parquet"))
-    if _is_text(head):
+    if head and is_text(head):
         raise binary.refused("it is a text, not a model", hint("text", path=shlex.quote(str(path))))
     start = f"it begins with {head[:16]!r}" if head else "it is empty"
     raise binary.refused(f"{start}, unlike a file of {', '.join(known.name for known in formats())}")
-
-
-def _is_text(head: bytes) -> bool:
-    """Return whether a file with these first bytes is a text; the last character may be cut."""
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return bool(text) and not re.search("[\x00-\x08\x0e-\x1f\x7f]", text)
 
 
 def formats() -> Iterator[Format]:

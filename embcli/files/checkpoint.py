@@ -20,7 +20,7 @@ from embcli.files.rotations import rotation_of
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.notes import Notes
-from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Rotation
 from embcli.strict_json import read_object
 from embcli.words import naming
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from embcli.files.families import Family
     from embcli.files.tensors import Tensor, Tensors
     from embcli.names import Part
-    from embcli.recipe import Rotation
 
 _TEXT_MODELS = ("text_config", "llm_config", "thinker_config", "text_encoder")  # what config.json calls them
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
@@ -272,7 +271,7 @@ class Checkpoint:
             first=first,
             padding=padding,
             waves=waves,
-            inside=family.inside,
+            inside=family.inside if settings.holds(family.inside_when) else "",
             part=self.part if self._has_two_parts else None,
             biases=recipes.biases_of(family, settings),
             caveat=family.caveat,
@@ -495,14 +494,14 @@ class Checkpoint:
     @cached_property
     def _projected(self) -> dict[str, Tensor | None]:
         """The tensor that projects token rows before the rows of another role are added, by this role."""
-        found: dict[str, Tensor | None] = {}
+        projections: dict[str, Tensor | None] = {}
         last = None
         for step in self.family.steps if self.family else ():
             if isinstance(step, Project):
                 last = self._module_tensor(f"{step.name}.weight")
             elif isinstance(step, AddPosition | AddType):
-                found["position" if isinstance(step, AddPosition) else "token_type"] = last
-        return found
+                projections["position" if isinstance(step, AddPosition) else "token_type"] = last
+        return projections
 
     def _oriented(self, tensor: Tensor) -> tuple[tuple[int, int], bool]:
         """Return the shape of a matrix' layer, and whether the layer is its transpose.

@@ -22,6 +22,7 @@ class Family:
     after: int | str | None = None  # positions begin after this padding ID, and do not count padding; or its key
     waves: str = ""  # the formula of sinusoidal positions, if the file has no position matrix
     inside: Inside = ""
+    inside_when: When | None = None
     reads: tuple[Part, ...] = ()  # the parts of the model that read tokens, if there are two
     part: Part | None = None  # the part that the row is about
     when: When | None = None
@@ -39,6 +40,7 @@ _SCALED_BY_DEFAULT = Scale(root=True, when=When("scale_embedding", default=True)
 _TROCR = (_SCALED, _POSITION, replace(_BART_NORM, when=When("layernorm_embedding", default=True)))
 _BLOOM_NORM = ("word_embeddings_layernorm", "token_embd_norm")
 _BOXES = ("x_position_embeddings", "y_position_embeddings") * 2 + ("h_position_embeddings", "w_position_embeddings")
+_RELATIVE = When("relative_attention")
 _ABSOLUTE, _ROTARY = (When("position_embedding_type", kind, default="absolute") for kind in ("absolute", "rotary"))
 _DROPOUT = When("token_dropout")
 _OF_ESM = (Scale(0.88, when=_DROPOUT),)
@@ -136,7 +138,13 @@ FAMILIES = (
         (_TYPE, _POSITION, AddRow(("task_type_embeddings",), When("use_task_id")), _BERT_NORM),
     ),
     Family("layoutlm", (_POSITION, *(AddRow((box,)) for box in _BOXES), _TYPE, _BERT_NORM)),
-    Family("layoutlmv3", (_TYPE, _POSITION, AddRow(_BOXES), _BERT_NORM), after="pad_token_id"),
+    Family(
+        "layoutlmv3",
+        (_TYPE, _POSITION, AddRow(_BOXES), _BERT_NORM),
+        after="pad_token_id",
+        inside="relative",
+        inside_when=When("has_relative_attention_bias", default=True),
+    ),
     # A projection follows, or comes before.
     Family("electra", (_TYPE, _POSITION, _BERT_NORM, Project("embeddings_project", is_optional=True))),
     Family("convbert", (_POSITION, _TYPE, _BERT_NORM, Project("embeddings_project", is_optional=True))),
@@ -151,6 +159,7 @@ FAMILIES = (
             Norm(("LayerNorm",), "layer_norm_eps", 1e-7, "spelled"),
         ),
         inside="relative",
+        inside_when=_RELATIVE,
     ),
     Family(
         "deberta-v2",
@@ -161,6 +170,7 @@ FAMILIES = (
             Norm(("LayerNorm",), "layer_norm_eps", 1e-7),
         ),
         inside="relative",
+        inside_when=_RELATIVE,
     ),
     Family(
         "mobilebert",

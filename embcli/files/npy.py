@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.binary import Bytes, shortened
+from embcli.binary import Binary, Bytes, shortened
 from embcli.files import numbers
 from embcli.files.stored import StoredLayer
 from embcli.files.tensors import Tensor, Tensors
@@ -28,7 +28,6 @@ from embcli.files.tensors import Tensor, Tensors
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embcli.binary import Binary
     from embcli.errors import InputError
     from embcli.layer import Layer
 
@@ -231,4 +230,4 @@ def _layer(binary: Binary, array: _Array, file: Bytes, start: int, transposed: b
         raise binary.refused(f"array {shortened(array.name)} {what}")
     rows, columns = array.shape
     shape = (columns, rows) if transposed else (rows, columns)
-    return StoredLayer(file, start, shape, stored_as, by_columns=array.fortran != transposed)
+    return StoredLayer(file, start, shape, stored_as, (1, shape[0]) if array.fortran != transposed else None)

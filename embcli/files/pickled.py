@@ -225,8 +225,8 @@ def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *rest: 
 
 
 def _parameter(weight: Any, *_: Any) -> Weight:
-    found: Weight = _checked(weight, Weight)
-    return found
+    checked: Weight = _checked(weight, Weight)
+    return checked
 
 
 def _of_type(function: Any, _: Any, arguments: Any, *state: Any) -> Weight:

@@ -7,20 +7,14 @@ import zipfile
 from struct import Struct
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from embcli.binary import shortened
+from embcli.binary import Binary, shortened
 from embcli.files.numbers import NAMED
-from embcli.files.pickled import ADVICE, item_size, weights_in
-from embcli.files.stored import StoredLayer, WidenedLayer, runs, unknown_numbers
+from embcli.files.pickled import ADVICE, Storage, Weight, item_size, weights_in
+from embcli.files.stored import StoredLayer, unknown_numbers
 from embcli.files.tensors import Tensor, Tensors
-from embcli.selection import distinct
 from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
-    from embcli.binary import Binary
-    from embcli.files.numbers import NumberFormat
-    from embcli.files.pickled import Storage, Weight
     from embcli.layer import Layer
 
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors
@@ -28,8 +22,6 @@ _LOCAL_HEADER = Struct("<4s22x2H")  # of a member: a signature, the lengths of i
 _SIGNATURE = b"PK\x03\x04"
 # What zipfile raises for a damaged archive.
 _DAMAGES = (zipfile.BadZipFile, RuntimeError, OSError, ValueError, EOFError, OverflowError)
-_BLOCK = 1 << 18  # numbers that are found at a time
-_GAP = 16  # numbers between two that are faster to read than to skip
 
 
 def begins(head: bytes) -> bool:
@@ -69,39 +61,9 @@ class TorchFile(Tensors):
         if weight.storage is None:
             raise self.refused(f"{tensor} is sparse, negated or without data, so it has no plain numbers")
         rows, dim = tensor.shape
-        across = (0, *weight.strides)[-2:]  # of a vector as a row
-        shape, strides = ((rows, dim), across) if not transposed else ((dim, rows), across[::-1])
-        for by_columns, usual in ((False, (shape[1], 1)), (True, (1, shape[0]))):
-            if all(given == each or size == 1 for size, given, each in zip(shape, strides, usual, strict=True)):
-                return StoredLayer(self._binary, tensor.start, shape, numbers, by_columns)
-        return StridedLayer(self._binary, tensor.start, shape, numbers, strides)
-
-
-class StridedLayer(WidenedLayer):
-    """A matrix in a file whose rows and columns are any number of places apart: a part of another tensor."""
-
-    def __init__(
-        self, binary: Binary, start: int, shape: tuple[int, int], numbers: NumberFormat, strides: tuple[int, ...]
-    ) -> None:
-        super().__init__(shape, numbers)
-        self._binary, self._start, self._strides = binary, start, strides
-
-    def _read(self, ids: np.ndarray) -> np.ndarray:
-        down, across = self._strides
-        size = self._numbers.stored.itemsize
-        stored = np.empty((len(ids), self.shape[1]), self._numbers.stored)
-        step = max(_BLOCK // self.shape[1], 1)
-        for start in range(0, len(ids), step):
-            wanted = ids[start : start + step, None] * down + np.arange(self.shape[1]) * across
-            places, where = distinct(wanted.ravel())
-            first, last = runs(places, _GAP)
-            lengths = places[last - 1] + 1 - places[first]
-            ends = np.cumsum(lengths)
-            spans = np.empty(int(ends[-1]), self._numbers.stored)
-            self._binary.gather(spans, (self._start + places[first] * size).tolist(), (lengths * size).tolist())
-            kept = spans[places + np.repeat(ends - lengths - places[first], last - first)]
-            stored[start : start + step] = kept[where].reshape(wanted.shape)
-        return stored
+        down, across = (0, *weight.strides)[-2:]  # of a vector as a row
+        shape, strides = ((dim, rows), (across, down)) if transposed else ((rows, dim), (down, across))
+        return StoredLayer(self._binary, tensor.start, shape, numbers, strides)
 
 
 def _opened(binary: Binary) -> tuple[zipfile.ZipFile, str]:

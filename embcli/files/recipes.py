@@ -7,21 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embcli.binary import shortened
-from embcli.files.families import DEFAULTS, FAMILIES, KEYS_OF_GGUF, OF_GGUF
-from embcli.names import DEFAULT_HEADS, MOST_HEADS
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
+from embcli.files.families import DEFAULTS, FAMILIES, KEYS_OF_GGUF, OF_GGUF, Family
+from embcli.names import DEFAULT_HEADS, MOST_HEADS, Part
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step, When
 from embcli.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from embcli.errors import InputError
-    from embcli.files.families import Family
     from embcli.files.tensors import Tensor
-    from embcli.names import Part
-    from embcli.recipe import Step, When
 
 _LARGEST = 1e300  # of a number in config.json
+_LARGEST_WHOLE = 1 << 53
 _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
     *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
@@ -58,7 +56,7 @@ class Settings:
         value = self.values.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST_WHOLE:
             raise self.wrong(key, "a whole number from 0")
         return value
 
@@ -179,10 +177,10 @@ class Finder:
 
     def __call__(self, name: str, suffix: str) -> Tensor:
         """Return a tensor; raises InputError if there is none."""
-        found = self.optional((name,), suffix)
-        if found is None:
+        tensor = self.optional((name,), suffix)
+        if tensor is None:
             raise self.missing(name)
-        return found
+        return tensor
 
     def both(self, names: tuple[str, ...]) -> tuple[str, str]:
         """Return the names of the weight and the bias of a module; the bias is empty if there is none."""

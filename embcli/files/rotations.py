@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from embcli.names import DEFAULT_THETA
+from embcli.names import DEFAULT_THETA, Pairing
 from embcli.recipe import Rotation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embcli.files.recipes import Settings
-    from embcli.names import Pairing
 
 # Models whose pairs are neighbouring columns; those of all others are a column and the one half of a head further.
 _INTERLEAVED = (
@@ -33,6 +32,7 @@ _INTERLEAVED_IN_GGUF = (
 )
 _HEADS = ("num_attention_heads", "n_head", "n_heads")
 _SIZES = ("hidden_size", "n_embd", "d_model")
+_LARGEST = 1 << 20  # columns of a head
 _LOCAL_THETAS = ("rope_local_base_freq", "local_rope_theta")  # Gemma 3, ModernBERT
 _GGUF_FACTORS = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
 
@@ -81,12 +81,10 @@ def _with_factors(settings: Settings, vector: Callable[[str], np.ndarray | None]
 
 def _rotation(rope: Settings, dim: int, pairing: Pairing, vector: Callable[[str], np.ndarray | None]) -> Rotation:
     theta = rope.number("rope_theta", rope.number("rotary_emb_base", DEFAULT_THETA, least=1), least=1)
-    heads = next((rope.whole(key, 1) for key in _HEADS if rope.values.get(key)), 1)
-    size = next((rope.whole(key, dim) for key in _SIZES if rope.values.get(key)), dim)
-    head = rope.whole("qk_rope_head_dim", rope.whole("head_dim", size // max(heads, 1)))
+    head = rope.whole("qk_rope_head_dim", rope.whole("head_dim", 0)) or _columns_of_a_head(rope, dim)
     share = rope.number("partial_rotary_factor", rope.number("rotary_pct", 1, least=0), least=0)
-    rotated = rope.whole("rotary_dim", int(head * share))
-    if not 2 <= rotated <= head or rotated % 2:
+    rotated = rope.whole("rotary_dim", int(min(head * share, _LARGEST)))
+    if not 2 <= rotated <= head <= _LARGEST or rotated % 2:
         raise rope.refused(f"{rope.where} rotates {rotated:,} columns of a head of {head:,}; it must be pairs")
     rates = theta ** (-np.arange(0, rotated, 2) / rotated)  # radians for each position
     kind = rope.values.get("rope_type", rope.values.get("type")) or "default"
@@ -104,6 +102,12 @@ def _rotation(rope: Settings, dim: int, pairing: Pairing, vector: Callable[[str]
     words = scaled.words.replace("up to", "more than")
     longer = replace(rotation, rates=tuple(scaled.longer.tolist()), scaling=words)
     return replace(rotation, longer=longer, length=scaled.length)
+
+
+def _columns_of_a_head(rope: Settings, dim: int) -> int:
+    heads = next((rope.whole(key, 1) for key in _HEADS if rope.values.get(key)), 1)
+    size = next((rope.whole(key, dim) for key in _SIZES if rope.values.get(key)), dim)
+    return size // max(heads, 1)
 
 
 def _of_layers(settings: Settings, layers: Layers) -> Settings | None:

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from embcli.binary import shortened
+from embcli.binary import Binary, shortened
 from embcli.files.tensors import Tensor, Tensors
 from embcli.strict_json import read_object
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from embcli.binary import Binary
     from embcli.layer import Layer
 
 _LONGEST = 1 << 26  # bytes of an index

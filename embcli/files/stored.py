@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED
+from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED, NumberFormat
 from embcli.layer import Layer
 from embcli.selection import distinct
 
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from embcli.binary import Binary, Bytes
-    from embcli.files.numbers import NumberFormat
     from embcli.files.tensors import Tensor
 
 _BLOCK = 1 << 18  # values that are widened at a time: they fit in the processor's cache
-_COLUMNS = 1 << 24  # values of a block that takes one read per column
+_COLUMNS = 1 << 24  # values of a block that takes reads for each column
 _GAP = 1 << 12  # bytes between two ranges that are faster to read than to skip
 _READ = 1 << 22  # bytes of rows as stored that are read at a time: they fit in a cache
 
@@ -70,18 +69,29 @@ class WidenedLayer(Layer):
 
 
 class StoredLayer(WidenedLayer):
-    """A matrix in a file, row after row or column after column."""
+    """A matrix in a file, row after row, or with rows and columns any number of items apart.
+
+    `strides` are how many items apart the rows are, and the columns; None stands for row after row.
+    """
 
     def __init__(
-        self, file: Bytes, start: int, shape: tuple[int, int], numbers: NumberFormat, by_columns: bool = False
+        self,
+        file: Bytes,
+        start: int,
+        shape: tuple[int, int],
+        numbers: NumberFormat,
+        strides: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(shape, numbers, _COLUMNS if by_columns else _BLOCK)
-        self._file, self._start, self._by_columns = file, start, by_columns
+        (rows, dim), (down, across) = shape, strides or (shape[1], 1)
+        self._by_rows = strides is None or ((down == dim or rows == 1) and (across == 1 or dim == 1))
+        self._by_columns = not self._by_rows and (down < across or dim == 1)
+        super().__init__(shape, numbers, _COLUMNS if self._by_columns else _BLOCK)
+        self._file, self._start, self._strides = file, start, (down, across)
 
     def segments(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Split rows [0, rows) into up to `count` segments, each read in windows; see Layer."""
         as_stored = self._numbers in (BFLOAT16, FLOAT16) or self._numbers.stored == FLOAT32.stored
-        if self._by_columns or not as_stored or sys.byteorder != "little":
+        if not self._by_rows or not as_stored or sys.byteorder != "little":
             return [(0, self.blocks())]
         count = max(min(count, rows), 1) if self._file.is_shared else 1
         edges = [rows * place // count for place in range(count + 1)]
@@ -98,28 +108,31 @@ class StoredLayer(WidenedLayer):
             yield window
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
-        if self._by_columns:
-            return self._read_columns(ids).T
+        if not self._by_rows:
+            rows, columns = ids * self._strides[0], np.arange(self.shape[1]) * self._strides[1]
+            return self._strided(columns, rows).T if self._by_columns else self._strided(rows, columns)
         stored = np.empty((len(ids), self._numbers.width(self.shape[1])), self._numbers.stored)
         width = stored.shape[1] * stored.itemsize
         first, last = runs(ids)
         self._file.gather(stored, (self._start + ids[first] * width).tolist(), ((last - first) * width).tolist())
         return stored
 
-    def _read_columns(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows as (D, n); of each column, the ranges around the IDs are read, with small gaps between them."""
-        rows, dim = self.shape
+    def _strided(self, outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
+        """Return the items at the sums of two places, (m,) and ascending (n,) int64 -> (m, n).
+
+        For each outer place the ranges around the inner ones are read, with small gaps between them.
+        """
         size = self._numbers.stored.itemsize
-        first, last = runs(ids, _GAP // size)
-        lengths = ids[last - 1] + 1 - ids[first]
+        first, last = runs(inner, max(_GAP // size, 1))
+        lengths = inner[last - 1] + 1 - inner[first]
         ends = np.cumsum(lengths)
         span = np.empty(int(ends[-1]) if len(ends) else 0, self._numbers.stored)
-        places = ids + np.repeat(ends - lengths - ids[first], last - first)
-        starts, sizes = self._start + ids[first] * size, (lengths * size).tolist()
-        stored = np.empty((dim, len(ids)), self._numbers.stored)
-        for column in range(dim):
-            self._file.gather(span, (starts + column * rows * size).tolist(), sizes)
-            stored[column] = span[places]
+        places = inner + np.repeat(ends - lengths - inner[first], last - first)
+        starts, sizes = self._start + inner[first] * size, (lengths * size).tolist()
+        stored = np.empty((len(outer), len(inner)), self._numbers.stored)
+        for number, place in enumerate(outer.tolist()):
+            self._file.gather(span, (starts + place * size).tolist(), sizes)
+            stored[number] = span[places]
         return stored
 
 
@@ -140,7 +153,7 @@ def stored_layer(binary: Binary, tensor: Tensor, transposed: bool) -> StoredLaye
         raise binary.refused(unknown_numbers(tensor))
     rows, columns = tensor.shape
     shape = (columns, rows) if transposed else (rows, columns)
-    return StoredLayer(binary, tensor.start, shape, numbers, by_columns=transposed)
+    return StoredLayer(binary, tensor.start, shape, numbers, (1, columns) if transposed else None)
 
 
 def unknown_numbers(tensor: Tensor) -> str:

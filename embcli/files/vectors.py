@@ -6,24 +6,23 @@ An index says where the rows begin; one pass over the file makes it, and the sto
 from __future__ import annotations
 
 import re
-from codecs import getincrementaldecoder
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.binary import shortened
+from embcli.binary import Binary, shortened
 from embcli.encodings.own import OwnWords
 from embcli.files import index
 from embcli.files.numbers import FLOAT32
 from embcli.files.stored import WidenedLayer, runs
 from embcli.files.tensors import Tensor, Tensors
 from embcli.notes import Notes
+from embcli.text import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from embcli.binary import Binary
     from embcli.files.index import Index
     from embcli.layer import Layer
 
@@ -31,7 +30,6 @@ _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
 _FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before numbers, to the end of the line
 
 
@@ -160,8 +158,4 @@ def _looks_like_text(sample: bytes) -> bool:
     sample, words = _WORD.subn(b"", sample)
     if words:
         sample = sample[: sample.rfind(b"\n") + 1]  # the last line may be cut within its word
-    try:
-        text = getincrementaldecoder("utf-8")().decode(sample)  # which may cut the last character
-    except UnicodeDecodeError:
-        return False
-    return not _CONTROLS.search(text)
+    return is_text(sample)

@@ -174,13 +174,13 @@ class Page(ABC):
         Strips show all columns, whose numbers are `numbers`, (columns,) int64; in bins if there are too many. Numbers
         that are not `signed` are sizes, from 0 up. `below` are marks under the columns, one character or none each.
         """
-        kept, cells = beside(self.width, labels, after, len(blocks))
+        shown_labels, cells = beside(self.width, labels, after, len(blocks))
         fit = Fit.of(len(numbers), cells, self.colors > 0, max((block.apart for block in blocks), default=1))
         shown = [heat.means(block.values, fit.per, fit.apart) for block in blocks]
         scale = Scale.of(shown, self.paper.scale, signed)
         marks = [fit.marks(below)] if below else []
         blank = [""] * len(marks)
-        columns: Columns = [replace(label, cells=[*label.cells, *blank]) for label in kept]
+        columns: Columns = [replace(label, cells=[*label.cells, *blank]) for label in shown_labels]
         for block, values in zip(blocks, shown, strict=True):
             strips: list[Cell] = [*fit.strips(values, scale), *marks]
             columns += [Bar(block.title), Column(_axis(numbers, fit.width), strips, "left")]
@@ -237,7 +237,7 @@ class Page(ABC):
         if remarks and not fits:
             self.line(remarks)
 
-    def room(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
+    def strip_numbers(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
         """Return how many numbers a strip beside these columns can show one by one."""
         return beside(self.width, labels, after)[1] * self._per_cell
 

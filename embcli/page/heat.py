@@ -143,8 +143,8 @@ class Fit:
         """Return how columns fit into the available cells, which may be halved; bins hold one number if possible."""
         if columns <= available:
             return cls(columns, 1, min(available // max(columns, 1), WIDEST))
-        room = 2 * available if halves else available
-        per = 1 if columns <= room else -(-columns // apart // max(room // apart, 1))
+        most = 2 * available if halves else available
+        per = 1 if columns <= most else -(-columns // apart // max(most // apart, 1))
         return cls(sum(-(-len(range(kind, columns, apart)) // per) for kind in range(apart)), per, 1, halves, apart)
 
     @property

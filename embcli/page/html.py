@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from embcli.page.canvas import LINE, MARGIN, PALETTES, SIZE, Palette
-from embcli.page.shapes import Drawn, boxes_of
+from embcli.page.shapes import Drawn, Run, boxes_of
 from embcli.page.svg import FONTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from embcli.page.shapes import Run
 
 _DOCUMENT = """\
 <!DOCTYPE html>

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from embcli.page.layout import Bar, Column
+from embcli.page.layout import Bar, Column, Columns
 from embcli.page.markup import Markup
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from embcli.page import Table
     from embcli.page.heat import Strip
-    from embcli.page.layout import Columns
 
 _COMMANDS = str.maketrans(
     {

@@ -9,15 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from embcli.page import Line, Page
+from embcli.page import Line, Page, Table
 from embcli.page.heat import Strip
-from embcli.page.layout import Column, as_word
+from embcli.page.layout import Cell, Column, as_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embcli.page import Table
-    from embcli.page.layout import Cell
 
 _BOLD = ("strong", "good", "bad")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from embcli import memory
 from embcli.errors import OutputError
-from embcli.page.canvas import BASELINE, CELL, Canvas
+from embcli.page.canvas import BASELINE, CELL, Canvas, Palette, Span
 from embcli.page.layout import cell_len
 from embcli.page.shapes import OnCanvas
 from embcli.safe import in_line
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from matplotlib.ft2font import FT2Font
 
-    from embcli.page.canvas import Palette, Span
 
 _SCALE = 2  # pixels for a unit
 _DPI = 72 * _SCALE  # a unit is a point

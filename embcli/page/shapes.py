@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import split_graphemes
 
-from embcli.page import heat
-from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Span
-from embcli.page.lines import Sheet
+from embcli.page import Paper, heat
+from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Canvas, Palette, Span
+from embcli.page.lines import Color, Piece, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from embcli.page import Paper
-    from embcli.page.canvas import Canvas, Palette
-    from embcli.page.lines import Color, Piece
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in cells
 
@@ -111,6 +108,8 @@ def _runs(row: list[Piece], palette: Palette) -> list[Run]:
         for kind, group in groupby(spans, key=lambda span: span[0]):
             _, starts, ends, widths = zip(*group, strict=True)
             ink = _shade(look.color, palette) or (palette.dim if look.dim or kind in _STROKES else palette.ink)
+            if look.reverse:
+                ink, ground = palette.ground, palette.ink
             runs.append(Run(at, sum(widths), text[starts[0] : ends[-1]], ink, ground, look.bold))
             at += sum(widths)
     while runs and runs[-1].is_blank:

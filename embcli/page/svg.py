@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from embcli.page.canvas import BASELINE, SIZE, Canvas
+from embcli.page.canvas import BASELINE, SIZE, Canvas, Palette, Span
 from embcli.page.shapes import OnCanvas
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from embcli.page.canvas import Palette, Span
 
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 

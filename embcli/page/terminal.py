@@ -5,14 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import TYPE_CHECKING
 
-from embcli.page import heat
-from embcli.page.lines import Sheet
-
-if TYPE_CHECKING:
-    from embcli.page import Paper
-    from embcli.page.lines import Color, Look
+from embcli.page import Paper, heat
+from embcli.page.lines import Color, Look, Sheet
 
 # The shades of a colour in truecolor, among the 256 colours and among the 16. Each of the first two can be read on
 # black, on white and on both grounds of Solarized: its contrast is at least 3:1 (no colour reaches 4.5:1 on all four).

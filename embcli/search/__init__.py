@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.passes import ahead, readers, unwatched
+from embcli.passes import Watch, ahead, readers, unwatched
 from embcli.search.bounds import Bounds, Interval
 from embcli.search.kernel import Kernel, simsimd
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.layer import Layer
-    from embcli.passes import Watch
     from embcli.search.space import Space
 
     Rows = tuple[np.ndarray, np.ndarray]  # IDs, (n,) int64, and what belongs to each of them, (n, ...) or (..., n)

@@ -24,15 +24,15 @@ class Space:
         Equal rows have equal scores at any place, because each row is summed separately.
         """
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            wide = rows.astype(np.float64)
+            exact = rows.astype(np.float64)
             if self.mean is not None:
-                wide -= self.mean
-            terms = np.square(wide - query) if self.metric == "l2" else wide * query
+                exact -= self.mean
+            terms = np.square(exact - query) if self.metric == "l2" else exact * query
             scores: np.ndarray = terms.sum(axis=1)
             if self.metric == "l2":
                 scores = np.sqrt(scores)
             elif self.metric == "cosine":
-                scores = np.clip(scores / np.sqrt(np.square(wide).sum(axis=1) * np.square(query).sum()), -1, 1)
+                scores = np.clip(scores / np.sqrt(np.square(exact).sum(axis=1) * np.square(query).sum()), -1, 1)
         scores[~np.isfinite(scores)] = np.nan
         return scores
 

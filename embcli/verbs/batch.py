@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.checks import check_ids
-from embcli.layer import shape_of
+from embcli.layer import Layer, Origin, shape_of
 from embcli.options import Batching
-from embcli.records import Array, Names, Piece, Records, in_pieces
+from embcli.records import Array, Names, Piece, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import select
-from embcli.version import __version__
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Layer, Origin
     from embcli.tokens import Tokens
     from embcli.weights.seeded import Seeded
     from embcli.weights.source import SeededSource
@@ -144,11 +142,8 @@ def batch(
     stop = (batching.batches(len(tokens)) if batching.all else 1) * batching.batch_size + start
     layers = source.open({"token": tokens.ids})
     names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first", "loader_first")
-    run = {
-        "embcli": __version__,
-        "encoding": tokens.encoding.name if tokens.encoding else None,
-        "sequences": tokens.sequences,
-        **layers.origin.document(),
+    run = run_of(tokens.encoding, sequences=tokens.sequences, **layers.origin.document())
+    run |= {
         "shapes": {"token": [size, dim], "position": [context_length, dim]},
         "batches": batching.batches(len(tokens)),
         **{name: getattr(batching, name) for name in names},

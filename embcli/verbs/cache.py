@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from embcli.errors import OutputError
 from embcli.files import index
-from embcli.records import Records, listed
+from embcli.records import FieldType, Records, listed
 from embcli.result import Result
 from embcli.version import __version__
 from embcli.weights import kept
@@ -51,16 +51,16 @@ class Files(Result, verb="cache", content="list"):
 
     def records(self) -> Records:
         """Return the files as rows."""
-        fields: dict[str, list[Any]] = {
-            "file": [entry.path.name for entry in self.entries],
-            "bytes": [entry.size for entry in self.entries],
-            "used": [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries],
+        used = [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries]
+        fields: dict[str, tuple[FieldType, list[Any]]] = {
+            "file": (str, [entry.path.name for entry in self.entries]),
+            "bytes": (int, [entry.size for entry in self.entries]),
+            "used": (str, used),
         }
         if self.faults is not None:
-            fields["fault"] = list(self.faults)
-        types = {"file": str, "bytes": int, "used": str, "fault": str}
+            fields["fault"] = (str, list(self.faults))
         run = {"embcli": __version__, "folder": self.folder, "bytes": self.size, "limit": self.limit}
-        return listed(run, "layers", {name: types[name] for name in fields}, fields)
+        return listed(run, "layers", fields)
 
 
 def contents(store: Store | None, verify: bool = False) -> Files:

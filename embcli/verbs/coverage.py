@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.records import Names, Records, in_pieces
+from embcli.records import Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.verbs.batch import loader_order
-from embcli.version import __version__
 
 if TYPE_CHECKING:
     from embcli.options import Batching
@@ -68,13 +67,12 @@ class Coverage(Result, verb="coverage", content="list"):
             return {**own, "samples": self.counts[places]}
 
         options = ("batch_size", "max_length", "stride", "shuffle", "keep_last")
-        run = {
-            "embcli": __version__,
-            "encoding": self.tokens.encoding.name if self.tokens.encoding else None,
+        run = run_of(
+            self.tokens.encoding,
             **{name: getattr(self.batching, name) for name in options},
-            "samples": self.samples,
+            samples=self.samples,
             **{name: getattr(self, name) for name in ("once", "repeated", "skipped", "dropped", "left_over")},
-        }
+        )
         fields = {**self.tokens.field_types, "samples": int}
         return Records(run, "tokens", len(self.tokens), fields, in_pieces(len(self.tokens), _PIECE, values))
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32, rounded_to, steps
-from embcli.layer import shape_of
+from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS
 from embcli.notes import Notes
-from embcli.passes import ahead, readers, unwatched
+from embcli.passes import Watch, ahead, readers, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.statistics import AT, quantiles, squares
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings import Encoding
-    from embcli.layer import Layer, Origin, Source
-    from embcli.passes import Watch
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = get_args(State)
@@ -387,8 +385,8 @@ def _distances(left: _Rows, right: _Rows) -> tuple[np.ndarray, np.ndarray]:
         if near.any():
             across[near] = _across(left[near], right[near])
         cosines = products / (np.sqrt(lengths) * np.sqrt(lengths_of_tuned))
-        turns = np.where(cosines > 0, across / lengths_of_tuned / (1 + cosines), np.minimum(1 - cosines, 2))
-    return np.where(np.isfinite(turns), turns, np.nan), np.where(np.isfinite(distances), distances, np.nan)
+        apart = np.where(cosines > 0, across / lengths_of_tuned / (1 + cosines), np.minimum(1 - cosines, 2))
+    return np.where(np.isfinite(apart), apart, np.nan), np.where(np.isfinite(distances), distances, np.nan)
 
 
 def _across(left: _Rows, right: _Rows) -> np.ndarray:

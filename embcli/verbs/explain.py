@@ -31,7 +31,7 @@ class Explanations(Result, verb="explain", content="list"):
             "examples": ["\n".join(each.examples) for each in self.entries],
             "source": [each.source for each in self.entries],
         }
-        return listed({"embcli": __version__}, "words", dict.fromkeys(values, str), values)
+        return listed({"embcli": __version__}, "words", {name: (str, each) for name, each in values.items()})
 
 
 def explain(word: str | None = None) -> Explanations:

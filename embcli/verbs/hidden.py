@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.positions.sinusoidal import Sinusoidal
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import torch
-
-    from embcli.recipe import Recipe
 
     Step = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n, columns), positions (n,) -> rows
 

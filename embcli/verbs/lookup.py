@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,28 +14,24 @@ from embcli.checks import check_ids, check_length, id_in_words
 from embcli.errors import InputError
 from embcli.files.numbers import rounded_to
 from embcli.hints import hint
-from embcli.layer import shape_of
+from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
-from embcli.positions import DEFAULT_KIND, NO_POSITIONS
+from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.positions.rotary import own_rotary
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import Array, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
-from embcli.version import __version__
-from embcli.words import counted, naming
+from embcli.words import Message, counted, naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Layer, Origin, Source
-    from embcli.positions import JoinedKind
     from embcli.positions.kind import JoinedPositions
     from embcli.recipe import Norm, Recipe
     from embcli.tokens import Tokens
     from embcli.verbs.hidden import Steps
-    from embcli.words import Message
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
@@ -244,9 +240,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def records(self) -> Records:
         """Return the lookup as data: position, ID and token of each row, and its matrices."""
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
-        encoding, kind = self.tokens.encoding, self.positions
-        run: dict[str, Any] = {"embcli": __version__, "encoding": encoding.name if encoding else None}
-        run |= {"sequences": self.tokens.sequences, **self.origin.document()}
+        kind = self.positions
+        run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document())
         if not kind.has_layer:
             run |= {"kind": self.options.position, **kind.document()}
         if self.type_row is not None:
@@ -395,7 +390,7 @@ def without_positions(recipe: Recipe | None, path: str) -> Message | str:
         why = f": {recipe.unknown}" if recipe.unknown else ""
         what = "what a {model} model adds to the token rows is not known{why}; the input rows are the token rows"
         return naming(what, model=shortened(recipe.model), why=why)
-    rows = "token rows" if recipe.scale == 1 else f"token rows x {recipe.scale:.6g}"
+    rows = replace(recipe, steps=recipe.sum).words.replace("token", "token rows", 1)
     shows = f"; {hint('positions', path=shlex.quote(path))}" if recipe.biases else ""
     return naming(f"{_INSIDE[recipe.inside]}{{shows}}", rows=rows, shows=shows)
 

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.layer import Meter
-from embcli.passes import ahead, unwatched
+from embcli.layer import Meter, Source, Summary
+from embcli.passes import Watch, ahead, unwatched
 from embcli.verbs.weights import WeightMatrix, weights
 from embcli.words import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from embcli.layer import Source, Summary
-    from embcli.passes import Watch
 
 
 @dataclass(frozen=True)
@@ -71,15 +68,15 @@ class _Sums:
             yield len(block)
 
     def _add(self, row: int, block: np.ndarray) -> None:
-        wide = block.astype(np.float64)
-        total = float(wide.sum())
-        np.square(wide, out=wide)
-        rows = wide.sum(axis=1)
+        exact = block.astype(np.float64)
+        total = float(exact.sum())
+        np.square(exact, out=exact)
+        rows = exact.sum(axis=1)
         self._meter.take(block, total, float(rows.sum()))
         first, last = row // self._rows, (row + len(block) - 1) // self._rows
         for place in range(first, last + 1):
             part = slice(max(place * self._rows - row, 0), (place + 1) * self._rows - row)
-            columns = wide[part].sum(axis=0)
+            columns = exact[part].sum(axis=0)
             self._columns += columns
             self._squares[place] += np.add.reduceat(columns, self._first_columns)
             finite = np.isfinite(rows[part])

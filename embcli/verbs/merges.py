@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embcli.errors import InputError
-from embcli.records import Names, Piece, Records
+from embcli.records import Names, Piece, Records, run_of
 from embcli.result import Result
-from embcli.tokens import token_text
-from embcli.version import __version__
+from embcli.tokens import Tokens, token_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings.derivation import Derivation, Step
-    from embcli.tokens import Tokens
 
 _TYPES: dict[str, type] = {"step": int, "left": str, "right": str, "rank": int, "score": float, "id": int, "token": str}
 _PIECE = 1 << 12  # pieces of a text
@@ -45,8 +43,7 @@ class Merges(Result, verb="merges", content="list"):
 
     def records(self) -> Records:
         """Return a row for each step of each piece."""
-        encoding = self.tokens.encoding
-        run = {"embcli": __version__, "encoding": encoding.name if encoding else None, "pieces": len(self.pieces)}
+        run = run_of(self.tokens.encoding, pieces=len(self.pieces))
         return Records(run, "steps", sum(len(piece.rows) for piece in self.pieces), self.fields, self._pieces)
 
     def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
@@ -86,10 +83,10 @@ def merges(tokens: Tokens, texts: tuple[str, ...], special: bool = False, draw: 
     if tokens.encoding is None or not tokens.from_text:
         raise InputError("only a text has merges, not its IDs")
     pieces = tuple(piece for text in texts for piece in tokens.encoding.derivations(text, special))
-    found = [token_id for piece in pieces for token_id in piece.ids]
+    derived = [token_id for piece in pieces for token_id in piece.ids]
     own = tokens.ids.tolist()
-    if found != own:
-        place = next((k for k, pair in enumerate(zip(found, own, strict=False)) if pair[0] != pair[1]), len(found))
+    if derived != own:
+        place = next((k for k, pair in enumerate(zip(derived, own, strict=False)) if pair[0] != pair[1]), len(derived))
         raise InputError(
             f"the steps of {tokens.encoding.name} lead to other tokens than its own, from token {place:,} on"
         )

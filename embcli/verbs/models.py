@@ -12,7 +12,7 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.held import HOLDERS
 from embcli.hub import cache_folder, cached_models, model_file
 from embcli.metadata import peek
-from embcli.records import Records, listed
+from embcli.records import FieldType, Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
 from embcli.strict_json import read_object
@@ -47,15 +47,14 @@ class Models(Result, verb="info", content="list"):
 
     def records(self) -> Records:
         """Return the models as rows."""
-        types = {"model": str, "format": str, "vocabulary_size": int, "dim": int, "bytes": int}
-        fields: dict[str, list[Any]] = {
-            "model": [each.name for each in self.models],
-            "format": [each.format for each in self.models],
-            "vocabulary_size": [each.shape and each.shape[0] for each in self.models],
-            "dim": [each.shape and each.shape[1] for each in self.models],
-            "bytes": [each.size for each in self.models],
+        fields: dict[str, tuple[FieldType, list[Any]]] = {
+            "model": (str, [each.name for each in self.models]),
+            "format": (str, [each.format for each in self.models]),
+            "vocabulary_size": (int, [each.shape and each.shape[0] for each in self.models]),
+            "dim": (int, [each.shape and each.shape[1] for each in self.models]),
+            "bytes": (int, [each.size for each in self.models]),
         }
-        return listed({"embcli": __version__, "places": list(self.places)}, "models", types, fields)
+        return listed({"embcli": __version__, "places": list(self.places)}, "models", fields)
 
 
 def held_models(notes: Notes) -> Models:
@@ -64,18 +63,18 @@ def held_models(notes: Notes) -> Models:
     A note names a model that cannot be read.
     """
     cache = cache_folder()
-    found: list[HeldModel] = []
+    models: list[HeldModel] = []
     for name, folder in cached_models(cache):
         with suppress(InputError):  # a repository without weights, or with those of several models
-            found.append(_described(name, model_file(folder)))
+            models.append(_described(name, model_file(folder)))
     for prefix, holder in HOLDERS.items():
         for name, path in holder.models(notes):
             try:
-                found.append(_described(f"{prefix}:{name}", path))
+                models.append(_described(f"{prefix}:{name}", path))
             except (InputError, OSError) as error:
                 notes.add(str(error))
     places = (f"the Hugging Face cache {str(cache)!r}", *(holder.places() for holder in HOLDERS.values()))
-    return Models(tuple(found), tuple(map(in_data, places)), notes=notes)
+    return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
 
 
 def _described(name: str, path: Path) -> HeldModel:

@@ -13,10 +13,10 @@ import numpy as np
 from embcli import memory
 from embcli.checks import check_ids
 from embcli.errors import InputError
-from embcli.layer import run_of, shape_of
+from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.options import Nearness
-from embcli.passes import unwatched
-from embcli.records import Array, FieldType, Names, Piece, Records, in_pieces
+from embcli.passes import Watch, unwatched
+from embcli.records import Array, FieldType, Names, Piece, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.search import Search, mean_row, nearest
 from embcli.search.space import Space
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from embcli.encodings import Encoding
-    from embcli.layer import Layer, Origin, Source
-    from embcli.passes import Watch
 
 _PIECE = 1 << 18  # values processed at a time
 _BYTES_PER_ANSWER = 64  # during a search
@@ -177,7 +175,7 @@ def neighbors(
         raise InputError(naming(problem, count=k, queries=len(queries)))
     search = nearest(layer, vectors, space, k, among, excluded, nearness.within, watch)
     run = {
-        **run_of(layers.origin, encoding),
+        **run_of(encoding, **layers.origin.document()),
         "metric": nearness.metric,
         "center": nearness.center,
         "queries": [_document(query) for query in queries],

@@ -10,7 +10,7 @@ import numpy as np
 from embcli.binary import shortened
 from embcli.checks import check_ids
 from embcli.errors import InputError
-from embcli.layer import shape_of
+from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.positions import DEFAULT_KIND, Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
@@ -27,7 +27,6 @@ from embcli.words import naming
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.layer import Origin, Source
     from embcli.options import PositionOptions
 
 _PIECE = 1 << 18  # values that are computed at a time

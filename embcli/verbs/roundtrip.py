@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from embcli.records import Records, listed
+from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
-from embcli.tokens import token_text
-from embcli.version import __version__
+from embcli.tokens import Tokens, token_text
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.tokens import Tokens
 
 _AROUND = 20  # characters of both texts that are shown before and after a difference
 
@@ -47,16 +43,14 @@ class Roundtrip(Result, verb="roundtrip", content="list"):
         """Return a row for each text: whether it comes back, and the first difference."""
         places = self.places
         parts = [(b"", b"") if place is None else self.parts(number) for number, place in enumerate(places)]
-        types = {"sequence": int, "equal": bool, "place": int, "text": str, "decoded": str}
-        values: dict[str, list[Any]] = {
-            "sequence": list(range(len(places))),
-            "equal": [place is None for place in places],
-            "place": places,
-            "text": [token_text(part) for part, _ in parts],
-            "decoded": [token_text(part) for _, part in parts],
+        fields: dict[str, tuple[FieldType, list[Any]]] = {
+            "sequence": (int, list(range(len(places)))),
+            "equal": (bool, [place is None for place in places]),
+            "place": (int, places),
+            "text": (str, [token_text(part) for part, _ in parts]),
+            "decoded": (str, [token_text(part) for _, part in parts]),
         }
-        encoding = self.tokens.encoding
-        return listed({"embcli": __version__, "encoding": encoding.name if encoding else None}, "texts", types, values)
+        return listed(run_of(self.tokens.encoding), "texts", fields)
 
 
 def _difference(text: str, data: bytes) -> int | None:

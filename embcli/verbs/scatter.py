@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.layer import run_of, shape_of
-from embcli.passes import unwatched
-from embcli.records import Array, Names, Records, in_pieces
+from embcli.layer import Origin, Source, shape_of
+from embcli.passes import Watch, unwatched
+from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import Drawing
 from embcli.selection import select
 from embcli.statistics import Covariance, refuse_covariance
@@ -18,8 +18,6 @@ from embcli.tokens import token_text, tokens_of
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
-    from embcli.layer import Origin, Source
-    from embcli.passes import Watch
 
 _PIECE = 4096  # rows written at a time
 
@@ -82,15 +80,15 @@ def scatter(
         chosen=chosen,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(layers.origin, encoding),
+        run=run_of(encoding, **layers.origin.document()),
         notes=source.notes,
     )
 
 
 def _finite(block: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return some columns of the finite rows of a block, (n, columns) float64."""
-    wide = block[:, columns].astype(np.float64)
-    finite: np.ndarray = wide[np.isfinite(wide).all(axis=1)]
+    exact = block[:, columns].astype(np.float64)
+    finite: np.ndarray = exact[np.isfinite(exact).all(axis=1)]
     return finite
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli import tokens as core
-from embcli.records import Names, Piece, Records
+from embcli.records import Names, Piece, Records, run_of
 from embcli.result import Result
-from embcli.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,13 +75,9 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
 
     def records(self) -> Records:
         """Return the tokens as data: position, ID, token, bytes (hex) and span of each."""
-        encoding, sequences = self.tokens.encoding, self.tokens.sequences
+        sequences = self.tokens.sequences
         return Records(
-            run={
-                "embcli": __version__,
-                "encoding": encoding.name if encoding else None,
-                "sequences": sequences,
-            },
+            run=run_of(self.tokens.encoding, sequences=sequences),
             unit="tokens",
             rows=len(self.tokens),
             fields={**self.tokens.field_types, "bytes": str, "start": int, "end": int},

@@ -31,6 +31,7 @@ class Step:
     words: str
     question: str | None = None
     answer: str | None = None
+    about: tuple[str, ...] = ()  # a command whose output is above the question, as the question is about it
     told: str | None = None  # the hint that its words give, so that the page leaves it out
 
     def is_right(self, answer: str) -> bool:
@@ -72,7 +73,8 @@ def read(path: Path | None, verbs: tuple[str, ...], text: str, refused: Callable
     for number, step in enumerate(_steps(path), 1):
         where = f"{str(path)!r}, step {number}"
         _check_keys(step, where)
-        steps.append(Step(**{**step, "command": _command(step["command"], where, verbs, refused)}))
+        commands = {key: _command(step[key], where, verbs, refused) for key in ("command", "about") if key in step}
+        steps.append(Step(**{**step, **commands}))
     return Tour(tuple(steps), text)
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.layer import run_of, shape_of
-from embcli.norms import norm_order
-from embcli.passes import unwatched
-from embcli.records import Array, FieldType, Names, Piece, Records
+from embcli.layer import Layer, Origin, Source, Summary, shape_of
+from embcli.norms import NormOrder, norm_order
+from embcli.passes import Watch, unwatched
+from embcli.records import Array, FieldType, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.statistics import norms_of
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings import Encoding
-    from embcli.layer import Layer, Origin, Source, Summary
     from embcli.names import Sort
-    from embcli.norms import NormOrder
-    from embcli.passes import Watch
 
 _PIECE = 1 << 18  # values processed at a time
 _SCATTERED = 1 << 22  # values of rows in no order that are read at a time: a layer that is drawn is drawn for each read
@@ -61,9 +58,15 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         """Return rows of the layer, (n, chosen columns) float32."""
         return self.layer.rows(ids)[:, self.columns]
 
-    def norms(self, ids: np.ndarray) -> np.ndarray:
-        """Return the L2 norms of rows, (n,) float64; NaN for a row that is not finite."""
-        return self.order.norms[ids] if self.order else norms_of(self.layer.rows(ids).astype(np.float64))
+    def norms(self, ids: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Return the L2 norms of rows, (n,) float64; NaN for a row that is not finite.
+
+        `rows` are these rows of the layer, (n, D) float32, if they are at hand.
+        """
+        if self.order:
+            return np.asarray(self.order.norms[ids])
+        found = self.layer.rows(ids) if rows is None else rows
+        return norms_of(found.astype(np.float64))
 
     def difference(self, ids: np.ndarray) -> np.ndarray:
         """Return the first of two rows minus the second, (2,) int64 -> (1, chosen columns) float32."""
@@ -137,7 +140,7 @@ def weights(
         columns=chosen,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(layers.origin, encoding),
+        run=run_of(encoding, **layers.origin.document()),
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
         watch=watch,

@@ -8,7 +8,7 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.names import BROKEN
-from embcli.page import Block, Column, Excerpt, Word
+from embcli.page import Block, Column, Excerpt, Page, Word
 from embcli.views.parts import (
     first_of,
     head_in_words,
@@ -21,7 +21,6 @@ from embcli.views.parts import (
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
-    from embcli.page import Page
     from embcli.verbs.audit import Audit
 
 _BARS = "▁▂▃▄▅▆▇█"

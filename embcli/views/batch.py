@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Bar, Block, Column, Columns, Excerpt
+from embcli.page import Bar, Block, Column, Columns, Excerpt, Page
 from embcli.tokens import shown
 from embcli.views.parts import put_left_out, put_origin, token_column
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.page import Page
     from embcli.verbs.batch import Batches
 
 _MOST_SAMPLES = 8

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from embcli.page import Column
+from embcli.page import Column, Page
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
-    from embcli.page import Page
     from embcli.verbs.cache import Files
 
 

@@ -10,20 +10,18 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.names import OUTPUTS, STEPS
-from embcli.page import Bar, Block, Column, Columns, Excerpt, Word
+from embcli.page import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
-from embcli.verdict import largest_by_row
+from embcli.verdict import Verdict, largest_by_row
 from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from embcli.page import Page, Tone
     from embcli.verbs.compare import Comparison
     from embcli.verbs.compare.result import Cost, Gradient, Training
-    from embcli.verdict import Verdict
 
 _WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
 _FRAME = 4  # lines of the heading, of what is not shown, and of the prompt
@@ -348,14 +346,14 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
         _put_both(page, labels, gradient.embedding, gradient.linear, rows)
     page.line(_judgement(gradient.verdict))
     if gradient.verdict.kind == "value":
-        page.line("The gradients of an ID that occurs several times are added up in another order: rounding.")
+        page.line("Gradients of an ID that occurs several times are summed in another order: they differ by rounding.")
     elif not gradient.verdict.identical:
         page.line("The outputs differ, and so do their gradients.")
     if gradient.training is not None:
         _put_changed(gradient.training, page)
         return
     both = gradient.embedding_rows, gradient.linear_rows
-    page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
+    page.line(f"Rows with a non-zero gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
 
 
 def _put_training(gradient: Gradient, training: Training, page: Page) -> None:

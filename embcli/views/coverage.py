@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Block, Column
+from embcli.page import Block, Column, Page
 from embcli.tokens import shown
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.page import Page
     from embcli.verbs.coverage import Coverage
 
 _MOST_SAMPLES = 6

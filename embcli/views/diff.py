@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page import Block, Column, Excerpt, Word
+from embcli.page import Block, Column, Excerpt, Page, Word
 from embcli.tokens import tokens_of
 from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column
 from embcli.words import QUANTILES
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embcli.encodings import Encoding
-    from embcli.page import Page
     from embcli.verbs.diff import Diff, State
 
 _NAMES = ("base", "tuned")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from embcli.page import Column
+from embcli.page import Column, Page
 from embcli.verbs.info import Info, ModelInfo
 from embcli.verbs.models import Models
 from embcli.views.parts import head_in_words, put_guesses
 from embcli.words import counted, in_bytes
-
-if TYPE_CHECKING:
-    from embcli.page import Page
 
 _LEAST_NAME = 12  # cells of a tensor's name, at least
 

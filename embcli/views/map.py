@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import Block, Column
+from embcli.page import Block, Column, Page
 from embcli.views.parts import put_origin
 from embcli.views.weights import put_padding, put_summary, title
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.page import Page
     from embcli.verbs.map import Bins, WeightMap
 
 _FRAME = 14  # lines around the map
@@ -28,7 +27,7 @@ def view(result: WeightMap, page: Page) -> None:
     starts = np.arange(0, size, rows)
     labels = [Column("from row", [str(start) for start in starts])]
     after = [Column("", [], "left", minimum=2), Column("mean norm", [], minimum=_NORM)]
-    columns = -(-dim // page.room(labels, after))
+    columns = -(-dim // page.strip_numbers(labels, after))
     bins = result.bins(rows, columns)
     page.title(title(result))
     each = f"{counted(rows, 'row')} x {counted(columns, 'column')}"

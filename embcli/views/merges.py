@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Word
+from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.page.layout import cell_len
 from embcli.tokens import shown
 from embcli.views.parts import put_left_out
 from embcli.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from embcli.encodings import Encoding
     from embcli.encodings.derivation import Derivation
-    from embcli.page import Page, Tone
     from embcli.verbs.merges import Merges
 
 _MOST_ROWS = 200
 _MOST_TREES = 50
-_APART = 3  # cells between the leaves of a tree
+_APART = 2  # cells between the leaves of a tree
+_BETWEEN = 4  # cells between trees
 
 
 def view(result: Merges, page: Page) -> None:
@@ -37,8 +40,9 @@ def view(result: Merges, page: Page) -> None:
     page.line()
     encoding = result.tokens.encoding
     name = f" ({encoding.name})" if encoding else ""
-    symbols = sum(len(piece.symbols) for piece in result.pieces)
-    start = f"{counted(symbols, 'symbol')} in " if any(piece.merges for piece in result.pieces) else ""
+    symbols = [symbol for piece in result.pieces for symbol in piece.symbols]
+    thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
+    start = f"{counted(len(symbols), thing)} in " if any(piece.merges for piece in result.pieces) else ""
     page.line(f"{start}{counted(len(result.pieces), 'piece')} become {counted(len(result.ids), 'token')}{name}")
 
 
@@ -76,85 +80,136 @@ def _tone(number: int) -> Tone:
 
 
 def _put_trees(result: Merges, page: Page) -> None:
-    """Put a tree for each piece on the page: its symbols, the merges below them, the IDs at the bottom."""
+    """Put a tree for each piece on the page, as many side by side as fit."""
+    row: list[_Tree] = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        if number:
+        tree = _drawn(piece, result.tokens.encoding, _tone(number), page)
+        if row and sum(each.width + _BETWEEN for each in row) + tree.width > page.width:
+            _put_row(row, page)
             page.line()
-        if not piece.merges:
-            tokens = (
-                f"{shown(step.token)}{'' if step.score is None else f' {step.score:.4f}'}" for step in piece.steps
-            )
-            page.line(Word(_text(piece), "strong"), f" → {' + '.join(tokens)}")
-            continue
-        lines = _tree(piece)
-        if max(map(cell_len, lines)) > page.width:
-            page.line(f"{len(piece.symbols):,} symbols are wider than the page; the table has their merges.")
-            continue
-        page.line(Word(lines[0], "dim"))
-        for line in lines[1:-1]:
-            page.line(line)
-        page.line(Word(lines[-1], _tone(number)))
+            row = []
+        row.append(tree)
+    _put_row(row, page)
     if len(result.pieces) > _MOST_TREES:
         page.line()
         page.line(f"Not drawn: {counted(len(result.pieces) - _MOST_TREES, 'more piece')}.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class _Tree:
+    """The drawing of a piece: words on lines."""
+
+    lines: list[list[Word]]
+
+    @property
+    def width(self) -> int:
+        """The number of cells of the longest line."""
+        return max(sum(word.width for word in line) for line in self.lines)
+
+
+def _put_row(trees: list[_Tree], page: Page) -> None:
+    for k in range(max((len(tree.lines) for tree in trees), default=0)):
+        words: list[Word] = []
+        for place, tree in enumerate(trees):
+            line = tree.lines[k] if k < len(tree.lines) else []
+            blanks = tree.width + _BETWEEN - sum(word.width for word in line)
+            words += [*line, Word(" " * blanks)] if place < len(trees) - 1 else line
+        page.line(*words)
+
+
+def _drawn(piece: Derivation, encoding: Encoding | None, tone: Tone, page: Page) -> _Tree:
+    """Return a piece as a tree: its symbols, the merges below them, the IDs at the bottom; or as a line without one."""
+    if not piece.merges:
+        tokens = (f"{shown(step.token)}{'' if step.score is None else f' {step.score:.4f}'}" for step in piece.steps)
+        return _Tree([[Word(_text(piece), "strong"), Word(f" → {' + '.join(tokens)}")]])
+    if sum(cell_len(shown(symbol)) + _APART for symbol in piece.symbols) > page.width + _APART:
+        sentence = f"{len(piece.symbols):,} symbols are wider than the page; the table has their merges."
+        return _Tree([[Word(sentence)]])
+    first, *others, last = _tree(piece, encoding)
+    return _Tree([[Word(first, "dim")], *([Word(line)] for line in others), [Word(last, tone)]])
+
+
+@dataclass(eq=False)
 class _Node:
-    """A symbol or what a merge made of two: where its middle is, in cells, and below how many merges it is."""
+    """A symbol, or what a merge made of its parts: its cells, the middle of its text, and how many merges are above."""
 
     token: bytes
-    middle: int
-    level: int
-    left: _Node | None = None
-    right: _Node | None = None
+    parts: tuple[_Node, ...] = ()
+    start: int = 0
+    end: int = 0
+    middle: int = 0
+    level: int = 0
+
+    def place(self, start: int) -> int:
+        """Give the node and its parts their cells, from a start on; return the end."""
+        self.start, end = start, start
+        for part in self.parts:
+            end = part.place(end) + _APART
+        self.end = end - _APART if self.parts else start + cell_len(shown(self.token))
+        self.middle = (self.parts[0].middle + self.parts[-1].middle if self.parts else start + self.end - 1) // 2
+        self.level = max((part.level + 1 for part in self.parts), default=0)
+        return self.end
 
 
-def _tree(piece: Derivation) -> list[str]:
+def _tree(piece: Derivation, encoding: Encoding | None) -> list[str]:
     """Return the lines of a tree, from the symbols at the top to the IDs at the bottom."""
-    leaves: list[_Node] = []
-    place = 0
-    for symbol in piece.symbols:
-        cells = cell_len(shown(symbol))
-        leaves.append(_Node(symbol, place + (cells - 1) // 2, 0))
-        place += cells + _APART
-    nodes = [*leaves]
-    merged: list[_Node] = []
+    nodes = [_Node(symbol) for symbol in piece.symbols]
     for step in piece.steps:
         k = next(
-            k for k, (left, right) in enumerate(pairwise(nodes)) if (left.token, right.token) == (step.left, step.right)
+            k for k, pair in enumerate(pairwise(nodes)) if (pair[0].token, pair[1].token) == (step.left, step.right)
         )
-        left, right = nodes[k : k + 2]
-        middle, level = (left.middle + right.middle) // 2, max(left.level, right.level) + 1
-        merged.append(_Node(step.token, middle, level, left, right))
-        nodes[k : k + 2] = merged[-1:]
+        nodes[k : k + 2] = [_Node(step.token, (nodes[k], nodes[k + 1]))]
+    if len(piece.ids) < len(nodes):  # the vocabulary has the piece, and no merges lead to it
+        nodes = [_Node(b"".join(node.token for node in nodes), tuple(nodes))]
+    below = _below(nodes, piece.ids, encoding)
+    end = -_APART
+    for node, ids in zip(nodes, below, strict=True):
+        start = end + _APART
+        end = max(node.place(start), start + len(ids))
     height = 2 * max(node.level for node in nodes) + 1
-    canvas = [[" "] * (place + 2 * _APART) for _ in range(height + 1)]
-    for node in (*leaves, *merged):
-        _write(canvas[2 * node.level], node.middle, shown(node.token))
-    for node in merged:
-        _join(canvas, node)
-    for node, token_id in zip(nodes, piece.ids, strict=False):
+    canvas = [[" "] * end for _ in range(height + 1)]
+    for node, ids in zip(nodes, below, strict=True):
+        _draw(node, canvas)
         for line in canvas[2 * node.level + 1 : height]:
             line[node.middle] = "│"
-        _write(canvas[height], node.middle, str(token_id))
+        _write(canvas[height], node, ids)
     return ["".join(line).rstrip() for line in canvas]
 
 
-def _join(canvas: list[list[str]], node: _Node) -> None:
-    """Draw the lines from two nodes to what a merge made of them."""
-    if node.left is None or node.right is None:
-        return
-    row = canvas[2 * node.level - 1]
-    for child in (node.left, node.right):
-        for line in canvas[2 * child.level + 1 : 2 * node.level - 1]:
-            line[child.middle] = "│"
-    row[node.left.middle : node.right.middle + 1] = "─" * (node.right.middle - node.left.middle + 1)
-    row[node.left.middle], row[node.middle], row[node.right.middle] = "╰", "┬", "╯"
+def _below(nodes: list[_Node], ids: Sequence[int], encoding: Encoding | None) -> list[str]:
+    """Return the ID of each node, or those of the bytes of a symbol that the vocabulary does not have."""
+    below, left = [], [*ids]
+    for place, node in enumerate(nodes):
+        count, size = 0, 0
+        while count < len(left) and (not count or (size < len(node.token) and len(left) - count >= len(nodes) - place)):
+            token = encoding.token_bytes(left[count]) if encoding else None
+            count, size = count + 1, size + len(token or b"")
+        below.append(" ".join(map(str, left[:count])))
+        del left[:count]
+    return below
 
 
-def _write(line: list[str], middle: int, text: str) -> None:
-    """Write a text around a cell; a character of two cells takes two places, the second of them empty."""
+def _draw(node: _Node, canvas: list[list[str]]) -> None:
+    """Draw a node, its parts, and the lines between them."""
+    _write(canvas[2 * node.level], node, shown(node.token))
+    for part in node.parts:
+        _draw(part, canvas)
+        for line in canvas[2 * part.level + 1 : 2 * node.level - 1]:
+            line[part.middle] = "│"
+    if node.parts:
+        first, *between, last = (part.middle for part in node.parts)
+        row = canvas[2 * node.level - 1]
+        row[first : last + 1] = "─" * (last - first + 1)
+        for place in between:
+            row[place] = "┴"
+        row[first], row[node.middle], row[last] = "╰", "┼" if node.middle in between else "┬", "╯"
+
+
+def _write(line: list[str], node: _Node, text: str) -> None:
+    """Write a text around the middle of a node, within its cells if it fits there.
+
+    A character of two cells takes two places, the second of them empty.
+    """
     cells = [cell for character in text for cell in (character, *[""] * (cell_len(character) - 1))]
-    start = max(middle - (len(cells) - 1) // 2, 0)
+    start = max(min(node.middle - (len(cells) - 1) // 2, node.end - len(cells)), node.start)
     line[start : start + len(cells)] = cells

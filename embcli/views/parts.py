@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page import LEAST_TOKEN, Column, Excerpt, Word
+from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
-from embcli.tokens import shown
+from embcli.tokens import Tokens, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from embcli.layer import Origin
-    from embcli.page import Page, Tone
-    from embcli.tokens import Tokens
 
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embcli.names import SHORT_LENGTH
-from embcli.page import Block, Column, Excerpt, Raster
+from embcli.page import Block, Column, Excerpt, Page, Raster
 from embcli.views.parts import left_out, put_origin
 
 if TYPE_CHECKING:
     import numpy as np
 
     from embcli.layer import Origin
-    from embcli.page import Page
     from embcli.positions.kind import Matrix
     from embcli.verbs.positions import PositionTable
 

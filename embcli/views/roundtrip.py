@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embcli.page import Word
+from embcli.page import Page, Word
 from embcli.tokens import shown
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.page import Page
     from embcli.verbs.roundtrip import Roundtrip
 
 _MOST_TEXTS = 10

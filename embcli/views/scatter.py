@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page.canvas import CELL, LINE, MARGIN, Span
+from embcli.page.canvas import CELL, LINE, MARGIN, Canvas, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.views.parts import matrix_in_words
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.page.canvas import Canvas
     from embcli.verbs.scatter import Scatter
 
     Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -45,8 +44,8 @@ def view(result: Scatter, canvas: Canvas) -> None:
     rows, places = _candidates(result, points)
     labels = [canvas.safe(_label(result, row)) for row in rows.tolist()]
     boxes = _boxes(places, [cell_len(label) * CELL for label in labels], frame, result.chosen is not None)
-    kept = [box is not None or result.chosen is not None for box in boxes]
-    canvas.dots(places[kept], _MARK, canvas.palette.tones["warm"])
+    is_marked = [box is not None or result.chosen is not None for box in boxes]
+    canvas.dots(places[is_marked], _MARK, canvas.palette.tones["warm"])
     for box, label in zip(boxes, labels, strict=True):
         if box is not None:
             _write(canvas, box[0], box[1], label, halo=True)

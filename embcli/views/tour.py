@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from embcli.hints import hint
-from embcli.page import Word
-from embcli.verbs.tour import as_typed
+from embcli.page import Page, Word
+from embcli.verbs.tour import Step, Tour, as_typed
 from embcli.views.parts import put_prose
-
-if TYPE_CHECKING:
-    from embcli.page import Page
-    from embcli.verbs.tour import Step, Tour
 
 
 def put_heading(tour: Tour, number: int, page: Page) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from embcli.files.stored import runs
 from embcli.layer import Layer
 from embcli.passes import readers
 from embcli.selection import distinct
@@ -81,10 +82,10 @@ class DrawnLayer(Layer):
         dim = self.shape[1]
         rows = np.empty((len(wanted), dim), np.float32)
         with self._lock:
-            for first, last in _runs(wanted, gap=BLOCK // dim, most=max(_AT_ONCE // dim, 1)):
-                start, stop = int(wanted[first]) * dim, int(wanted[last] + 1) * dim
-                drawn = self._stream.elements(start, stop).reshape(-1, dim)
-                rows[first : last + 1] = drawn[wanted[first : last + 1] - wanted[first]]
+            for part in _parts(wanted, gap=BLOCK // dim, most=max(_AT_ONCE // dim, 1)):
+                first, last = int(wanted[part.start]), int(wanted[part.stop - 1])
+                drawn = self._stream.elements(first * dim, (last + 1) * dim).reshape(-1, dim)
+                rows[part] = drawn[wanted[part] - first]
         return rows
 
     def blocks(self) -> Iterator[np.ndarray]:
@@ -199,10 +200,8 @@ def _draws(size: int) -> int:
     return 0 if size < BLOCK else size + BLOCK * (size % BLOCK > 0)
 
 
-def _runs(ids: np.ndarray, gap: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last place of ascending IDs to draw together: at most `most`, with gaps up to `gap`."""
-    if len(ids):
-        breaks = np.flatnonzero(np.diff(ids) > gap + 1).tolist()
-        for first, last in zip([0, *(place + 1 for place in breaks)], [*breaks, len(ids) - 1], strict=True):
-            for start in range(first, last + 1, most):
-                yield start, min(start + most - 1, last)
+def _parts(ids: np.ndarray, gap: int, most: int) -> Iterator[slice]:
+    """Yield the places of ascending IDs to draw together: at most `most`, with gaps up to `gap`."""
+    for first, last in zip(*(each.tolist() for each in runs(ids, gap + 1)), strict=True):
+        for start in range(first, last, most):
+            yield slice(start, min(start + most, last))

@@ -20,7 +20,7 @@ from embcli.binary import gather
 from embcli.files.safetensors import header, read_header
 from embcli.files.stored import in_order, runs
 from embcli.layer import Layer, Meter, Summary
-from embcli.passes import unwatched
+from embcli.passes import Watch, unwatched
 from embcli.store import Damaged
 from embcli.strict_json import Malformed
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from io import FileIO
 
-    from embcli.passes import Watch
     from embcli.weights.build import Build
     from embcli.weights.seeded import Seeded
 

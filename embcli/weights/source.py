@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from embcli.layer import Layer, Layers, Origin, Summary
 from embcli.memory import explaining_shortage
 from embcli.notes import PATIENCE, Notes
-from embcli.passes import unwatched
-from embcli.store import Damaged
+from embcli.passes import Watch, unwatched
+from embcli.store import Damaged, Store
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
 from embcli.weights.kept import KeptLayer, Key, load, write
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.encodings import Encoding
-    from embcli.passes import Watch
-    from embcli.store import Store
     from embcli.weights.drawing import DrawnLayer
     from embcli.weights.seeded import Seeded
 
@@ -120,7 +118,7 @@ class SeededSource:
             from embcli.weights.drawing import DrawnLayer
         layer = DrawnLayer(self.seeded, key.name)
         if self.store is not None:
-            blocks = self._told(layer.blocks(), key)
+            blocks = self._noting(layer.blocks(), key)
             self.store.write(key.file_name, key.file_bytes, lambda file: write(file, key, blocks, layer.build))
             if read_again and (kept := self._kept(key)) is not None:
                 return kept
@@ -128,12 +126,12 @@ class SeededSource:
             layer.hold(ids)
         return layer
 
-    def _told(self, blocks: Iterator[np.ndarray], key: Key) -> Iterator[np.ndarray]:
+    def _noting(self, blocks: Iterator[np.ndarray], key: Key) -> Iterator[np.ndarray]:
         """Yield the blocks of a layer, and say what is drawn once that has taken long."""
-        start, told = time.monotonic(), False
+        start, is_noted = time.monotonic(), False
         for block in blocks:
-            if not told and time.monotonic() - start > PATIENCE:
-                told = True
+            if not is_noted and time.monotonic() - start > PATIENCE:
+                is_noted = True
                 self.notes.slow(f"drawing a {key.name} layer of {key.shape[0]:,} x {key.shape[1]:,}, to be kept")
             yield block
 

@@ -38,6 +38,7 @@ _VISION = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size"
 _ROC_BERT = {"pronunciation_vocab_size": 30, "shape_vocab_size": 30, "pronunciation_embed_dim": 6, "shape_embed_dim": 5}
 _SQUEEZED = dict.fromkeys((f"{name}_groups" for name in ("q", "k", "v", "post_attention", "intermediate", "output")), 1)
 _ESM = {"mask_token_id": 4, "pad_token_id": 1}
+_MBART_DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
 _BLOCKS = {"attention_type": "original_full", "block_size": 4}
 
 # A name -> the model's class, what precedes `Config` in that of its configuration, and settings.
@@ -70,9 +71,13 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ELECTRA": ("ElectraForPreTraining", "Electra", {"embedding_size": 8}),
     "ELECTRA, one size": ("ElectraForPreTraining", "Electra", {"embedding_size": 16}),
     "DeBERTa": ("DebertaForMaskedLM", "Deberta", {}),
-    "DeBERTa, types": ("DebertaForMaskedLM", "Deberta", {"type_vocab_size": 2}),
+    "DeBERTa, types": ("DebertaForMaskedLM", "Deberta", {"type_vocab_size": 2, "relative_attention": True}),
     "DeBERTa v2": ("DebertaV2ForMaskedLM", "DebertaV2", {"type_vocab_size": 0}),
-    "DeBERTa v3": ("DebertaV2ForMaskedLM", "DebertaV2", {"type_vocab_size": 0, "position_biased_input": False}),
+    "DeBERTa v3": (
+        "DebertaV2ForMaskedLM",
+        "DebertaV2",
+        {"type_vocab_size": 0, "position_biased_input": False, "relative_attention": True},
+    ),
     "ModernBERT": ("ModernBertForMaskedLM", "ModernBert", {}),
     "T5": ("T5ForConditionalGeneration", "T5", {}),
     "mT5": ("MT5ForConditionalGeneration", "MT5", {}),
@@ -137,6 +142,11 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "OLMo": ("OlmoForCausalLM", "Olmo", {}),
     "gpt-oss": ("GptOssForCausalLM", "GptOss", {}),
     "TrOCR": ("TrOCRForCausalLM", "TrOCR", {}),
+    "TrOCR, sinusoids": (
+        "TrOCRForCausalLM",
+        "TrOCR",
+        {"use_learned_position_embeddings": False, "layernorm_embedding": False, "scale_embedding": True},
+    ),
     "RemBERT": ("RemBertForMaskedLM", "RemBert", {"input_embedding_size": 8, "output_embedding_size": 12}),
     "ConvBERT": ("ConvBertForMaskedLM", "ConvBert", {"embedding_size": 8}),
     "Nystromformer": ("NystromformerForMaskedLM", "Nystromformer", {}),
@@ -185,21 +195,47 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "CPM-Ant": ("CpmAntForCausalLM", "CpmAnt", {}),
 }
 
+# Models that see: a name -> what precedes `Config` in those of the encoder and the decoder, and the decoder's settings.
+SEEING: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "TrOCR, seeing": ("DeiT", "TrOCR", {"scale_embedding": True}),
+    "Donut": ("DonutSwin", "MBart", _MBART_DECODER),
+    "Nougat": ("DonutSwin", "MBart", _MBART_DECODER | {"add_final_layer_norm": True}),
+    "ViT and GPT-2": ("ViT", "GPT2", {}),
+}
+_SEES = {
+    "DonutSwin": {"image_size": 16, "patch_size": 4, "embed_dim": 8, "depths": [1], "num_heads": [2], "window_size": 4},
+    "DeiT": {"hidden_size": 16, **_VISION},
+    "ViT": {"hidden_size": 16, **_VISION},
+}
+
 
 def saved(name: str, folder: Path, **more: Any) -> Any:
     """Save a tiny model with random weights, gains and biases; return it as transformers loads it."""
-    class_name, configuration, given = MODELS[name]
-    kind = getattr(transformers, f"{configuration}Config")
-    known = kind()
-    sizes = {key: size for key, size in SMALL.items() if hasattr(known, key)} | given | more
     torch.manual_seed(7)
-    model = getattr(transformers, class_name)(kind(**{key: size for key, size in sizes.items() if size is not None}))
+    if name in SEEING:
+        encoder, configuration, given = SEEING[name]
+        halves = getattr(transformers, f"{encoder}Config")(**_SEES[encoder]), _small(configuration, given | more)
+        both = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(*halves)
+        model = transformers.VisionEncoderDecoderModel(config=both)
+    else:
+        class_name, configuration, given = MODELS[name]
+        model = getattr(transformers, class_name)(_small(configuration, given | more))
     random = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for weight in model.parameters():
             weight.copy_(0.5 * torch.randn(weight.shape, generator=random) + (0.7 if weight.dim() == 1 else 0))
     model.save_pretrained(folder)
+    if name == "TrOCR, sinusoids":  # transformers 5.23 does not load what it saves
+        return model.eval()
     return type(model).from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def _small(configuration: str, given: dict[str, Any]) -> Any:
+    """Return the configuration of a tiny model."""
+    kind = getattr(transformers, f"{configuration}Config")
+    known = kind()
+    sizes = {key: size for key, size in SMALL.items() if hasattr(known, key)} | given
+    return kind(**{key: size for key, size in sizes.items() if size is not None})
 
 
 def read_by_first_blocks(model: Any, ids: list[int]) -> dict[str | None, np.ndarray]:
@@ -211,7 +247,7 @@ def read_by_first_blocks(model: Any, ids: list[int]) -> dict[str | None, np.ndar
     rows = {part: values.detach().squeeze() for part, values in read.items()}
     if model.config.model_type == "squeezebert":  # its blocks read columns
         rows = {part: values.T for part, values in rows.items()}
-    if model.config.model_type in ("whisper", "speech_to_text"):  # their encoders read sound
+    if model.config.model_type in ("whisper", "speech_to_text", "vision-encoder-decoder"):  # they hear or see
         rows = {None: rows["decoder"]}
     return {part: values[-len(ids) :].numpy() for part, values in rows.items()}  # CPM-Ant puts a prompt before them
 
@@ -245,6 +281,8 @@ def _arguments(model: Any, ids: torch.Tensor) -> dict[str, Any]:
     if "input_features" in known:
         sizes = (16, 128) if model.config.model_type == "whisper" else (32, model.config.input_feat_per_channel)
         return {"input_features": torch.randn(1, *sizes), "decoder_input_ids": ids}
+    if model.config.model_type == "vision-encoder-decoder":
+        return {"pixel_values": torch.randn(1, 3, 16, 16), "decoder_input_ids": ids}
     arguments: dict[str, Any] = {"input_ids": ids}
     if "decoder_input_ids" in known and model.config.is_encoder_decoder:
         arguments["decoder_input_ids"] = ids

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from embcli.encodings.unused import unused
-from embcli.files.checkpoint import Checkpoint
-from embcli.layer import run_of, shape_of
-from embcli.names import BROKEN, FAULTS, SHOWN_ROWS
-from embcli.passes import unwatched
-from embcli.records import FieldType, Names, Records, in_pieces
+from embcli.files.checkpoint import Checkpoint, Head
+from embcli.layer import Layers, Origin, Source, shape_of
+from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
+from embcli.passes import Watch, unwatched
+from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.statistics import AT, equal_rows, fences, histogram, quantiles, rank_correlation, refuse_covariance
 from embcli.tokens import token_text, tokens_of
@@ -25,10 +25,6 @@ from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
-    from embcli.files.checkpoint import Head
-    from embcli.layer import Layers, Origin, Source
-    from embcli.names import Fault, Unused
-    from embcli.passes import Watch
 
 _PIECE = 4096  # rows written at a time
 _LEAST_UNUSED = 2  # unused rows that other rows can be compared with
@@ -230,7 +226,7 @@ def audit(
         dtype=layer.dtype,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(layers.origin, encoding),
+        run=run_of(encoding, **layers.origin.document()),
         norms=first.norms,
         unused=unused_rows,
         equal=equal_rows(first.digests, nonzero),

@@ -68,13 +68,13 @@ class FirstPass:
         """Add the next rows, (n, D) float32."""
         part = slice(len(self.digests), len(self.digests) + len(block))
         self.digests += [sha256(row.data).digest() for row in block]
-        wide, finite, norms = _finite(block)
+        exact, finite, norms = _finite(block)
         self.norms[part][finite] = norms
-        self.unused_sum += wide[self.of_unused[part][finite]].sum(axis=0)
+        self.unused_sum += exact[self.of_unused[part][finite]].sum(axis=0)
         of_token = self.of_token[part][finite]
-        wide, norms = (wide, norms) if of_token.all() else (wide[of_token], norms[of_token])
-        self.covariance.add(wide)
-        self.unit_sum += np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0) @ wide
+        exact, norms = (exact, norms) if of_token.all() else (exact[of_token], norms[of_token])
+        self.covariance.add(exact)
+        self.unit_sum += np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0) @ exact
 
 
 class SecondPass:
@@ -109,18 +109,18 @@ class SecondPass:
         """Add the next rows, (n, D) float32."""
         part = slice(self._seen, self._seen + len(block))
         self._seen += len(block)
-        wide, finite, norms = _finite(block)
-        units = _units(wide, norms)
+        exact, finite, norms = _finite(block)
+        units = _units(exact, norms)
         if self._component is not None:
             self._indicators[0, part][finite] = _apart(units, self._directions[0])
-            without = wide - np.outer(wide @ self._component, self._component)
+            without = exact - np.outer(exact @ self._component, self._component)
             self._indicators[2, part][finite] = _apart(_units(without, norms), self._directions[2])
             own = finite & self._first.of_unused[part]
-            others = self._first.unused_sum - wide[own[finite]]
+            others = self._first.unused_sum - exact[own[finite]]
             units_of_others = _units(others, np.full(len(others), self._unused_length))
             self.unused_apart[part][own] = _apart(units[own[finite]], units_of_others)
-        wide -= self._mean
-        units = _units(wide, norms)
+        exact -= self._mean
+        units = _units(exact, norms)
         if self._component is not None:
             self._indicators[1, part][finite] = _apart(units, self._directions[1])
         directed = units[self._first.of_token[part][finite] & ~np.isnan(units[:, 0])]
@@ -130,11 +130,11 @@ class SecondPass:
 
 def _finite(block: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the finite rows of a block, (m, D) float64, which of its rows they are, (n,) bool, and their norms."""
-    wide = block.astype(np.float64)
-    norms = norms_of(wide)
+    exact = block.astype(np.float64)
+    norms = norms_of(exact)
     finite = np.isfinite(norms)
-    wide = wide if finite.all() else wide[finite]
-    return wide, finite, norms[finite]
+    exact = exact if finite.all() else exact[finite]
+    return exact, finite, norms[finite]
 
 
 def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
-from embcli.layer import shape_of
+from embcli.layer import Origin, Source, shape_of
+from embcli.records import run_of
 from embcli.selection import distinct
 from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
-from embcli.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from embcli.layer import Origin, Source
     from embcli.options import ComparisonOptions
     from embcli.passes import Watch
     from embcli.tokens import Tokens
@@ -44,15 +43,14 @@ def compare(
     (embedding, origin), ids = _embedding(source), torch.from_numpy(tokens.ids.astype(np.int64))
     linear, first = _linear(embedding, seed)
     lookup, product, cost = _outputs(embedding, linear, ids)
-    run = {
-        "embcli": __version__,
-        "encoding": tokens.encoding.name if tokens.encoding else None,
-        "sequences": tokens.sequences,
-        "seed": seed,
-        "torch": torch.__version__,
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    run = run_of(
+        tokens.encoding,
+        sequences=tokens.sequences,
+        seed=seed,
+        torch=torch.__version__,
+        cpu_capability=torch.backends.cpu.get_cpu_capability(),
         **({} if origin.is_seeded else origin.document()),
-    }
+    )
     gradient = _gradient(embedding, linear, ids, options.learning_rate) if options.with_gradient else None
     sweep: tuple[Cost, ...] = ()
     if options.bench:

@@ -10,14 +10,13 @@ from embcli.names import OUTPUTS
 from embcli.options import ComparisonOptions
 from embcli.records import Array, Names, Records, in_pieces
 from embcli.result import Result
-from embcli.tokens import PIECE
+from embcli.tokens import PIECE, Tokens
 from embcli.verdict import Verdict, decimals, judge, largest_by_row
 
 if TYPE_CHECKING:
     import numpy as np
 
     from embcli.layer import Origin
-    from embcli.tokens import Tokens
 
 _SMALL = 4096  # numbers of a weight matrix that is always in a JSON document
 

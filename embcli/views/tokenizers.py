@@ -1,0 +1,131 @@
+"""The page of `tokenize` with several encodings: the text as each of them cuts it, and how many tokens that makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from embcli.hints import hint
+from embcli.page import TOKEN_TONES, Column, Columns, Word
+from embcli.page.layout import cell_len, shorten
+from embcli.tokens import shown
+from embcli.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from embcli.page import Page
+    from embcli.verbs.tokenizers import Stretch, Tokenizers
+
+_LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
+_LONGEST_TOKEN = 18  # cells
+_LEAST_NAME = 6
+_LINES = 7  # of a page, without its rows of encodings
+_CUT = "│"
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A stretch of the text as a column: its place if it is cut differently, and a line for each encoding."""
+
+    sequence: int
+    column: Column
+
+
+def view(result: Tokenizers, page: Page) -> None:
+    """Put the text on the page as each encoding cuts it, how many tokens that makes, and how often they differ."""
+    names = [page.safe(name) for name in result.names]
+    numbers = [str(number) for number in range(1, len(names) + 1)] if max(map(cell_len, names)) > _LONGEST_NAME else []
+    legend = f": {_CUT} marks a cut that not all of them make" if result.different else ""
+    page.title(f"The text under {counted(len(names), 'tokenizer')}{legend}")
+    left_out = _put_text(result, numbers or names, page)
+    page.line()
+    page.table([*([Column("", numbers)] if numbers else []), *_columns(result, names)])
+    page.line()
+    differences = f"{counted(result.same, 'token')} in common, {counted(result.different, 'place')} cut differently"
+    sizes = f"{counted(result.characters, 'character')}, {counted(result.size, 'byte')}"
+    page.line(f"{sizes}; {differences if result.different else 'all cut it the same way'}")
+    if left_out:
+        page.line(f"Left out: {left_out}; {hint('tsv')}.")
+
+
+def _columns(result: Tokenizers, names: list[str]) -> Columns:
+    ratios = [result.characters / count if count else None for count in result.counts]
+    return [
+        Column("encoding", names, "left", least=_LEAST_NAME),
+        Column("V", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
+        Column("tokens", [f"{count:,}" for count in result.counts]),
+        Column("chars/token", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
+    ]
+
+
+def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
+    """Put the text on the page, or what is cut differently if it is too long; return what is left out."""
+    most = max((page.paper.lines - _LINES - len(labels)) // (len(labels) + 1), 1)
+    room = page.width - max(map(cell_len, labels)) - 1
+    rows = list(islice(_rows(result.stretches(), room), most + 1))
+    is_whole = len(rows) <= most
+    if not is_whole and result.different:
+        rows = list(islice(_rows(result.stretches(different=True), room), most + 1))
+    for row in rows[:most]:
+        title = f"line {row[0].sequence + 1}" if len(result.texts) > 1 else ""
+        label = Column(title, [Word(each, "dim") for each in labels], "left")
+        page.table([label, *(part.column for part in row)], ruled=False)
+    if is_whole or not result.different:
+        return "" if is_whole else "the rest of the text"
+    missing = result.different - sum(map(len, rows[:most]))
+    alike, more = "where all agree" if result.same else "", f"{missing:,} more places" if missing else ""
+    return " and ".join(filter(None, (alike, more)))
+
+
+def _rows(stretches: Iterable[Stretch], room: int) -> Iterator[list[_Part]]:
+    """Yield the parts of a text in rows that fit; each text begins a row."""
+    row: list[_Part] = []
+    cells = 0
+    for place, stretch in enumerate(stretches):
+        tone = "plain" if stretch.is_same else TOKEN_TONES[place % len(TOKEN_TONES)]
+        lines = [Word(line, tone) for line in _aligned(stretch, room)]
+        part = _Part(stretch.sequence, Column("" if stretch.is_same else str(stretch.start), lines, "left"))
+        if row and (cells + part.column.width > room or part.sequence != row[-1].sequence):
+            yield row
+            row, cells = [], 0
+        row.append(part)
+        cells += part.column.width + 1
+    if row:
+        yield row
+
+
+def _aligned(stretch: Stretch, room: int) -> list[str]:
+    """Return a line for each encoding: its tokens, with a mark at each cut; the same cut is at the same cell."""
+    by_encoding = [_texts(*each, most=room) for each in zip(stretch.tokens, stretch.ends, strict=True)]
+    cells: dict[int, int] = {}  # after the mark at each cut
+    begins = [0] * len(by_encoding)  # the cell where the next token of each encoding begins
+    last = 0
+    for place in sorted({place for texts in by_encoding for place in texts}):
+        which = [number for number, texts in enumerate(by_encoding) if place in texts]
+        last = max(last + 1, *(begins[number] + cell_len(by_encoding[number][place]) + 1 for number in which))
+        cells[place] = last
+        for number in which:
+            begins[number] = last
+    return [_line(texts, cells, room - 1 if last - 1 > room else last) for texts in by_encoding]
+
+
+def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
+    """Return the first tokens of a stretch by their ends, as they are shown."""
+    texts: dict[int, str] = {}
+    for token, end in zip(tokens[:most], ends, strict=False):
+        before = f"{texts[end]}{_CUT}" if end in texts else ""
+        texts[end] = before + shorten(shown(token), _LONGEST_TOKEN)
+    return texts
+
+
+def _line(texts: dict[int, str], cells: dict[int, int], room: int) -> str:
+    """Return tokens with a mark at each cut, in so many cells; dots follow if they need more."""
+    line = ""
+    for place, text in texts.items():
+        if cells[place] > room:
+            return f"{line}{text if cell_len(line + text) <= room else ''}…"
+        line += text
+        line += " " * (cells[place] - 1 - cell_len(line)) + _CUT
+    return line.removesuffix(_CUT)

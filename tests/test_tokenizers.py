@@ -1,0 +1,218 @@
+"""One text under several tokenizers: tokens, common ones and cuts are those of a slow comparison of sets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import pytest
+import tiktoken
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import embcli
+from embcli import encodings
+from embcli.errors import InputError
+from embcli.verbs import tokenizers as verb
+from embcli.verbs.tokenizers import Tokenizers
+from tests.inside import Inside
+from tests.test_huggingface import SENTENCES, saved
+from tests.test_merges import MIXED
+
+__all__ = ["saved"]  # a fixture
+
+run = Inside()
+NAMES = ["gpt2", "p50k_base", "cl100k_base", "o200k_base"]
+PAIR = "gpt2,o200k_base"
+
+
+def ends_of(name: str, text: str) -> list[int]:
+    """Return where tiktoken's tokens of a text end, in bytes."""
+    theirs: tiktoken.Encoding = encodings.get(name).tiktoken  # which a test of its own holds against the package
+    return [*accumulate(len(theirs.decode_single_token_bytes(each)) for each in theirs.encode_ordinary(text))]
+
+
+def check(result: Tokenizers, ends: list[list[list[int]]]) -> None:
+    """Compare a result with where the tokens of each text end in each encoding."""
+    same = different = 0
+    common: list[list[bool]] = [[] for _ in ends]
+    for each in zip(*ends, strict=True):
+        spans = [{*pairwise([0, *of_text])} for of_text in each]
+        in_all = set.intersection(*spans)
+        same += len(in_all)
+        shared = sorted(set.intersection(*({0, *of_text} for of_text in each)))
+        different += sum(pair not in in_all for pair in pairwise(shared))
+        for flags, of_text in zip(common, each, strict=True):
+            flags += [span in in_all for span in pairwise([0, *of_text])]
+    assert (result.same, result.different) == (same, different)
+    rows = [row for piece in result.records().pieces(("common",), ()) for row in piece.fields["common"]]
+    assert rows == [flag for flags in common for flag in flags]
+    parts = [*result.stretches()]
+    assert [sum(part.is_same for part in parts), len(parts)] == [same, same + different]
+    assert [part.start for part in result.stretches(different=True)] == [
+        part.start for part in parts if not part.is_same
+    ]
+    for number, tokens in enumerate(result.tokens):
+        assert [token for part in parts for token in part.tokens[number]] == tokens.bytes_of(tokens.ids)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.text("ab eé日👋\n1,'", max_size=12), min_size=1, max_size=3), st.integers(2, 4))
+def test_common_tokens_and_cuts_are_those_of_sets(texts: list[str], count: int) -> None:
+    result = embcli.tokenizers(texts, NAMES[:count])
+    check(result, [[ends_of(name, text) for text in texts] for name in NAMES[:count]])
+    before = [b""] * len(texts)
+    for part in result.stretches():
+        assert part.start == len(before[part.sequence].decode(errors="ignore"))
+        before[part.sequence] += b"".join(part.tokens[0])
+        assert part.ends[0][-1] == len(b"".join(part.tokens[0]))
+
+
+def test_a_long_text_of_many_kinds() -> None:
+    text = (MIXED + "Unbelievable internationalization\n") * 40
+    check(embcli.tokenizers(text, NAMES), [[ends_of(name, text)] for name in NAMES])
+
+
+def test_special_tokens_where_they_are_asked_for() -> None:
+    text = "a<|endoftext|>b"
+    assert embcli.tokenizers(text, NAMES[2:], special=True).counts == [3, 3]
+    assert min(embcli.tokenizers(text, NAMES[2:]).counts) > 3
+    named = "<|reserved_200018|>a<|endofprompt|>"  # one ID with two names
+    result = embcli.tokenizers(named, ["o200k_harmony", "o200k_base"], special=True)
+    assert [len(named) for _ in "ab"] == [int(ends[-1]) for ends in result.ends]
+
+
+@pytest.mark.parametrize("kind", ["byte_level", "pieces", "metaspace", "word_pieces"])
+def test_a_tokenizer_json_beside_gpt2(kind: str, saved: Callable[[str], Path]) -> None:
+    path = str(saved(kind))
+    known = encodings.get(path)
+    for text in [SENTENCES[0], "É effort  moves ", "日本\n\nx"]:
+        result = embcli.tokenizers(text, [path, "gpt2"])
+        ids, spans = known.encode(text), known.spans(text)
+        tokens = [known.token_bytes(each) or b"" for each in ids.tolist()]
+        assert result.tokens[0].ids.tolist() == ids.tolist()
+        exact = [*accumulate(map(len, tokens))]
+        by_character = [len(text[:end].encode()) for _, end in spans.tolist()]
+        spelled = b"".join(tokens)
+        lead = spelled == b" " + text.encode()
+        ends = [end - lead for end in exact] if lead or spelled == text.encode() else by_character
+        assert result.ends[0].tolist() == ends
+        assert [token for part in result.stretches() for token in part.tokens[0]] == tokens
+
+
+def test_the_page() -> None:
+    assert run.ok("tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS="80").text == (
+        "The text under 2 tokenizers: │ marks a cut that not all of them make\n"
+        "                  5        12\n"
+        "gpt2       Un bel iev│able \\x20\\xe6│\\x97│\\xa5│\\xe6\\x9c│\\xac !\n"
+        "o200k_base Un bel ievable  ␣日本                            !\n"
+        "\n"
+        "encoding          V  tokens  chars/token\n"
+        "────────────────────────────────────────\n"
+        "gpt2         50,257      10         1.60\n"
+        "o200k_base  200,019       5         3.20\n"
+        "\n"
+        "16 characters, 20 bytes; 3 tokens in common, 2 places cut differently\n"
+    )
+
+
+def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:
+    ran = run.ok("tokenize", "--lines", "--encoding", "gpt2", "--encoding", "cl100k_base", stdin="a b\n\n123\n")
+    assert ran.text.splitlines()[:7] == [
+        "The text under 2 tokenizers",
+        "line 1",
+        "gpt2        a ␣b",
+        "cl100k_base a ␣b",
+        "line 3",
+        "gpt2        123",
+        "cl100k_base 123",
+    ]
+    assert ran.text.endswith("\n6 characters, 6 bytes; all cut it the same way\n")
+
+
+def test_of_a_long_text_the_page_has_what_is_cut_differently() -> None:
+    text = "Every effort moves you. " * 40 + "Unbelievable!" + " Every effort moves you." * 40
+    lines = run.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60").text.splitlines()
+    assert [line.split() for line in lines[1:4]] == [["965"], ["gpt2", "iev│able"], ["o200k_base", "ievable"]]
+    assert lines[-1] == "Left out: where all agree; -f tsv gives all of them."
+    lines = run.ok("tokenize", "Every effort moves you. " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
+    assert lines[-1] == "Left out: the rest of the text; -f tsv gives all of them."
+    lines = run.ok("tokenize", "Unbelievable! " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
+    assert re.fullmatch(r"Left out: where all agree and \d+ more places; -f tsv gives all of them\.", lines[-1])
+
+
+def test_long_names_are_numbers_and_long_stretches_end_in_dots(saved: Callable[[str], Path]) -> None:
+    path = str(saved("word_pieces"))
+    lines = run.ok("tokenize", "effort moves", "--encoding", f"{path},gpt2", COLUMNS="40").text.splitlines()
+    assert [line[:2] for line in lines[2:4]] == ["1 ", "2 "]
+    assert [line.split()[0] for line in lines[5:9]] == ["encoding", lines[6].split()[0], "1", "2"]
+    lines = run.ok("tokenize", "Þ" * 80, "--encoding", f"{path},gpt2", COLUMNS="40").text.splitlines()
+    assert [lines[2], lines[3][-2:]] == ["1 [UNK]…", "│…"]
+    assert max(map(len, [*lines[1:4], *lines[5:9]])) <= 40
+
+
+def test_hostile_text_stays_in_its_cells() -> None:
+    ran = run.ok("tokenize", "\x1b[31m\u202e[bold]│\x00\r\n\u0301", "--encoding", PAIR)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", ran.text)
+    assert "bold" in ran.text
+
+
+def test_rows() -> None:
+    document = json.loads(run.ok("tokenize", "a é", "--encoding", PAIR, "-f", "json").text)
+    assert document["encodings"][1] == {
+        "encoding": "o200k_base",
+        "vocabulary_size": 200019,
+        "tokens": 2,
+        "characters_per_token": 1.5,
+    }
+    rows = [*csv.DictReader(io.StringIO(run.ok("tokenize", "a é", "--encoding", PAIR, "-f", "csv").text))]
+    assert [(row["encoding"], row["token"], row["start"], row["end"], row["common"]) for row in rows] == [
+        ("gpt2", "a", "0", "1", "true"),
+        ("gpt2", " é", "1", "3", "true"),
+        ("o200k_base", "a", "0", "1", "true"),
+        ("o200k_base", " é", "1", "3", "true"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("tokenize --ids 1 --encoding gpt2,o200k_base", "--encoding with several names shows how a text becomes"),
+        ("tokenize x --merges --encoding gpt2,o200k_base", "--merges and --encoding with several names are two pages"),
+        ("tokenize x --encoding gpt2,gpt2", "--encoding names gpt2 twice; give each tokenizer once"),
+        ("tokenize x --encoding gpt-4o,o200k_base", "--encoding names o200k_base twice"),
+        ("tokenize x --encoding gpt2,nonsense", "no encoding or model is named 'nonsense'"),
+        ("tokenize x --encoding gpt2,o200k_base -f ids", "this result cannot be written as ids"),
+        ("lookup x --encoding gpt2 --encoding gpt2", "lookup takes one --encoding, and 2 are given; tokenize compares"),
+        ("decode 1 --encoding gpt2,o200k_base", "decode takes one --encoding, and 2 are given; tokenize compares"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(words: str, reason: str) -> None:
+    assert reason in run.refused(*words.split())
+
+
+def test_the_library_refuses_ids_and_no_names() -> None:
+    with pytest.raises(InputError, match="only a text can be split"):
+        embcli.tokenizers([1, 2], ["gpt2"])
+    with pytest.raises(InputError, match="must name from 1 to 100 tokenizers, not 0"):
+        embcli.tokenizers("x", [])
+    assert embcli.tokenizers("Every effort", "gpt2").counts == [2]
+    assert [*embcli.tokenizers("", ["gpt2"]).notes] == ["the input is empty: there are no tokens"]
+
+
+def test_a_text_without_room_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "free", lambda: 10**6)
+    with pytest.raises(InputError, match=r"takes some 41\.9 MB of memory .* 1\.0 MB are free; give a part of it"):
+        embcli.tokenizers("x" * (1 << 21), ["gpt2"])
+
+
+def test_a_path_with_a_comma_is_one_name(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    path = tmp_path / "a,b.json"
+    path.write_bytes(saved("word_pieces").read_bytes())
+    assert run.ok("tokenize", "effort", "--encoding", str(path)).text.endswith(f"({path})\n")
+    assert "under 2 tokenizers" in run.ok("tokenize", "x", "--encoding", str(path), "--encoding", "gpt2").text
