@@ -89,10 +89,10 @@ class FindView(View):
             waiting = number == 1 and self.desk.text and not self.desk.words.done
             return [text_line(name, BOLD), text_line("reading the vocabulary …" if waiting else "none", DIM)]
         last = len(str(self.desk.matrix.layer.shape[0] - 1))
-        room = max(width - last - 3 * GAP - len(str(len(ids))), 6)
+        room = max(width - last - 2 * GAP - max(len(str(len(ids))), len("pos")), 6)
         here = slice(places.start, places.stop)
         columns: Columns = [
-            Column(name, [shorten(shown(text), room) for text in texts[here]], "left", minimum=room),
+            Column(shorten(name, room), [shorten(shown(text), room) for text in texts[here]], "left", minimum=room),
             Column("ID", list(map(str, ids[here].tolist())), minimum=last),
         ]
         if number == 0:
