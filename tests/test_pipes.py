@@ -34,7 +34,7 @@ from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Buffer, Inside, Stream, into, read_early, run
 
-TEXT = "Every effort moves you\n\nto 🦜s and\tback,\r\nagain"
+TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
 TEXT_FORMATS = ("table", "json", "ndjson", "csv", "tsv")
 LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors", "parquet")
@@ -548,9 +548,10 @@ def on_a_terminal(*arguments: str) -> tuple[int, bytes, bytes]:
     ours, theirs = pty.openpty()
     try:
         name, err = os.ttyname(theirs), Buffer()
+        stderr = Stream(err)  # which closes its buffer as it goes
         arguments = tuple(argument.replace("TTY", name) for argument in arguments)
         with open(os.dup(theirs)) as stdin, open(os.dup(theirs), "w", encoding="utf-8") as stdout:
-            status = run(arguments, {}, stdin, stdout, Stream(err))
+            status = run(arguments, {}, stdin, stdout, stderr)
         os.write(theirs, b"\x04")  # so that there is something to read
         return status, os.read(ours, 65536).removesuffix(b"\x04"), err.getvalue()
     finally:
