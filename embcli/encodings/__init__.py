@@ -137,5 +137,5 @@ def _refuse_splitting(name: str, pre: str | None) -> None:
     """Raise InputError if a pre-tokenizer is named for an encoding that has its own."""
     if pre is not None:
         raise InputError(
-            naming("{pre} is for byte-pair encodings that name no pre-tokenizer, and {name!r} is none", name=name)
+            naming("{pre} is for byte-pair encodings that do not name their pre-tokenizer; {name!r} is not", name=name)
         )

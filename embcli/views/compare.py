@@ -346,14 +346,14 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
         _put_both(page, labels, gradient.embedding, gradient.linear, rows)
     page.line(_judgement(gradient.verdict))
     if gradient.verdict.kind == "value":
-        page.line("The gradients of an ID that occurs several times are added up in another order: rounding.")
+        page.line("Gradients of an ID that occurs several times are summed in another order: they differ by rounding.")
     elif not gradient.verdict.identical:
         page.line("The outputs differ, and so do their gradients.")
     if gradient.training is not None:
         _put_changed(gradient.training, page)
         return
     both = gradient.embedding_rows, gradient.linear_rows
-    page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
+    page.line(f"Rows with a non-zero gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
 
 
 def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
