@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from embcli.hints import hint
-from embcli.page import TOKEN_TONES, Column, Columns, Word
+from embcli.page import TOKEN_TONES, Column, Columns, Page, Word
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.words import counted
@@ -15,7 +15,6 @@ from embcli.words import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embcli.page import Page
     from embcli.verbs.tokenizers import Stretch, Tokenizers
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
