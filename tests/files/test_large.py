@@ -28,7 +28,7 @@ sys.exit(status)
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file that is zero but for the second row of its token matrix."""
+    """Return a file that is zero except in the second row of its token matrix."""
     path = tmp_path_factory.mktemp("large") / "model.safetensors"
     checkpoints.large(path)
     with path.open("r+b") as file:
