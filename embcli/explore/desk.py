@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from textwrap import wrap
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from embcli.errors import EmbcliError, InputError
-from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, cut, length, text_line
+from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, Moving, cut, folded, length, text_line
 from embcli.explore.field import Field
 from embcli.explore.jobs import Job
 from embcli.explore.picture import saved
@@ -287,7 +286,7 @@ class Desk:
         try:
             body = self.view.lines(width, room)[:room]
         except EmbcliError as error:
-            body = [[], *([Piece(f" {part}", Look("bad"))] for part in _folded(self.words_of(error), width - 2))]
+            body = [[], *([Piece(f" {part}", Look("bad"))] for part in folded(self.words_of(error), width - 2))]
         body = [*body[:room], *([[]] * (room - len(body)))]
         below = [*typed, self._command(width), self._keys(width)]  # what they say follows from the body
         return [cut(line, width) for line in [self._title(width), *body, *below][:height]]
@@ -320,10 +319,6 @@ class Desk:
         return line + end
 
 
-def _folded(text: str, width: int) -> list[str]:
-    return wrap(in_line(text), max(width, 1))
-
-
 KEYS = (
     Key(("q",), "quit", "q", "quit, and print the command"),
     Key(("escape", "backspace"), "back", "Esc Backspace", "back"),
@@ -349,6 +344,8 @@ FOOTER = (
 class KeysView(View):
     """All keys of a screen."""
 
+    KEYS = MOVES[:1]
+
     def __init__(self, desk: Desk, of: View) -> None:
         super().__init__(desk)
         self.of = of
@@ -362,11 +359,12 @@ class KeysView(View):
         return self.of.commands()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return a line for each key, in two columns if one is too long."""
-        keys = [*self.of.KEYS, *KEYS]
+        """Return a line for each key."""
+        own = [key for key in self.of.KEYS if key.shown]
+        taken = {name for key in own for name in key.names}
+        keys = [*own, *(key for key in KEYS if not {*key.names} & taken)]
         column = max(cell_len(key.shown) for key in keys) + 2
         rows = [[Piece(f" {key.shown}{' ' * (column - cell_len(key.shown))}", BOLD), Piece(key.long)] for key in keys]
-        if len(rows) > height:
-            half = -(-len(rows) // 2)
-            return beside(rows[:half], rows[half:], width // 2)
-        return rows
+        self.moving.count, self.moving.height = max(len(rows) - height + 1, 1), height
+        self.moving.by(0)
+        return rows[self.moving.at :]
