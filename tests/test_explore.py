@@ -113,6 +113,17 @@ def test_keys_lead_through_rows() -> None:
     assert desk.ended
 
 
+def test_one_can_go_back_a_hundred_screens_and_a_covered_search_ends() -> None:
+    desk = desk_of()
+    for row in range(150):
+        desk.open("row", row)
+        desk.frame(80, 24)
+    assert [len(desk.stack), desk.stack[0].row, desk.stack[1].row] == [101, 0, 50]
+    press(desk, "m", "m", "escape", "escape")
+    assert "Row 148" in frame(desk)[0]
+    assert all("searching" not in line for line in frame(desk))
+
+
 def test_rows_are_sorted_by_norm_and_by_cosine_to_the_marked_row() -> None:
     desk = desk_of(sort="norm")
     matrix = embcli.seeded(**SMALL)[:]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from embcli.verbs.weights import WeightMatrix
 
 Found = TypeVar("Found")
+_MOST_SCREENS = 100  # that one can go back to
 FRAME = 3  # lines around a screen: the title, the command, the keys
 _ACCENT: Color = "cold"
 
@@ -90,6 +91,9 @@ class View:
         if row is not None:
             self.desk.open("row", row)
 
+    def cover(self) -> None:
+        """Cancel what nobody waits for while another screen is on top."""
+
     def leave(self) -> None:
         """Cancel what still runs for this screen."""
         for job in self.jobs:
@@ -106,7 +110,7 @@ class Desk:
         spell: Spell,
         named: Callable[[str], str],
         color: bool,
-        screens: dict[str, Callable[..., View]],
+        screens: dict[str, type[View]],
         text: str = "",
     ) -> None:
         self.model, self.matrix, self.spell, self.named, self.color = model, matrix, spell, named, color
@@ -128,9 +132,14 @@ class Desk:
         return self.stack[-1]
 
     def open(self, name: str, *arguments: Any) -> None:
-        """Put a screen on top, by its name."""
+        """Put a screen on top, by its name; the oldest ones are forgotten, except the first."""
         self.field = None
+        if self.stack:
+            self.view.cover()
         self.stack.append(self.screens[name](self, *arguments))
+        for view in self.stack[1:-_MOST_SCREENS]:
+            view.leave()
+        del self.stack[1:-_MOST_SCREENS]
 
     def token_of(self, row: int) -> str:
         """Return the token of a row, as pages show it; empty for a row without one."""
@@ -226,21 +235,26 @@ class Desk:
 
     def do_find(self) -> None:
         """Type a text, and see its tokens."""
-        self.open("find")
+        self._open_other("find")
 
     def do_whole(self) -> None:
         """Show the whole matrix."""
-        self.open("whole")
+        self._open_other("whole")
 
     def do_lookup(self) -> None:
         """Look up the text."""
-        self.open("lookup")
+        self._open_other("lookup")
 
     def do_batch(self) -> None:
         """Show batches of the text."""
         if not self.matrix.origin.is_seeded:
             raise InputError("batches are of seeded layers; these are from a file")
-        self.open("batch")
+        self._open_other("batch")
+
+    def _open_other(self, name: str) -> None:
+        """Put a screen on top, unless it is there already."""
+        if not isinstance(self.view, self.screens[name]):
+            self.open(name)
 
     def do_jump(self) -> None:
         """Ask for a row, by its ID or token, and perhaps a column."""

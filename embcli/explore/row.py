@@ -191,6 +191,13 @@ class RowView(View):
             lines[at] = under_cursor(lines[at], length(lines[at]))
         return lines if len(ids) else [text_line(heading, BOLD), text_line("No other rows.")]
 
+    def cover(self) -> None:
+        """Cancel a search that still runs; it begins anew when one comes back."""
+        for metric, job in [*self.nearest.items()]:
+            if not job.done:
+                job.cancel()
+                del self.nearest[metric]
+
     # --- keys -------------------------------------------------------------------------------------------------------
 
     def do_neighbour(self) -> None:
