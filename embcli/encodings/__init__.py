@@ -33,7 +33,7 @@ def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encod
 
 
 def encoding_of_size(size: int) -> Encoding | None:
-    """Return the first encoding with so many tokens, or None.
+    """Return the first encoding with this number of tokens, or None.
 
     >>> encoding_of_size(50257).name
     'gpt2'

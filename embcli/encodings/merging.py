@@ -227,7 +227,7 @@ class Scores(PieceByPiece):
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the words of a text in order, as the vocabulary spells them."""
-        return self._words.findall(self._normalization.spelled(text))
+        return (word[0] for word in self._words.finditer(self._normalization.spelled(text)))
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
@@ -271,7 +271,7 @@ class Scores(PieceByPiece):
         else:
             parts.append((self._unknown, len(symbol)))
 
-    def origins(self, text: str) -> list[tuple[int, int]]:
+    def origins(self, text: str) -> Iterable[tuple[int, int]]:
         """Return the span in the text of each character of the pieces, joined."""
         return self._normalization.origins(text)
 

@@ -270,6 +270,13 @@ class Checkpoint:
             odd=recipes.odd_tokens(family, settings),
         )
 
+    @property
+    def unapplied(self) -> str:
+        """The name of a norm beside the token matrix, if nothing says how the model applies it; otherwise empty."""
+        module = _parts(self._tensor("token").name)[:-2]
+        beside = (".".join([*module, norm, end]) for norm in names.NORMS for end in recipes.SUFFIXES["weight"])
+        return next((name for name in beside if name in self.tensors), "")
+
     @cached_property
     def rotation(self) -> Rotation | None:
         """How the model rotates queries and keys; None if nothing says that it does. Raises InputError."""

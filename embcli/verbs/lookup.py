@@ -348,6 +348,10 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     recipe = source.recipe
     if recipe is None:
         own: JoinedKind = DEFAULT_KIND if source.shape("position") else NO_POSITIONS
+        if source.unapplied:
+            source.notes.add(
+                f"no file says how the model applies {shortened(source.unapplied)}: these rows are before it"
+            )
     else:
         own = recipe.adds or NO_POSITIONS
     if given not in (None, own):

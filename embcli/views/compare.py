@@ -89,7 +89,7 @@ def _part(page: Page, result: Comparison, step: str, number: int | None = None) 
 
 
 def _put_end(result: Comparison, page: Page, available: float) -> None:
-    """Put the parts below the steps on the page: the verdict, and the parts that options ask for, in so many lines."""
+    """Put the parts below the steps on the page: the verdict, and what options ask for, in the lines left."""
     page.line(_judgement(result.verdict))
     for line in _why(result) if len(result.tokens) else []:
         page.line(line)
@@ -271,7 +271,7 @@ def _put_picture(result: Comparison, page: Page, available: float) -> None:
 
 
 def _drawn(result: Comparison, page: Page, most: int, dots: bool) -> bool:
-    """Put the product of at most so many tokens on a page; return whether each of its rows has room for two numbers.
+    """Put the product of at most `most` tokens on a page; return whether each of its rows has room for two numbers.
 
     Dots stand for the rows of the weight that are not shown.
     """
