@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -12,6 +13,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Before numpy and torch are imported: the suite runs on all cores, and threads of one test would take those of others.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
 
 TIMEOUT = 120  # seconds after which a process that hangs is a failure
 _OURS = ("EMBCLI_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "COLORTERM", "TERM")
@@ -27,6 +32,11 @@ def pytest_configure() -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what the modules have made, torch's and ours, out of every later garbage collection."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -66,7 +66,7 @@ def vector(chance: random.Random) -> list[str]:
     command = chance.choice([*COMMANDS, *COMMANDS, "cache verify", "cache clear", "lookpu", ""])
     words = command.split()
     known = COMMANDS.get(command, COMMANDS["lookup"])
-    if command == "weights" or chance.random() < 0.5:
+    if command in ("weights", "audit") or chance.random() < 0.5:
         words += ["--vocab", chance.choice(["6", "100"]), "--dim", chance.choice(["3", "16"])] * (command in _SIZED)
     options = [option for option in known.params if option.opts[0].startswith("-")]
     for _ in range(chance.choice([0, 1, 1, 2, 3, 6]) if options else 0):
@@ -92,13 +92,14 @@ def vector(chance: random.Random) -> list[str]:
     return [] if _is_large(words) else words
 
 
-_SIZED = ("weights", "lookup", "compare")
+_SIZED = ("weights", "lookup", "compare", "audit", "neighbors")
 _READING = ("tokenize", "decode", "lookup", "compare")
 
 
 def _is_large(words: list[str]) -> bool:
-    """Say whether this would write a whole layer, or measure one after the other."""
-    return ("weights" in words and "--vocab" not in words) or ("--bench" in words and "--vocab" not in words)
+    """Say whether this would go through a whole layer of 50,257 rows, or all steps of the tour."""
+    whole = {"weights", "audit", "--bench"} & {*words} and "--vocab" not in words
+    return bool(whole) or ("tour" in words and "--step" not in words)
 
 
 def fault(ran: Ran) -> str:

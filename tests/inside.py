@@ -11,11 +11,36 @@ import sys
 import termios
 import threading
 from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 
 from embcli.__main__ import main
+from embcli.cli import app
 from tests.conftest import Embcli, Ran
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_command_line = app.command_line
+
+
+@cache
+def _parser(words: tuple[str, ...] | None) -> typer.core.TyperGroup:
+    """Return the parser of a command line, which takes longer to build than most runs take."""
+    return typer.main.get_command(_command_line(words))
+
+
+def _built_once(words: Sequence[str] | None = None, check: Any = None) -> Any:
+    """Return the command line as embcli does, but built only once for all runs of a verb."""
+    if check is not None:
+        return _command_line(words, check)
+    if words and words[0] in _parser(None).commands:
+        return _parser((words[0],))
+    return _parser(None if words is None or len(words) > 1 else tuple(words))
 
 
 class Buffer(io.BytesIO):
@@ -58,7 +83,7 @@ def run(
     stdout: io.TextIOWrapper,
     stderr: io.TextIOWrapper,
 ) -> int:
-    """Run embcli with these streams and return its status, as a process would; this alone knows embcli's own state."""
+    """Run embcli with these streams and return its status, as a process would. Only this knows embcli's own state."""
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
@@ -67,6 +92,7 @@ def run(
         patch.setattr(sys, "stdin", stdin)
         patch.setattr(sys, "stdout", stdout)
         patch.setattr(sys, "stderr", stderr)
+        patch.setattr(app, "command_line", _built_once)
         status = main()
         with suppress(OSError):
             stdout.flush()

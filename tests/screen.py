@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-import pexpect
 import pyte
 from wcwidth import wcswidth
 
-from tests.conftest import TIMEOUT, Embcli
 from tests.inside import in_terminal
 
 if TYPE_CHECKING:
@@ -122,21 +119,9 @@ def on_terminal(width: int, *arguments: str, height: int = 300, **environment: s
     return drawn(raw, width, height)
 
 
-def as_process_on_terminal(width: int, *arguments: str, height: int = 300) -> Terminal:
-    """Run embcli as a process of its own in a pseudo-terminal, for what is decided as it starts: the layout of help."""
-    command, *rest = Embcli.command
-    child = pexpect.spawn(
-        command,
-        [*rest, *arguments],
-        dimensions=(height, width),
-        env=os.environ | COLORS,
-        timeout=TIMEOUT,
-        encoding="utf-8",
-    )
-    raw = child.read()
-    child.close()
-    assert child.exitstatus == 0, raw
-    return drawn(raw, width, height)
+def help_on_terminal(width: int, *arguments: str, height: int = 300) -> Terminal:
+    """Run embcli in a pseudo-terminal, for help, which asks Python for the size of the process's own terminal."""
+    return on_terminal(width, *arguments, height=height, COLUMNS=str(width), LINES=str(height))
 
 
 # --- colours ----------------------------------------------------------------------------------------------------------
@@ -178,7 +163,7 @@ def styled(line: str) -> Iterator[Styled]:
 
 
 def words(printed: str, pattern: str) -> list[Styled]:
-    """Return all pieces with a style of their own that are, but for blanks, of this pattern."""
+    """Return all pieces with a style of their own that match this pattern, blanks aside."""
     pieces = [Styled(piece.text.strip(), piece.codes) for line in printed.split("\n") for piece in styled(line)]
     return [piece for piece in pieces if piece.text and re.fullmatch(pattern, piece.text)]
 

@@ -5,14 +5,12 @@ PowerShell's script is compared, and what it asks is asked, but it is not run.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -25,7 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli import formats, glossary, names
-from embcli.__main__ import main
 from embcli.cli.app import command_line
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
@@ -189,7 +186,7 @@ class Fish:
 
 @pytest.fixture(scope="module", params=["bash", "zsh", "fish"])
 def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal | Fish]:
-    """Yield a shell in a folder with some files, and with this embcli as the program of that name."""
+    """Yield a shell in a folder with some files; its program embcli asks this process, which needs no start."""
     name = request.param
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
@@ -198,12 +195,28 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         (folder / file).touch()
     (folder / "gpt-own").mkdir()
     program = programs / "embcli"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m embcli "$@"\n')
+    program.write_text(
+        f"#!/bin/sh\nenv -0 > {programs}/asked; {{ read status; cat; }} < {programs}/answer; exit $status\n"
+    )
     program.chmod(0o755)
+    for pipe in ("asked", "answer"):
+        os.mkfifo(programs / pipe)
+    threading.Thread(target=_answer, args=(programs,), daemon=True).start()
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder)}
     opened = Fish(folder, environment) if name == "fish" else Terminal(name, folder, environment)
     yield opened
     opened.close()
+
+
+def _answer(folder: Path) -> None:
+    """Answer each request of a shell's script by what it has in its environment."""
+    while True:
+        told = dict(each.split("=", 1) for each in (folder / "asked").read_bytes().decode().split("\0") if each)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(told["PWD"])
+            ran = Inside()(**{name: value for name, value in told.items() if name.startswith(("_", "COMP_"))})
+        error = f"Error: {ran.err}" if ran.err else ""
+        (folder / "answer").write_text(f"{ran.status}\n{ran.text}{error}")
 
 
 @pytest.mark.parametrize("line", IN_SHELLS)
@@ -281,15 +294,7 @@ def asked(shell: str, words: list[str]) -> dict[str, str]:
 
 def answer(shell: str, words: list[str]) -> str:
     """Return what the program prints when a shell's script asks it; no more may come out."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.setenv("COLUMNS", "80")  # so that it is put back
-        patch.setattr(sys, "argv", ["embcli"])
-        for name, value in {**asked(shell, words), "PYTHONWARNINGS": ""}.items():
-            patch.setenv(name, value)
-        status = main()
-    assert (status, err.getvalue()) == (0, "")
-    return out.getvalue()
+    return Inside().ok(**asked(shell, words)).text
 
 
 def offered(shell: str, answer: str) -> list[str]:

@@ -24,23 +24,30 @@ TERMS = [entry for entry in ENTRIES if entry not in REFERENCE]
 
 # Words of headings and titles that mean what they mean anywhere.
 PLAIN = """
-a all and are as at both by each first for from gpt in into is it its last left looked lowest make name not of on one
-or out own per same shared size than that the times to two under up used way ways weights what where which with
-written
+a all and are as at both by each first for from gpt in into is it its last left looked lowest make marks name not of
+on one or out own per same shared size than that the them times to two under up used way ways weights what where which
+with written
 """
 
 
-@pytest.fixture
-def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the models that examples name."""
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path_factory.mktemp("models")
     rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
-    np.save("base.npy", rows)
-    np.save("tuned.npy", rows + (np.arange(50257) == 262)[:, None] * np.float32(0.1))
-    Path("gpt2").mkdir()
-    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "gpt2/model.safetensors")
-    Path("the-verdict.txt").write_text("I HAD always thought Jack Gisburn rather a cheap genius. " * 8)
-    return tmp_path
+    np.save(folder / "base.npy", rows)
+    np.save(folder / "tuned.npy", rows + (np.arange(50257) == 262)[:, None] * np.float32(0.1))
+    (folder / "gpt2").mkdir()
+    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, folder / "gpt2" / "model.safetensors")
+    (folder / "the-verdict.txt").write_text("I HAD always thought Jack Gisburn rather a cheap genius. " * 8)
+    return folder
+
+
+@pytest.fixture
+def models(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be in the folder with the models that examples name, and return it."""
+    monkeypatch.chdir(made)
+    return made
 
 
 def test_each_example_runs(models: Path) -> None:

@@ -31,7 +31,7 @@ TOY = ("--vocab", "6", "--dim", "3", "--context-length", "4")
 # --- torch ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["raises", "is cut", "has no library"])
+@pytest.fixture
 def broken(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """Return an environment whose torch is of the true version and does not load."""
     import torch
@@ -49,13 +49,22 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", ""), str(Path.cwd())])}
 
 
+@pytest.mark.parametrize("broken", ["raises"], indirect=True)
 def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(embcli: Embcli, broken: dict[str, str]) -> None:
     kept = Inside().ok("lookup", "--ids", "2,3", *TOY).out
     assert embcli.ok("lookup", "--ids", "2,3", *TOY, **broken).out == kept
     assert embcli.ok("info", "-f", "json", **broken).out == Inside().ok("info", "-f", "json").out
 
 
-@pytest.mark.parametrize("command", ["compare", "lookup --ids 1 --seed 77 --vocab 6 --dim 3", "weights --no-cache"])
+@pytest.mark.parametrize(
+    ("broken", "command"),
+    [
+        ("raises", "compare"),
+        ("is cut", "lookup --ids 1 --seed 77 --vocab 6 --dim 3"),
+        ("has no library", "weights --no-cache"),
+    ],
+    indirect=["broken"],
+)
 def test_with_a_broken_torch_what_needs_it_ends_in_a_sentence(
     embcli: Embcli, broken: dict[str, str], command: str
 ) -> None:
@@ -122,7 +131,7 @@ def test_info_goes_on_without_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def limited(size: int, *arguments: str, kind: str = "v", command: tuple[str, ...] = Embcli.command) -> Ran:
-    """Run embcli in so many bytes of address space, or of data (d); 0 is no limit."""
+    """Run embcli with this much address space, or data (d), in bytes; 0 is no limit."""
     limit = f'ulimit -{kind} {size // 1024 or "unlimited"}; exec "$@"'
     done = subprocess.run(
         ["sh", "-c", limit, "sh", *command, *arguments],

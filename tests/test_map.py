@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pexpect
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,8 +16,8 @@ from embcli.verbs.map import density_map
 from embcli.weights import drawing
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
-from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside
+from tests.conftest import Embcli
+from tests.inside import Inside, in_terminal
 from tests.oracles import assert_same_bits, live, stub
 from tests.screen import on_terminal
 from tests.test_heat import characters, depths, numbers, range_of, read, strips
@@ -236,31 +233,17 @@ def test_a_map_fits_a_real_terminal(width: int) -> None:
     assert len(strips(shown.raw)) == 10
 
 
-LONG = """
-import sys
-from embcli.cli import console
-from embcli.weights import drawing
-from embcli.__main__ import main
-console._PATIENCE, drawing._FAR, drawing.readers = -1.0, 1 << 12, lambda _: 4
-sys.argv = ["embcli", *sys.argv[1:]]
-sys.exit(main())
-"""
-
-
 @pytest.mark.parametrize(("more", "size"), [((), "10"), (("--map",), "3000")], ids=["summary", "map in parts"])
-def test_a_long_pass_has_a_bar_on_a_terminal(tmp_path: Path, more: tuple[str, ...], size: str) -> None:
+def test_a_long_pass_has_a_bar_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], size: str
+) -> None:
+    monkeypatch.setattr("embcli.cli.console._PATIENCE", -1.0)
+    monkeypatch.setattr("embcli.weights.drawing._FAR", 1 << 12)
+    monkeypatch.setattr("embcli.weights.drawing.readers", lambda _: 4)
     out = tmp_path / "out"
-    child = pexpect.spawn(
-        sys.executable,
-        ["-c", LONG, "weights", "--vocab", size, "--dim", "8", "--no-cache", *more, "-f", "table", "-o", str(out)],
-        env={**os.environ, "TERM": "xterm"},
-        timeout=TIMEOUT,
-        encoding="utf-8",
-        dimensions=(24, 80),
-    )
-    raw = child.read()
-    child.close()
-    assert child.exitstatus == 0, raw
+    words = ("weights", "--vocab", size, "--dim", "8", "--no-cache", *more, "-f", "table", "-o", str(out))
+    status, raw = in_terminal(80, 24, *words, TERM="xterm")
+    assert status == 0, raw
     assert "━" in raw
     assert "100%" in raw
     assert raw.rstrip().endswith("\x1b[2K")  # and then it is gone

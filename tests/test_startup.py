@@ -21,33 +21,7 @@ HEAVY = {"torch", "numpy", "tiktoken", "rich"}
 GROUP = typer.main.get_command(command_line())
 COMMANDS = [*GROUP.commands, *(f"cache {name}" for name in GROUP.commands["cache"].commands)]
 LINE = "embcli lookup --fo"
-LAYER = ("--vocab", "7", "--dim", "5", "--context-length", "9", "--seed", "4321")
-
-RUN = """
-import sys
-from embcli.__main__ import main
-status = main()
-print(*sys.modules, file=sys.stderr)
-sys.exit(status)
-"""
-
-
-def imported(*arguments: str, **environment: str) -> set[str]:
-    """Return the heavy packages that a run of embcli imports, all else having gone well."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *arguments],
-        input=b"",
-        capture_output=True,
-        env={**os.environ, **environment},
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done
-    assert done.stdout, done
-    modules = set(done.stderr.decode().splitlines()[-1].split())
-    assert "embcli.cli.app" in modules, done
-    return modules & HEAVY
-
+LAYER = "--vocab 7 --dim 5 --context-length 9 --seed 4321"
 
 ALL = """
 import io, json, sys
@@ -62,18 +36,31 @@ print(json.dumps(done), file=sys.__stdout__)
 """
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """All helps one after the other in one process: none may load what the next would find loaded."""
-    asked = ["--help", "--version", "--show-completion zsh", *(f"{command} -h" for command in COMMANDS)]
+def imported(*asked: str, **environment: str) -> list[set[str]]:
+    """Return the heavy packages that are imported after each of these runs in one process, all else having gone well.
+
+    None may load what the next would find loaded: they are asked in the order of what they may import.
+    """
     ran = subprocess.run(
-        [sys.executable, "-c", ALL, json.dumps(asked)], capture_output=True, timeout=TIMEOUT, check=False
+        [sys.executable, "-c", ALL, json.dumps(asked)],
+        input=b"",
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=TIMEOUT,
+        check=False,
     )
     assert (ran.returncode, ran.stderr) == (0, b"")
     done = json.loads(ran.stdout)
-    assert [*done] == asked
+    assert [*done] == [*asked]
     for command, (status, printed, modules) in done.items():
         assert (status, printed) == (0, True), command
-        assert HEAVY & {*modules} == set(), command
+        assert "embcli.cli.app" in modules, command
+    return [HEAVY & {*modules} for *_, modules in done.values()]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    asked = ["--help", "--version", "--show-completion zsh", *(f"{command} -h" for command in COMMANDS)]
+    assert imported(*asked) == [set()] * len(asked)
 
 
 @pytest.fixture(scope="module")
@@ -108,29 +95,36 @@ def test_help_is_measured_against_an_app_with_the_same_options(
     ids=["a flag", "an encoding"],
 )
 def test_completion_imports_nothing_heavy(asked: dict[str, str]) -> None:
-    assert imported(**asked) <= {"rich"}  # by Typer, for less than 20 ms
+    assert imported("", **asked)[0] <= {"rich"}  # by Typer, for less than 20 ms
 
 
 @pytest.mark.parametrize(
-    ("arguments", "allowed"),
+    "runs",
     [
-        ("tokenize hi", {"numpy", "tiktoken", "rich"}),
-        ("tokenize --ids 31373,11", {"numpy", "tiktoken", "rich"}),
-        ("decode 31373 11", {"numpy", "tiktoken"}),
-        ("cache", {"numpy", "rich"}),
-        ("info", {"numpy", "tiktoken", "rich"}),
-        *((f"tokenize hi -f {form}", {"numpy", "tiktoken"}) for form in ("npy", "markdown")),
-        ("cache -f json", {"numpy"}),
+        {"cache -f json": {"numpy"}, "cache": {"numpy", "rich"}},
+        {
+            "decode 31373 11": {"numpy", "tiktoken"},
+            **{f"tokenize hi -f {form}": {"numpy", "tiktoken"} for form in ("npy", "markdown")},
+            **{run: {"numpy", "tiktoken", "rich"} for run in ("tokenize hi", "tokenize --ids 31373,11", "info")},
+        },
     ],
+    ids=["cache", "tokens"],
 )
-def test_what_needs_no_layer_imports_no_torch(arguments: str, allowed: set[str]) -> None:
-    assert imported(*arguments.split()) <= allowed
+def test_what_needs_no_layer_imports_no_torch(runs: dict[str, set[str]]) -> None:
+    assert_imports_no_more(runs)
 
 
 def test_a_kept_layer_is_shown_without_torch() -> None:
-    assert "torch" in imported("lookup", "--ids", "1,6", *LAYER)
-    assert imported("lookup", "--ids", "1,6", *LAYER) <= {"numpy", "rich"}
-    assert imported("weights", *LAYER) <= {"numpy", "rich"}
-    assert imported("neighbors", "--ids", "1", *LAYER, "--format", "json") <= {"numpy"}
-    for form in ("parquet", "markdown"):
-        assert imported("lookup", "--ids", "1,6", *LAYER, "--format", form) <= {"numpy"}
+    assert "torch" in imported(f"lookup --ids 1,6 {LAYER}")[0]
+    assert_imports_no_more(
+        {
+            f"neighbors --ids 1 {LAYER} --format json": {"numpy"},
+            **{f"lookup --ids 1,6 {LAYER} --format {form}": {"numpy"} for form in ("parquet", "markdown")},
+            **{f"{verb} {LAYER}": {"numpy", "rich"} for verb in ("lookup --ids 1,6", "weights")},
+        }
+    )
+
+
+def assert_imports_no_more(runs: dict[str, set[str]]) -> None:
+    for (command, allowed), modules in zip(runs.items(), imported(*runs), strict=True):
+        assert modules <= allowed, command

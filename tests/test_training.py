@@ -38,7 +38,7 @@ def training(ids: list[int], size: int, dim: int, rate: float) -> tuple[list[int
     return found.ids.tolist(), found.training
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(st.data(), st.integers(1, 30), st.integers(1, 12), st.floats(0, 10, width=32))
 def test_a_step_is_that_of_torchs_optimizer(data: st.DataObject, size: int, dim: int, rate: float) -> None:
     ids = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=20))

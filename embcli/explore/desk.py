@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from textwrap import wrap
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -115,6 +116,7 @@ class Desk:
         self.screens = screens
         self.stack: list[View] = []
         self.field: Field | None = None
+        self._turn, self._jobs = Lock(), list[Job[Any]]()
         self.said = ""  # in place of the keys, until the next key
         self.ended = False
         self.changed: Callable[[], None] = lambda: None  # draws anew; may be called by any thread
@@ -154,9 +156,11 @@ class Desk:
         self.stack.pop().leave()
         return True
 
-    def start(self, work: Callable[[Model], Found]) -> Job[Found]:
-        """Run work on the model in the background."""
-        return Job(self.model, work, lambda: self.changed())
+    def start(self, work: Callable[[Model], Found], in_turn: bool = False) -> Job[Found]:
+        """Run work on the model in the background, perhaps only when other such work has ended."""
+        job = Job(self.model, work, lambda: self.changed(), self._turn if in_turn else None)
+        self._jobs = [*(each for each in self._jobs if not each.done or each.failure), job]
+        return job
 
     @property
     def norms_if_done(self) -> NormOrder | None:
@@ -172,9 +176,23 @@ class Desk:
 
     def press(self, name: str, character: str | None = None) -> None:
         """Do what a key does."""
+        self._try(lambda: self._press(name, character))
+
+    def paste(self, text: str) -> None:
+        """Insert a text where one is typed."""
+        if self.field is not None:
+            self._try(partial(self.field.paste, text))
+
+    def click(self, x: int, y: int) -> None:
+        """Do what a click does."""
+        if 0 < y < self.size[1] - FRAME + 1:
+            self._try(lambda: self.view.click(x, y - 1))
+
+    def _try(self, action: Callable[[], None]) -> None:
+        """Do something; what cannot be done is said in the last line."""
         self.said = ""
         try:
-            self._press(name, character)
+            action()
         except EmbcliError as error:
             self.said = self.words_of(error)
 
@@ -249,11 +267,6 @@ class Desk:
         """Save the screen."""
         self.said = f"Saved {saved(self.frame(*self.size))}"
 
-    def click(self, x: int, y: int) -> None:
-        """Do what a click does."""
-        if 0 < y < self.size[1] - FRAME + 1:
-            self.view.click(x, y - 1)
-
     def row_of(self, text: str) -> int:
         """Return the ID of a row that is named by its ID or its token; raises InputError for no or several rows."""
         rows = select(self.model.numbered(text.strip()), len(self.model), "row")
@@ -266,6 +279,9 @@ class Desk:
     def frame(self, width: int, height: int) -> list[Line]:
         """Return all lines of the terminal: the screen on top between its title and its command and keys."""
         self.size = width, height
+        for job in self._jobs:
+            if job.failure is not None:
+                raise job.failure
         typed = [] if self.field is None else [self.field.line(width)]
         room = max(height - FRAME - len(typed), 1)
         try:
@@ -295,7 +311,7 @@ class Desk:
         if self.field is not None:
             end = [Piece("  Enter", BOLD), Piece(" goes", DIM), Piece("  Esc", BOLD), Piece(" leaves", DIM)]
         for key in [*self.view.KEYS, *FOOTER]:
-            if not key.in_footer or (self.field is not None and key.action != "move"):
+            if not key.in_footer or (self.field is not None and key.action not in ("move", "other")):
                 continue
             more = [Piece(f"  {key.shown}" if line else f" {key.shown}", BOLD), Piece(f" {key.words}", DIM)]
             if length(line) + length(more) + length(end) >= width:

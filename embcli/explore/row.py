@@ -155,9 +155,9 @@ class RowView(View):
         found = cast("Lookup", self.sum.found)
         names = [name for name in ("token", "position", "input") if name in found.matrices]
         rows = found.rows(np.array([0]), tuple(name for name in names if not found.has_own_columns(name)))
-        self.end = down(page, {name: each[0] for name, each in rows.items()}, self.first, room)
-        self.step = 1
-        return [*lines_of(page), text_line(f" input = {found.sum}, at position 0", DIM, width)]
+        named = {name: each[0] for name, each in rows.items()}
+        lines, self.step, self.end = down(named, self.first, width, height - 1, self.desk.color)
+        return [*lines, text_line(f" input = {found.sum}, at position 0", DIM, width)]
 
     def _list(self, metric: Metric, height: int) -> list[Line]:
         """Return the nearest rows by a metric."""
@@ -220,7 +220,7 @@ class RowView(View):
     def do_sum(self) -> None:
         """Show the row's position row and their sum, or its values only."""
         query = np.array([self.row])
-        self.sum = self.desk.start(lambda model: model.lookup(query)) if self.sum is None else None
+        self.sum = self.desk.start(lambda model: model.lookup(query), in_turn=True) if self.sum is None else None
 
     def do_right(self) -> None:
         """Scroll the columns by a line."""

@@ -187,16 +187,19 @@ def test_missing_parts_and_parts_of_other_names_are_refused(tmp_path: Path) -> N
 # --- what is not read -------------------------------------------------------------------------------------------------
 
 
+WORDS = 1 << 17
+
+
 @pytest.fixture(scope="module")
 def wordy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file with a vocabulary of 262,144 words and as many merges again, twice."""
+    """Return a file with a vocabulary of 131,072 words and as many merges again, twice."""
     path = tmp_path_factory.mktemp("wordy") / "m.gguf"
     writer = GGUFWriter(path, "gemma3")
     writer.add_tokenizer_model("llama")
-    writer.add_token_list([f"▁word{number}".encode() for number in range(262_144)])
-    writer.add_token_scores([1.0] * 262_144)
-    writer.add_token_types([1] * 262_144)
-    writer.add_token_merges([f"wo rd{number}" for number in range(514_906)])
+    writer.add_token_list([f"▁word{number}".encode() for number in range(WORDS)])
+    writer.add_token_scores([1.0] * WORDS)
+    writer.add_token_types([1] * WORDS)
+    writer.add_token_merges([f"wo rd{number}" for number in range(2 * WORDS)])
     writer.add_tensor("token_embd.weight", matrix(64, 16).astype(np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -205,7 +208,7 @@ def wordy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_header_of_262144_words_is_stepped_over_until_they_are_asked_for(wordy: Path) -> None:
+def test_a_header_of_many_words_is_stepped_over_until_they_are_asked_for(wordy: Path) -> None:
     tracemalloc.start()
     tensors = open_tensors(wordy)
     _, most = tracemalloc.get_traced_memory()
@@ -213,7 +216,7 @@ def test_a_header_of_262144_words_is_stepped_over_until_they_are_asked_for(wordy
     assert most < wordy.stat().st_size / 2
     words = tensors.own_words().words
     word = "▁word77".encode()
-    assert (len(words), words[262_143], words.find_all({word})) == (262_144, b" word262143", {word: 77})
+    assert (len(words), words[WORDS - 1], words.find_all({word})) == (WORDS, b" word131071", {word: 77})
 
 
 def test_plain_rows_take_neither_the_package_nor_torch(wordy: Path) -> None:

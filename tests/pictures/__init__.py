@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
@@ -14,6 +12,7 @@ from embcli.cli.models import NamedModel
 from embcli.cli.options import flag_of
 from embcli.explore import picture
 from embcli.explore.start import begin
+from tests.inside import Inside
 from tests.screen import COLORS
 from tests.screens import settled
 
@@ -30,8 +29,7 @@ def drawn(name: str) -> bytes:
     """Return a picture as embcli draws it now."""
     if name == "explore":
         return _screen()
-    command = [sys.executable, "-m", "embcli", *PICTURES[name], "--width", "80", "-f", "svg"]
-    return subprocess.run(command, stdout=subprocess.PIPE, timeout=120, check=True).stdout
+    return Inside().ok(*PICTURES[name], "--width", "80", "-f", "svg").out
 
 
 def _screen() -> bytes:
