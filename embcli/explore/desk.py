@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from textwrap import wrap
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from embcli.errors import EmbcliError, InputError
-from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, cut, length, text_line
+from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, Moving, cut, folded, length, text_line
 from embcli.explore.field import Field
 from embcli.explore.jobs import Job
 from embcli.explore.picture import saved
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from embcli.verbs.weights import WeightMatrix
 
 Found = TypeVar("Found")
+_MOST_SCREENS = 100  # that one can go back to
 FRAME = 3  # lines around a screen: the title, the command, the keys
 _ACCENT: Color = "cold"
 
@@ -91,6 +91,9 @@ class View:
         if row is not None:
             self.desk.open("row", row)
 
+    def cover(self) -> None:
+        """Cancel what nobody waits for while another screen is on top."""
+
     def leave(self) -> None:
         """Cancel what still runs for this screen."""
         for job in self.jobs:
@@ -107,7 +110,7 @@ class Desk:
         spell: Spell,
         named: Callable[[str], str],
         color: bool,
-        screens: dict[str, Callable[..., View]],
+        screens: dict[str, type[View]],
         text: str = "",
     ) -> None:
         self.model, self.matrix, self.spell, self.named, self.color = model, matrix, spell, named, color
@@ -129,9 +132,14 @@ class Desk:
         return self.stack[-1]
 
     def open(self, name: str, *arguments: Any) -> None:
-        """Put a screen on top, by its name."""
+        """Put a screen on top, by its name; the oldest ones are forgotten, except the first."""
         self.field = None
+        if self.stack:
+            self.view.cover()
         self.stack.append(self.screens[name](self, *arguments))
+        for view in self.stack[1:-_MOST_SCREENS]:
+            view.leave()
+        del self.stack[1:-_MOST_SCREENS]
 
     def token_of(self, row: int) -> str:
         """Return the token of a row, as pages show it; empty for a row without one."""
@@ -227,21 +235,26 @@ class Desk:
 
     def do_find(self) -> None:
         """Type a text, and see its tokens."""
-        self.open("find")
+        self._open_other("find")
 
     def do_whole(self) -> None:
         """Show the whole matrix."""
-        self.open("whole")
+        self._open_other("whole")
 
     def do_lookup(self) -> None:
         """Look up the text."""
-        self.open("lookup")
+        self._open_other("lookup")
 
     def do_batch(self) -> None:
         """Show batches of the text."""
         if not self.matrix.origin.is_seeded:
             raise InputError("batches are of seeded layers; these are from a file")
-        self.open("batch")
+        self._open_other("batch")
+
+    def _open_other(self, name: str) -> None:
+        """Put a screen on top, unless it is there already."""
+        if not isinstance(self.view, self.screens[name]):
+            self.open(name)
 
     def do_jump(self) -> None:
         """Ask for a row, by its ID or token, and perhaps a column."""
@@ -287,7 +300,7 @@ class Desk:
         try:
             body = self.view.lines(width, room)[:room]
         except EmbcliError as error:
-            body = [[], *([Piece(f" {part}", Look("bad"))] for part in _folded(self.words_of(error), width - 2))]
+            body = [[], *([Piece(f" {part}", Look("bad"))] for part in folded(self.words_of(error), width - 2))]
         body = [*body[:room], *([[]] * (room - len(body)))]
         below = [*typed, self._command(width), self._keys(width)]  # what they say follows from the body
         return [cut(line, width) for line in [self._title(width), *body, *below][:height]]
@@ -320,10 +333,6 @@ class Desk:
         return line + end
 
 
-def _folded(text: str, width: int) -> list[str]:
-    return wrap(in_line(text), max(width, 1))
-
-
 KEYS = (
     Key(("q",), "quit", "q", "quit, and print the command"),
     Key(("escape", "backspace"), "back", "Esc Backspace", "back"),
@@ -349,6 +358,8 @@ FOOTER = (
 class KeysView(View):
     """All keys of a screen."""
 
+    KEYS = MOVES[:1]
+
     def __init__(self, desk: Desk, of: View) -> None:
         super().__init__(desk)
         self.of = of
@@ -362,11 +373,12 @@ class KeysView(View):
         return self.of.commands()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return a line for each key, in two columns if one is too long."""
-        keys = [*self.of.KEYS, *KEYS]
+        """Return a line for each key."""
+        own = [key for key in self.of.KEYS if key.shown]
+        taken = {name for key in own for name in key.names}
+        keys = [*own, *(key for key in KEYS if not {*key.names} & taken)]
         column = max(cell_len(key.shown) for key in keys) + 2
         rows = [[Piece(f" {key.shown}{' ' * (column - cell_len(key.shown))}", BOLD), Piece(key.long)] for key in keys]
-        if len(rows) > height:
-            half = -(-len(rows) // 2)
-            return beside(rows[:half], rows[half:], width // 2)
-        return rows
+        self.moving.count, self.moving.height = max(len(rows) - height + 1, 1), height
+        self.moving.by(0)
+        return rows[self.moving.at :]
