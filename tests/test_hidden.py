@@ -296,6 +296,14 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Pa
     assert run.ok(*words).text == wanted
 
 
+def test_the_page_shows_rows_that_are_added_to_all_tokens_alike(tmp_path: Path) -> None:
+    config = {"model_type": "ernie", "use_task_id": True}
+    found = embcli.open(model(tmp_path, config, {**BERT_LIKE, "matrix": "task_type_embeddings"})).lookup([3, 7])
+    assert found.sum == "(token + token_type) + position + rows 0"
+    rows = [re.findall(r"-?[0-9]+\.[0-9]{4}", line) for line in str(found).splitlines() if line.startswith("+ rows 0")]
+    assert rows == [[f"{value:.4f}" for value in WEIGHTS["matrix"][0].tolist()]] * 2
+
+
 def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
     names = {"token": "/model.shared", "positions": "/model.encoder.embed_positions"}
     norms = {"gain": "/model.encoder.layernorm_embedding.weight", "bias": "/model.encoder.layernorm_embedding.bias"}
