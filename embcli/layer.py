@@ -143,6 +143,10 @@ class Source(Protocol):
         """How token rows become what a model's first block reads; None where nothing says so."""
 
     @property
+    def unapplied(self) -> str:
+        """The name of a norm beside the token matrix, if nothing says how the model applies it; otherwise empty."""
+
+    @property
     def rotation(self) -> Rotation | None:
         """How a model rotates queries and keys; None where nothing says that it does."""
 

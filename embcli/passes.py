@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,81 +48,57 @@ def ahead(parts: Sequence[Iterator[Item]]) -> Iterator[Item]:
     error in a part is raised here.
     """
     first, *others = parts
-    if not others:
-        yield from first
-        return
-    threads = _Threads(others)
+    ready: SimpleQueue[Item | _End] = SimpleQueue()
+    permits: SimpleQueue[bool] = SimpleQueue()  # one for each item; an interrupt could break a semaphore
+    threads = [Thread(target=_run, args=(part, ready, permits)) for part in others]
+    running = len(threads)
+
+    def taken(waits: bool) -> Iterator[Item]:
+        """Yield the items that are there, or all that come; raises the error that stopped a part."""
+        nonlocal running
+        while running and (waits or not ready.empty()):
+            item = ready.get()
+            if not isinstance(item, _End):
+                permits.put(True)
+                yield item
+                continue
+            running -= 1
+            try:
+                if item.error is not None:
+                    raise item.error
+            finally:
+                del item  # otherwise the error's traceback holds the error, and all that the part had open
+
     try:
-        threads.start()
+        for thread in threads:
+            for _ in range(_AHEAD):
+                permits.put(True)
+            thread.start()
         for item in first:
             yield item
-            yield from threads.ready()
-        yield from threads.rest()
+            yield from taken(waits=False)
+        yield from taken(waits=True)
     finally:
-        threads.end()
-
-
-class _Threads(Generic[Item]):
-    """Parts that run in threads; each waits while `_AHEAD` of its items have not been taken."""
-
-    def __init__(self, parts: Sequence[Iterator[Item]]) -> None:
-        self._ready: SimpleQueue[Item | _End] = SimpleQueue()
-        self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item; an interrupt could break a semaphore
-        self._ended = False
-        self._threads = [Thread(target=self._run, args=(part,)) for part in parts]
-        self._running = len(parts)
-
-    def start(self) -> None:
-        """Start all threads."""
-        for thread in self._threads:
-            for _ in range(_AHEAD):
-                self._permits.put(None)
-            thread.start()
-
-    def ready(self) -> Iterator[Item]:
-        """Yield the items that are there; raises the error that stopped a part."""
-        while self._running and not self._ready.empty():
-            yield from self._take()
-
-    def rest(self) -> Iterator[Item]:
-        """Yield items until all parts have ended; raises the error that stopped a part."""
-        while self._running:
-            yield from self._take()
-
-    def _take(self) -> Iterator[Item]:
-        item = self._ready.get()
-        if not isinstance(item, _End):
-            self._permits.put(None)
-            yield item
-            return
-        self._running -= 1
-        try:
-            if item.error is not None:
-                raise item.error
-        finally:
-            del item  # otherwise the error's traceback holds the error, and all that the part had open
-
-    def end(self) -> None:
-        """End all threads that were started, once each has finished its current item."""
-        self._ended = True
-        for _ in self._threads:
-            self._permits.put(None)
-        for thread in self._threads:
-            if thread.ident is not None:
+        for _ in threads:
+            permits.put(False)
+        for thread in threads:
+            if thread.ident is not None:  # it was started
                 thread.join()
-        del self._ready  # errors in it hold the frames that hold it
+        while not ready.empty():
+            ready.get()  # errors in it hold the frames that hold it
 
-    def _run(self, part: Iterator[Item]) -> None:
-        try:
-            for item in part:
-                self._permits.get()
-                if self._ended:
-                    break
-                self._ready.put(item)
-        except BaseException as raised:
-            self._ready.put(_End(raised))  # no local name: it would hold the error after its end
-        else:
-            self._ready.put(_End(None))
+
+def _run(part: Iterator[Item], ready: SimpleQueue[Item | _End], permits: SimpleQueue[bool]) -> None:
+    """Put the items of a part into a queue, one for each permit, and its end."""
+    try:
+        for item in part:
+            if not permits.get():
+                break
+            ready.put(item)
+    except BaseException as raised:
+        ready.put(_End(raised))  # no local name: it would hold the error after its end
+    else:
+        ready.put(_End(None))
 
 
 class _End:

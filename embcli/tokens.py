@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,16 @@ class Tokens:
     encoding: Encoding | None  # of the IDs; None if they are only row numbers
     many: bool = False  # whether rows name the sequence that they belong to
     spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, if the text differs from the ID
-    spans: np.ndarray | None = None  # (T, 2) int64, first and last + 1 character; None if the bytes determine them
+    find_spans: Callable[[], np.ndarray | None] = lambda: None
     from_text: bool = False  # whether a text was encoded
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @cached_property
+    def spans(self) -> np.ndarray | None:
+        """First and last + 1 character of each token, (T, 2) int64; None if the bytes determine them."""
+        return self.find_spans()
 
     def window(self, length: int) -> Tokens:
         """Return the same tokens, each sequence split into sequences of at most `length` tokens."""
@@ -98,30 +103,41 @@ def tokenize(
 ) -> Tokens:
     """Return the tokens of texts, which need an encoding, or of IDs.
 
-    `spans` asks for the spans of tokens whose bytes are not those of the text. `special` tokens are recognised, and if
-    `around`, those that a model reads before and after a text are added.
+    `spans` keeps the texts, for the spans of tokens whose bytes are not those of the text. `special` tokens are
+    recognised, and if `around`, those that a model reads before and after a text are added.
     """
     if given.texts is None or encoding is None:
         arrays = given.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
         return Tokens(np.concatenate([np.empty(0, np.int64), *arrays]), starts, encoding, given.many)
-    ids, characters, lengths = bytearray(), bytearray(), [0]  # as bytes: a million small arrays are many times slower
+    ids, lengths = bytearray(), [0]  # as bytes: a million small arrays are many times slower
     before, after = encoding.around if special and around else ((), ())
     for text in given.texts:
         encoded = encoding.encode(text, special)
         for part in (np.array(before, np.uint32), encoded, np.array(after, np.uint32)):
             ids += part.data
         lengths.append(len(before) + len(encoded) + len(after))
-        known = encoding.spans(text, special) if spans else None
-        if known is not None:
-            characters += np.array([[0, 0]] * len(before), np.int64).tobytes() + known.tobytes()
-            characters += np.array([[len(text), len(text)]] * len(after), np.int64).tobytes()
     tokens = Tokens(np.frombuffer(ids, np.uint32), np.cumsum(lengths), encoding, given.many, from_text=True)
     return replace(
         tokens,
         spelled=_spelled(given.texts, tokens, encoding) if special else {},
-        spans=np.frombuffer(characters, np.int64).reshape(-1, 2) if characters else None,
+        find_spans=partial(_spans, given.texts, encoding, special, (before, after)) if spans else lambda: None,
     )
+
+
+def _spans(
+    texts: tuple[str, ...], encoding: Encoding, special: bool, around: tuple[tuple[int, ...], ...]
+) -> np.ndarray | None:
+    """Return the spans of the tokens of texts, (T, 2) int64, if the encoding knows them; those around are empty."""
+    before, after = map(len, around)
+    spans = bytearray()
+    for text in texts:
+        known = encoding.spans(text, special)
+        if known is None:
+            return None
+        for part in (np.zeros((before, 2), np.int64), known, np.full((after, 2), len(text))):
+            spans += part.tobytes()
+    return np.frombuffer(spans, np.int64).reshape(-1, 2)
 
 
 def _spelled(texts: tuple[str, ...], tokens: Tokens, encoding: Encoding) -> dict[int, bytes]:

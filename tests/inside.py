@@ -83,7 +83,7 @@ def run(
     stdout: io.TextIOWrapper,
     stderr: io.TextIOWrapper,
 ) -> int:
-    """Run embcli with these streams and return its status, as a process would; this alone knows embcli's own state."""
+    """Run embcli with these streams and return its status, as a process would. Only this knows embcli's own state."""
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():

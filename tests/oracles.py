@@ -110,6 +110,7 @@ class StubSource:
     asked: dict[str, Any] = field(default_factory=dict)
     recipe: Recipe | None = None
     rotation: Rotation | None = None
+    unapplied = ""
 
     def resized(self, context_length: int) -> StubSource:
         return self

@@ -163,7 +163,7 @@ def styled(line: str) -> Iterator[Styled]:
 
 
 def words(printed: str, pattern: str) -> list[Styled]:
-    """Return all pieces with a style of their own that are, but for blanks, of this pattern."""
+    """Return all pieces with a style of their own that match this pattern, blanks aside."""
     pieces = [Styled(piece.text.strip(), piece.codes) for line in printed.split("\n") for piece in styled(line)]
     return [piece for piece in pieces if piece.text and re.fullmatch(pattern, piece.text)]
 

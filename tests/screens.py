@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 def settled(desk: Desk, width: int, height: int) -> list[Line]:
     """Return the lines of a screen, drawn anew until no job runs."""
+    ended: list[bool] = []  # that a job ended after the lines were drawn
+    desk.changed = lambda: ended.append(True)
     while True:
+        ended.clear()
         lines = desk.frame(width, height)
         running = [thread for thread in threading.enumerate() if thread.name == NAME]
-        if not running:
+        if not running and not ended:
             return lines
         for thread in running:
             thread.join(TIMEOUT)

@@ -1,6 +1,6 @@
 """The house as DESIGN has it, read off its source: who imports whom, and who knows of flags, terminals and streams.
 
-Imports within functions count, and so do those for the type checker alone.
+Imports within functions count, and so do those only for the type checker.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ALLOWED = {
     "pyarrow": ("embcli.writers",),
     "torch": (
         *("embcli.weights.drawing", "embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.hidden"),
-        "embcli.verbs.info",  # for the table of its version alone
+        "embcli.verbs.info",  # only for the table of its version
     ),
     "mmap": (),  # a file that is cut while it is mapped ends the process
     # build loads torch so that no signal is lost.
@@ -65,15 +65,15 @@ HEAVY = {
     "regex": "15 ms",
     "tokenizers": "15 ms, and an extra",
     "simsimd": "an extra",
-    "orjson": "5 ms, for JSON alone",
+    "orjson": "5 ms, only for JSON",
     "platformdirs": "5 ms, for a cache folder that is not named",
     "typer": "60 ms; __main__ handles signals before it",
     "asyncio": "60 ms",
     "ctypes": "2 ms, where memory is limited",
     "concurrent": "20 ms",
-    "difflib": "5 ms, for a misspelled name alone",
-    "pickletools": "10 ms, for files of torch alone",
-    "subprocess": "10 ms, for the shells that are asked alone",
+    "difflib": "5 ms, only for a misspelled name",
+    "pickletools": "10 ms, only for files of torch",
+    "subprocess": "10 ms, only for shells that are asked",
     "traceback": "10 ms, for errors that nobody expected",
     **dict.fromkeys(("fcntl", "resource", "termios", "tty"), "not on every system"),
 }
@@ -114,7 +114,7 @@ def for_the_type_checker(node: ast.AST) -> bool:
 
 
 def nodes(node: ast.AST, enter: Callable[[ast.AST], bool] = lambda _: True) -> Iterator[ast.AST]:
-    """Yield what is below a node, but for what is below nodes that are not to be entered."""
+    """Yield what is below a node, except what is below nodes that are not to be entered."""
     for child in ast.iter_child_nodes(node):
         if enter(child):
             yield child

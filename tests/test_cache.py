@@ -148,13 +148,13 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="gives up a capability of Linux")
-def test_a_read_only_folder_is_read_but_not_written(embcli: Embcli, cache: Store) -> None:
+def test_a_read_only_folder_is_read_but_not_written(inside: Embcli, cache: Store) -> None:
     environment = {"EMBCLI_CACHE_DIR": str(cache.folder)}
-    embcli.ok("weights", "--vocab", "6", "--dim", "3", "-f", "npy", **environment)
+    inside.ok("weights", "--vocab", "6", "--dim", "3", "-f", "npy", **environment)
     before = names(cache)
     cache.folder.chmod(0o555)
     ours = Embcli()
-    ours.command = (sys.executable, "-c", UNPRIVILEGED, *embcli.command)  # type: ignore[assignment]
+    ours.command = (sys.executable, "-c", UNPRIVILEGED, *Embcli.command)  # type: ignore[assignment]
     try:
         data = ours.ok("weights", "--vocab", "6", "--dim", "3", "-f", "npy", **environment).out
         assert np.load(io.BytesIO(data)).tobytes() == live(Seeded(6, 3))["token"].tobytes()
@@ -314,7 +314,7 @@ def test_sixteen_processes_at_once_are_right_and_leave_one_file_a_layer(cache: S
     assert contents(cache, verify=True).damaged == 0
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_a_process_ended_while_it_writes_leaves_no_file_that_could_be_read(
     cache: Store, number: signal.Signals, status: int
 ) -> None:
@@ -422,14 +422,14 @@ def test_clear_removes_what_was_kept_and_nothing_else(cache: Store) -> None:
     assert names(cache) == sorted(others)
 
 
-def test_cache_verify_says_which_layers_are_damaged_with_status_1(embcli: Embcli, cache: Store) -> None:
+def test_cache_verify_says_which_layers_are_damaged_with_status_1(inside: Embcli, cache: Store) -> None:
     environment = {"EMBCLI_CACHE_DIR": str(cache.folder)}
     for name in ("token", "position"):
         keep(cache, key(700, 50, 20, name=name))
-    assert "all 2 are sound" in embcli.ok("cache", "verify", **environment).text
+    assert "all 2 are sound" in inside.ok("cache", "verify", **environment).text
     path = at(cache, key(700, 50))
     path.write_bytes(path.read_bytes()[:-1])
-    ran = embcli("cache", "verify", **environment)
+    ran = inside("cache", "verify", **environment)
     assert (ran.status, ran.err) == (1, "")
     assert f"damaged: {path.name}: it is cut off" in ran.text
     assert "damaged: 1 of 2 layers; replaced at the next use" in ran.text
@@ -437,9 +437,9 @@ def test_cache_verify_says_which_layers_are_damaged_with_status_1(embcli: Embcli
     assert (ran.status, ran.err) == (1, "embcli: status 1: 1 of 2 files damaged\n")
 
 
-def test_cache_clear_tells_what_it_removed(embcli: Embcli, cache: Store) -> None:
+def test_cache_clear_tells_what_it_removed(inside: Embcli, cache: Store) -> None:
     keep(cache, key())
-    said = embcli.ok("cache", "clear", EMBCLI_CACHE_DIR=str(cache.folder)).text
+    said = inside.ok("cache", "clear", EMBCLI_CACHE_DIR=str(cache.folder)).text
     assert said == f"1 file removed, 4.2 kB, from {cache.folder}\n"
     assert names(cache) == []
 
@@ -548,8 +548,8 @@ def test_a_malformed_limit_is_refused_with_what_would_do(text: str) -> None:
     assert str(error.value) == (f"EMBCLI_CACHE_LIMIT {text!r} is not a size; write a number of bytes, or 500MB, or 2GB")
 
 
-def test_a_malformed_limit_is_an_error_of_the_command(embcli: Embcli) -> None:
-    message = embcli.refused("lookup", "hi", EMBCLI_CACHE_LIMIT="much")
+def test_a_malformed_limit_is_an_error_of_the_command(inside: Embcli) -> None:
+    message = inside.refused("lookup", "hi", EMBCLI_CACHE_LIMIT="much")
     assert message.startswith("embcli: EMBCLI_CACHE_LIMIT 'much' is not a size")
 
 

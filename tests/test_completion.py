@@ -239,8 +239,8 @@ def test_bash_completes_behind_an_equals_sign(shell: Terminal, line: str) -> Non
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_scripts_are_what_the_program_prints(name: str, embcli: Embcli) -> None:
-    assert embcli.ok("--show-completion", name).text == SCRIPTS[name].read_text()
+def test_the_scripts_are_what_the_program_prints(name: str, inside: Embcli) -> None:
+    assert inside.ok("--show-completion", name).text == SCRIPTS[name].read_text()
 
 
 @pytest.mark.parametrize(
@@ -251,17 +251,17 @@ def test_the_scripts_are_what_the_program_prints(name: str, embcli: Embcli) -> N
         ("fish", ".config/fish/completions/embcli.fish"),
     ],
 )
-def test_the_same_scripts_are_installed(name: str, place: str, embcli: Embcli, tmp_path: Path) -> None:
-    embcli.ok("--install-completion", name, HOME=str(tmp_path))
+def test_the_same_scripts_are_installed(name: str, place: str, inside: Embcli, tmp_path: Path) -> None:
+    inside.ok("--install-completion", name, HOME=str(tmp_path))
     assert (tmp_path / place).read_text().strip() == SCRIPTS[name].read_text().strip()
 
 
-def test_a_shell_without_a_script_is_refused(embcli: Embcli) -> None:
-    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in embcli.refused("--show-completion", "tcsh")
+def test_a_shell_without_a_script_is_refused(inside: Embcli) -> None:
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in inside.refused("--show-completion", "tcsh")
 
 
-def test_the_empty_request_that_powershell_leaves_behind_is_none(embcli: Embcli) -> None:
-    assert embcli.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text == embcli.ok("tokenize", "hi").text
+def test_the_empty_request_that_powershell_leaves_behind_is_none(inside: Embcli) -> None:
+    assert inside.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text == inside.ok("tokenize", "hi").text
 
 
 KNOWN = {

@@ -92,6 +92,15 @@ def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, cou
         encodings.get(str(path)).encode("a")
 
 
+def test_a_token_without_a_name_is_found_in_no_text(tmp_path: Path) -> None:
+    config = {"pattern": CUTS, "default_vocab_size": 264, "default_num_special_tokens": 2}
+    vocab = [{"rank": byte, "token_bytes": b64encode(bytes([byte])).decode()} for byte in range(256)]
+    path = tmp_path / "tekken.json"
+    special = [{"rank": 0, "token_str": ""}, {"rank": 1, "token_str": "<s>"}]
+    path.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}))
+    assert encodings.get(str(path)).encode("a<s>", True).tolist() == [ord("a") + 2, 1]
+
+
 def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(WORDS)}))
     (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))

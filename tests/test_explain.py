@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 import re
 import shlex
@@ -24,9 +25,9 @@ TERMS = [entry for entry in ENTRIES if entry not in REFERENCE]
 
 # Words of headings and titles that mean what they mean anywhere.
 PLAIN = """
-a all and are as at both by each first for from gpt in into is it its last left looked lowest make name not of on one
-or out own per same shared size than that the times to two under up used way ways weights what where which with
-written
+a all and are as at both by each first for from gpt in into is it its last left looked lowest make marks name not of
+on one or out own per same shared size than that the them times to two under up used way ways weights what where which
+with written
 """
 
 
@@ -102,6 +103,12 @@ def test_a_page_has_the_entry_as_it_is_written() -> None:
         "  embcli batch --ids 1,2,3,4,5,6,7 --vocab 8 --dim 2 --batch-size 2 --max-length 2 --stride 1\n"
         "Source: the book, section 2.6.\n"
     )
+
+
+def test_names_are_bold_over_several_lines_too() -> None:
+    page = run.ok("explain", "errors", "-f", "html", "--width", "40").text
+    bold = html.unescape(" ".join(re.findall('<span style="font-weight:bold">(.*?)</span>', page)))
+    assert bold == " ".join(["errors", *(item.word for item in glossary.find("errors").items)])
 
 
 def test_without_a_word_all_are_listed_in_the_order_of_the_chapter() -> None:

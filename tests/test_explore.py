@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import re
 import shlex
@@ -112,6 +113,32 @@ def test_keys_lead_through_rows() -> None:
     assert desk.ended
 
 
+def test_one_can_go_back_a_hundred_screens_and_a_covered_search_ends() -> None:
+    desk = desk_of()
+    for row in range(150):
+        desk.open("row", row)
+        desk.frame(80, 24)
+    assert [len(desk.stack), desk.stack[0].row, desk.stack[1].row] == [101, 0, 50]
+    press(desk, "m", "m", "escape", "escape")
+    assert "Row 148" in frame(desk)[0]
+    assert all("searching" not in line for line in frame(desk))
+
+
+def test_rows_are_sorted_by_norm_and_by_cosine_to_the_marked_row() -> None:
+    desk = desk_of(sort="norm")
+    matrix = embcli.seeded(**SMALL)[:]
+    norms = np.linalg.norm(matrix.astype(np.float64), axis=1)
+    shown = [int(line.split()[0]) for line in frame(desk)[3:-2]]
+    assert shown == np.argsort(-norms)[: len(shown)].tolist()
+    press(desk, " ", "s")
+    frame(desk)
+    cosines = matrix @ matrix[shown[0]] / norms
+    found = [int(line.lstrip(" •").split()[0]) for line in frame(desk)[3:-2]]
+    assert found == np.argsort(-cosines)[: len(found)].tolist()
+    press(desk, "j", "s")
+    assert f"row {found[1]} of 300" in frame(desk)[0], "by ID again, on the same row"
+
+
 def test_a_text_leads_to_its_rows() -> None:
     desk = begin(embcli.seeded(dim=4), speller(NamedModel(dim=4), None), flag_of, False, text="Every effort")
     shown = "\n".join(frame(desk))
@@ -212,6 +239,9 @@ def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> N
         assert termios.tcgetattr(child.child_fd) == before
         child.kill(signal.SIGCONT)
         child.expect("quit")
+        child.send("y")  # OSC 52: the command in the terminal's clipboard
+        child.expect(r"\x1b\]52;c;([A-Za-z0-9+/=]+)\x07")
+        assert base64.b64decode(child.match[1]).endswith(b"--norms")
     child.send(key) if key else child.kill(number)
     rest = child.read()
     child.close()

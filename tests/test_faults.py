@@ -131,7 +131,7 @@ def test_info_goes_on_without_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def limited(size: int, *arguments: str, kind: str = "v", command: tuple[str, ...] = Embcli.command) -> Ran:
-    """Run embcli in so many bytes of address space, or of data (d); 0 is no limit."""
+    """Run embcli with this much address space, or data (d), in bytes; 0 is no limit."""
     limit = f'ulimit -{kind} {size // 1024 or "unlimited"}; exec "$@"'
     done = subprocess.run(
         ["sh", "-c", limit, "sh", *command, *arguments],

@@ -92,7 +92,7 @@ def cells(line: str) -> Cells:
 
 
 def strips(printed: str) -> list[Cells]:
-    """Return all strips, but for the colour bars."""
+    """Return all strips except the colour bars."""
     lines = [line for line in printed.split("\n") if "│" in line]
     return [found for line in lines if (found := cells(line)).characters]
 
@@ -112,7 +112,7 @@ def numbers(strip: Cells, palette: tuple[Any, ...], columns: int, limit: float) 
 
 
 def characters(printed: str) -> list[str]:
-    """Return all strips of characters, but for the colour bars."""
+    """Return all strips of characters except the colour bars."""
     found = [line.rpartition("│")[2].strip() for line in printed.split("\n") if "│" in line]
     return [strip for strip in found if strip and {*strip} <= {*heat.RAMP, "?", "!"}]
 

@@ -139,4 +139,4 @@ def test_the_models_that_a_machine_holds_are_listed(inside: Embcli, home: Path) 
     assert "org/name" in page
     assert "7 x 2" in page
     assert "3 models in the Hugging Face cache" in page
-    assert "goes with no model" in inside.refused("info", "--models", "--from", "x")
+    assert "leave out the model" in inside.refused("info", "--models", "--from", "x")

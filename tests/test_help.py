@@ -187,8 +187,8 @@ def test_the_colours_of_help_are_those_of_a_page_and_can_be_read_on_white_and_on
     assert OWN_ESCAPES.search(Inside(terminal=True).ok("lookup", "-h", NO_COLOR="1").text) is None
 
 
-def test_embcli_alone_is_the_list_of_verbs_with_status_0(embcli: Embcli) -> None:
-    assert embcli.ok().text == embcli.ok("--help").text == embcli.ok("help").text
+def test_embcli_alone_is_the_list_of_verbs_with_status_0(inside: Embcli) -> None:
+    assert inside.ok().text == inside.ok("--help").text == inside.ok("help").text
 
 
 def test_the_first_screen_says_what_to_type_and_has_room_for_the_verbs_to_come() -> None:

@@ -408,6 +408,7 @@ def test_where_tokens_stand_is_worked_out_for_tokenize_alone(
     monkeypatch.setattr(HuggingFaceEncoding, "spans", lambda *given: asked.append(given[1]) or spans(*given))
     words = (PLAIN, "--encoding", str(saved("byte_level")))
     inside.ok("lookup", *words, "--dim", "2")
+    inside.ok("tokenize", *words, "-f", "ids")
     assert asked == []
     inside.ok("tokenize", *words)
     assert asked == [PLAIN]

@@ -14,7 +14,7 @@ from tests.oracles import assert_same_bits, live
 
 
 def window(seed: int, steps: int) -> np.ndarray:
-    """Return the generator's words after so many draws, by numpy's own Mersenne Twister."""
+    """Return the generator's words after `steps` draws, by numpy's own Mersenne Twister."""
     bits = np.random.MT19937()
     bits._legacy_seeding(seed)
     bits.random_raw(steps, output=False)

@@ -27,7 +27,7 @@ def glove(tmp_path: Path) -> Path:
 
 
 def gguf(path: Path, words: list[bytes], model: str = "gpt2", kinds: list[int] | None = None, rows: int = 0) -> Path:
-    """Write a file with these tokens and a random token matrix of so many rows, or one for each."""
+    """Write a file with these tokens and a random token matrix of that many rows, or one row for each token."""
     writer = GGUFWriter(path, "llama")
     writer.add_tokenizer_model(model)
     writer.add_token_list(words)

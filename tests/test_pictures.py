@@ -82,7 +82,7 @@ def page(kind: type[Page], put: Callable[[Page], object], width: int = 100, them
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a view, but for those that are measured."""
+    """Return the words of a view, except those that are measured."""
     return MEASURED.sub("", text).split()
 
 
@@ -498,7 +498,7 @@ def test_a_picture_in_the_readme_is_what_embcli_draws(name: str) -> None:
 
 
 def shapes(data: bytes) -> list[dict[str, str]]:
-    """Return the rectangles of a picture, but for its ground, which is as high as a busy machine makes it."""
+    """Return the rectangles of a picture, except its background, which is as high as a busy machine makes it."""
     return [each.attrib for each in drawings.svg(data).iter(f"{drawings.SVG}rect")][1:]
 
 

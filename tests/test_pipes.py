@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,9 @@ from embcli.result import Style
 from embcli.text import parse_ids
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
-from tests.inside import into, read_early
+from tests.inside import Buffer, Inside, Stream, into, read_early, run
 
-TEXT = "Every effort moves you\n\nto 🦜s and\tback,\r\nagain"
+TEXT = "Every effort moves you\n\nto 🦜s and\tback,\nagain"
 LONG = "Every effort moves you, and every parrot too.\n" * 400
 TEXT_FORMATS = ("table", "json", "ndjson", "csv", "tsv")
 LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors", "parquet")
@@ -144,20 +145,25 @@ def test_a_reader_that_leaves_early_is_no_failure(long_file: Path) -> None:
     assert (ran.status, ran.err) == (0, "")
 
 
-def test_jq_reads_json_and_ndjson(embcli: Embcli) -> None:
+def test_jq_reads_json_and_ndjson() -> None:
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
     torch.manual_seed(123)
     token, position = torch.nn.Embedding(50257, 256), torch.nn.Embedding(1024, 256)
     rows = (token.weight[[6109, 3626]] + position.weight[:2]).detach().numpy()
-    ran = bash("embcli lookup 'Every effort' -f json | jq -c '.tokens[].token, .matrices.input'")
-    every, effort, matrix = map(json.loads, ran.out.splitlines())
+    every, effort, matrix = jq("json", ".tokens[].token, .matrices.input")
     assert (every, effort) == ("Every", " effort")
     assert np.array(matrix, np.float32).tobytes() == rows.tobytes()
-    ran = bash("embcli lookup 'Every effort' -f ndjson | jq -c 'select(.position == 1) | [.id, .vectors.input[:2]]'")
-    token_id, first = json.loads(ran.out)
+    ((token_id, first),) = jq("ndjson", "select(.position == 1) | [.id, .vectors.input[:2]]")
     assert token_id == 3626
     assert np.array(first, np.float32).tobytes() == rows[1, :2].tobytes()
+
+
+def jq(form: str, query: str) -> list[Any]:
+    """Return what jq finds in what lookup writes."""
+    data = Inside().ok("lookup", "Every effort", "-f", form).out
+    done = subprocess.run(["jq", "-c", query], input=data, capture_output=True, check=True, timeout=TIMEOUT)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -174,9 +180,10 @@ def test_duckdb_reads_csv_tsv_and_ndjson(form: str, reader: str) -> None:
         pytest.skip("duckdb is not installed (Python package duckdb-cli)")
     text = 'Every, "effort" moves'
     query = f"select count(*) as n, sum(id)::int as ids, string_agg(token, '' order by position) as text from {reader}"
-    ran = bash(f'embcli lookup "$TEXT" -f {form} | {duckdb} -json -c "$QUERY"', TEXT=text, QUERY=query)
+    data = Inside().ok("lookup", text, "-f", form).out
+    done = subprocess.run([duckdb, "-json", "-c", query], input=data, capture_output=True, check=True, timeout=TIMEOUT)
     ids = encodings.get("gpt2").encode(text).tolist()
-    assert json.loads(ran.out) == [{"n": len(ids), "ids": sum(ids), "text": text}]
+    assert json.loads(done.stdout) == [{"n": len(ids), "ids": sum(ids), "text": text}]
 
 
 NO_SPACE = "embcli: cannot write to standard output: No space left on device\n"
@@ -200,8 +207,8 @@ def test_a_process_with_a_full_disk_ends_so(command: str) -> None:
     assert (ran.status, ran.err) == (2, NO_SPACE)
 
 
-def test_a_full_disk_behind_output_is_an_error(embcli: Embcli) -> None:
-    message = embcli.refused("tokenize", "hi", "-o", "/dev/full")
+def test_a_full_disk_behind_output_is_an_error(inside: Embcli) -> None:
+    message = inside.refused("tokenize", "hi", "-o", "/dev/full")
     assert message == "embcli: cannot write to '/dev/full': No space left on device\n"
 
 
@@ -452,7 +459,8 @@ def test_output_may_be_a_pipe(tmp_path: Path) -> None:
     script = "embcli tokenize hi -f ids -o /dev/stdout | cat; embcli tokenize hi -f ids -o >(cat); wait $!"
     ran = bash(script)
     assert (ran.status, ran.out, ran.err) == (0, b"5303\n5303\n", "")
-    ran = bash(f"mkfifo {tmp_path}/pipe; cat {tmp_path}/pipe & embcli tokenize hi -f ids -o {tmp_path}/pipe; wait")
+    pipe = f"{tmp_path}/pipe"
+    ran = bash(f"mkfifo {pipe}; cat {pipe} & embcli tokenize hi -f ids -o {pipe} || kill $!; wait")
     assert (ran.status, ran.out, ran.err) == (0, b"5303\n", "")
 
 
@@ -539,18 +547,13 @@ def on_a_terminal(*arguments: str) -> tuple[int, bytes, bytes]:
     """Run embcli with standard output on a terminal; return its status, what the terminal got, and the errors."""
     ours, theirs = pty.openpty()
     try:
-        name = os.ttyname(theirs)
+        name, err = os.ttyname(theirs), Buffer()
+        stderr = Stream(err)  # which closes its buffer as it goes
         arguments = tuple(argument.replace("TTY", name) for argument in arguments)
-        done = subprocess.run(
-            [*Embcli.command, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=subprocess.PIPE,
-            timeout=TIMEOUT,
-            check=False,
-        )
+        with open(os.dup(theirs)) as stdin, open(os.dup(theirs), "w", encoding="utf-8") as stdout:
+            status = run(arguments, {}, stdin, stdout, stderr)
         os.write(theirs, b"\x04")  # so that there is something to read
-        return done.returncode, os.read(ours, 65536).removesuffix(b"\x04"), done.stderr
+        return status, os.read(ours, 65536).removesuffix(b"\x04"), err.getvalue()
     finally:
         os.close(ours)
         os.close(theirs)

@@ -132,7 +132,7 @@ def test_the_cache_folder_is_shown_safe(
     ran = Inside(terminal)(*command.split(), EMBCLI_CACHE_DIR=ODD)
     assert (ran.status, ran.err) == (0, "")
     assert "\\u001b]0;pwn\\u0007\\u009b2J\\u202e" in ran.text
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.text) if terminal else ran.text  # but for embcli's own colours
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.text) if terminal else ran.text  # without embcli's own colours
     assert not RAW.search(shown)
 
 

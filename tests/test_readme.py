@@ -12,7 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from tests.inside import Inside
 
@@ -33,7 +35,7 @@ def examples() -> list[tuple[str, str]]:
 
 
 def shown(command: str, folder: Path) -> str:
-    """Return what a command prints, within this process where it is embcli alone."""
+    """Return what a command prints, within this process if it is only embcli."""
     words = shlex.split(command)
     if words[0] != "embcli" or re.search("[|<>;&$`\n]", command):
         return printed(command, str(folder))
@@ -77,6 +79,30 @@ def test_the_commands_to_install_and_to_test_stand_in_the_readme_and_in_ci() -> 
     line = "pip install torch==2.13.0 -e '.[test]'"
     assert line in text
     assert line in ci
+
+
+def commands() -> list[str]:
+    """Return the commands that the README names outside of its examples: in lines of their own, and in sentences."""
+    text = re.sub(r"```.*?```", "", README.read_text(), flags=re.DOTALL)
+    lines = re.findall(r"^    (embcli .*?)(?:\s+#.*)?$", text, re.MULTILINE)
+    return sorted({*lines, *(" ".join(each.split()) for each in re.findall(r"`(embcli [^`]+)`", text))})
+
+
+def test_commands_on_models_and_entries_that_the_readme_names_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
+    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "model.safetensors")
+    named = [each for each in commands() if re.match("embcli explain|(?!embcli explore).*(~/gpt2|org/)", each)]
+    assert len(named) > 15
+    for command in named:
+        line = re.sub("~/gpt2|org/[a-z]+", "model.safetensors", command.replace(",org/name", ""))
+        assert Inside()(*shlex.split(line)[1:]).status == 0, line
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) < 320
 
 
 def write() -> None:

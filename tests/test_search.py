@@ -64,7 +64,7 @@ def of_file(folder: Path, name: str, stored: np.ndarray) -> Layer:
 
 
 def adversarial() -> Iterator[tuple[str, np.ndarray]]:
-    """Yield matrices (V, D) float32 that a search in float32 alone gets wrong."""
+    """Yield matrices (V, D) float32 that a search only in float32 gets wrong."""
     base = normal(200, 33)
     yield "random", base
     yield "one column", normal(50, 1)

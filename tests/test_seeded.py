@@ -254,6 +254,6 @@ def test_a_layer_larger_than_the_machine_is_refused_and_one_as_large_is_not(
         Seeded(**{**sizes, key: rows + 1}, dim=8)
 
 
-def test_a_layer_larger_than_the_memory_is_an_error_and_no_attempt(embcli: Embcli) -> None:
-    message = embcli.refused("weights", "--vocab", "1000000000", "--dim", "100000")
+def test_a_layer_larger_than_the_memory_is_an_error_and_no_attempt(inside: Embcli) -> None:
+    message = inside.refused("weights", "--vocab", "1000000000", "--dim", "100000")
     assert "a token layer of 1,000,000,000 x 100,000 takes 400.0 TB" in message

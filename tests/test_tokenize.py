@@ -42,7 +42,7 @@ def slow_spans(sequence: list[bytes]) -> list[tuple[int, int]]:
 
 
 def check_spans(result: Tokens, text: str, piece: int) -> None:
-    """Hold the spans of one text against the text, worked out in pieces of so many tokens."""
+    """Hold the spans of one text against the text, computed in pieces of `piece` tokens."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "PIECE", piece)
         pieces = list(Tokenization(result).spans())

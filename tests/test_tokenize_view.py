@@ -1,4 +1,4 @@
-"""The page of `tokenize`: a row a token that fits, and below it the text as one reads it, with the IDs under it."""
+"""The page of `tokenize`: one row per token that fits, and below it the text as one reads it, with the IDs under it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_tokenizer_json_beside_gpt2(kind: str, saved: Callable[[str], Path]) -
 
 def test_the_page() -> None:
     assert run.ok("tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS="80").text == (
-        "The text under 2 tokenizers: │ is a cut that not all make\n"
+        "The text under 2 tokenizers: │ marks a cut that not all of them make\n"
         "                  5        12\n"
         "gpt2       Un bel iev│able \\x20\\xe6│\\x97│\\xa5│\\xe6\\x9c│\\xac !\n"
         "o200k_base Un bel ievable  ␣日本                            !\n"
@@ -132,18 +132,18 @@ def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:
         "gpt2        123",
         "cl100k_base 123",
     ]
-    assert ran.text.endswith("\n6 characters, 6 bytes; all cut it alike\n")
+    assert ran.text.endswith("\n6 characters, 6 bytes; all cut it the same way\n")
 
 
 def test_of_a_long_text_the_page_has_what_is_cut_differently() -> None:
     text = "Every effort moves you. " * 40 + "Unbelievable!" + " Every effort moves you." * 40
     lines = run.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60").text.splitlines()
     assert [line.split() for line in lines[1:4]] == [["965"], ["gpt2", "iev│able"], ["o200k_base", "ievable"]]
-    assert lines[-1] == "Left out: what all cut alike; -f tsv gives all of them."
+    assert lines[-1] == "Left out: where all agree; -f tsv gives all of them."
     lines = run.ok("tokenize", "Every effort moves you. " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
     assert lines[-1] == "Left out: the rest of the text; -f tsv gives all of them."
     lines = run.ok("tokenize", "Unbelievable! " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
-    assert re.fullmatch(r"Left out: what all cut alike and \d+ more places; -f tsv gives all of them\.", lines[-1])
+    assert re.fullmatch(r"Left out: where all agree and \d+ more places; -f tsv gives all of them\.", lines[-1])
 
 
 def test_long_names_are_numbers_and_long_stretches_end_in_dots(saved: Callable[[str], Path]) -> None:

@@ -137,7 +137,7 @@ def test_a_command_works_as_it_is_shown_in_a_shell(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     command = as_typed(typed(TOUR.steps[number - 1].command, TOUR.text))
-    text = Embcli().ok("tour", "--step", str(number), COLUMNS="80").text
+    text = Inside().ok("tour", "--step", str(number), COLUMNS="80").text
     assert "$ " + command.replace("\n", "\n> ") in text
     assert printed(command, str(tmp_path)) in text
     assert text.count("embcli ") == 1
@@ -149,12 +149,11 @@ def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: 
     expected = Inside().ok("tokenize", "--merges", "--draw", stdin=text, COLUMNS="80").text
     assert expected in shown
     command = shown.split("\n", 1)[1].split("\nEach piece")[0].removeprefix("$ ").replace("\n> ", "\n")
-    (tmp_path / "embcli").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m embcli "$@"\n')
-    (tmp_path / "embcli").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "COLUMNS": "80"}
-    ran = subprocess.run(["bash", "-c", command], capture_output=True, env=environment, check=True, timeout=TIMEOUT)
-    assert ran.stdout.decode() == expected
-    assert list(tmp_path.iterdir()) == [tmp_path / "embcli"]
+    script = f"embcli() {{ printf '%s\\0' \"$@\"; }}\n{command}"  # a shell says which words it makes of the command
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, cwd=tmp_path, check=True, timeout=TIMEOUT)
+    words = ran.stdout.decode().removesuffix("\0").split("\0")
+    assert Inside().ok(*words, COLUMNS="80").text == expected
+    assert not [*tmp_path.iterdir()]
 
 
 def test_what_a_text_holds_does_not_reach_the_terminal_raw(inside: Inside) -> None:

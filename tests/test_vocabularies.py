@@ -389,7 +389,7 @@ def test_a_pre_tokenizer_is_named_for_a_file_that_does_not(inside: Embcli, tmp_p
     for given in (("lookup", "--from", path), ("tokenize", "--encoding", path)):
         document = json.loads(inside(*given, "ab aab", "--pre", "gpt-2", "-f", "json").out)
         assert [row["id"] for row in document["tokens"]] == wanted
-    assert "no pre-tokenizer" in inside.refused("tokenize", "a", "--pre", "gpt-2")
+    assert "do not name their pre-tokenizer" in inside.refused("tokenize", "a", "--pre", "gpt-2")
     spm = pieces(tmp_path / "p.gguf")
     assert "--pre is for byte-pair encodings" in inside.refused("tokenize", "a", "--pre", "gpt-2", "--encoding", spm)
     with pytest.raises(InputError, match="pre is for"):

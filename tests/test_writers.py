@@ -133,7 +133,7 @@ def assert_told(found: list[list[float | None]], matrix: np.ndarray) -> None:
 
 
 def assert_written(found: list[list[str]], matrix: np.ndarray) -> None:
-    """Hold rows of csv or tsv against a matrix: its numbers, bit for bit, but for what NaN they are."""
+    """Hold rows of csv or tsv against a matrix: its numbers, bit for bit, whatever NaN they are."""
     numbers = float32([list(map(float, row)) for row in found]).reshape(matrix.shape)
     canonical = np.where(np.isnan(matrix), np.float32(np.nan), matrix)
     assert_same_bits(np.where(np.isnan(numbers), np.float32(np.nan), numbers), canonical)

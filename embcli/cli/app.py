@@ -520,7 +520,7 @@ def info(
         from embcli.verbs.models import held_models
 
         if model.path is not None:
-            raise InputError("--models lists all models; it goes with no model")
+            raise InputError("--models lists all models; leave out the model")
         model.refuse_without_file()
         output.write(held_models(PrintedNotes()))
     elif model.path is None:

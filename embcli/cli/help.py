@@ -100,7 +100,7 @@ def _panels(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
 
 
 def _panel(title: str, rows: list[tuple[str, str]], width: int, column: int = 0) -> list[Line]:
-    """Return a panel with its title, and the names in a column of at least so many cells."""
+    """Return a panel with its title, and the names in a column at least `column` cells wide."""
     lines: list[Line] = [[], [(title, "strong")]] if rows else []
     column = max([column, *(len(name) for name, _ in rows)])
     for name, text in rows:

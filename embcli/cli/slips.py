@@ -31,7 +31,7 @@ _VERBS = {
     **dict.fromkeys(("rope", "rotary"), ("positions rotary", "")),
     "version": ("--version", ""),
 }
-_CONTENTS = ("list", "ls", "show")  # of the cache, which the verb alone shows
+_CONTENTS = ("list", "ls", "show")  # of the cache, which `embcli cache` shows
 _OF_A_TEXT = ("embcli tokenize", "embcli lookup", "embcli compare", "embcli neighbors")
 
 

@@ -33,7 +33,7 @@ def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encod
 
 
 def encoding_of_size(size: int) -> Encoding | None:
-    """Return the first encoding with so many tokens, or None.
+    """Return the first encoding with this number of tokens, or None.
 
     >>> encoding_of_size(50257).name
     'gpt2'
@@ -137,5 +137,5 @@ def _refuse_splitting(name: str, pre: str | None) -> None:
     """Raise InputError if a pre-tokenizer is named for an encoding that has its own."""
     if pre is not None:
         raise InputError(
-            naming("{pre} is for byte-pair encodings that name no pre-tokenizer, and {name!r} is none", name=name)
+            naming("{pre} is for byte-pair encodings that do not name their pre-tokenizer; {name!r} is not", name=name)
         )

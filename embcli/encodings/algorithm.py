@@ -39,7 +39,7 @@ class Algorithm(ABC):
     def derivations(self, text: str) -> Iterator[Derivation]:
         """Yield how each piece of a text becomes tokens."""
 
-    def origins(self, text: str) -> list[tuple[int, int]] | None:
+    def origins(self, text: str) -> Iterable[tuple[int, int]] | None:
         """Return the span in the text of each character of the pieces, joined; None if they are the text's own."""
         return None
 

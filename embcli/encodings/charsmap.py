@@ -18,7 +18,7 @@ _LONGEST = 1 << 24  # bytes of a map; 0.3 MB is usual
 class Charsmap:
     """Replacements of characters, and of sequences of characters, of which the longest counts.
 
-    The map is a number of bytes, a trie of so many bytes, and the replacements, each with a zero byte behind it. The
+    The map is a number of bytes, a trie of that many bytes, and the replacements, each with a zero byte behind it. The
     trie is a double array: a unit has a byte (bits 0 to 7), whether a sequence ends with it (bit 8), and where its
     children are (bits 10 to 30, times 256 with bit 9). Raises ValueError for anything else.
     """

@@ -26,7 +26,7 @@ class Growth:
             self._rules, self.added = {}, 0
 
     def most(self, part: str, length: int) -> int:
-        """Return how many characters a text of so many can become in the normalizer or the decoder."""
+        """Return how many characters a text of `length` characters can become in the normalizer or the decoder."""
         for times, more in self._rules.get(part, ()):
             length = min(length * times + more, _BEYOND)
         return length

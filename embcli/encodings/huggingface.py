@@ -258,7 +258,7 @@ class HuggingFaceEncoding(Encoding):
             return self._last[2]
 
     def _refuse_growth(self, part: str, length: int) -> None:
-        """Raise InputError if the rules of a part can make more of so many characters than memory has room for."""
+        """Raise InputError if the rules of a part can expand this many characters beyond memory."""
         most = self._growth.most(part, length)
         if most > max(length, _MANY_CHARACTERS) and most > free() // _BYTES_OF_A_CHARACTER:
             raise refused(self.path, f"its Replace rules multiply {counted(length, 'character')} beyond memory")

@@ -123,7 +123,7 @@ class BytePairs(PieceByPiece):
         if not self._splitting.escapes_spaces:
             return self._splitting.pieces(text)
         lines = self._splitting.pieces(text.replace(" ", SPACE))
-        return (piece for line in lines for piece in self._cut(line))
+        return (piece for line in lines for piece in self._words.findall(line))
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
@@ -165,9 +165,6 @@ class BytePairs(PieceByPiece):
         if not self._splitting.is_of_bytes and left.find(b" ", 1) >= 0:
             return NEVER  # the vocabulary's own separator
         return self._ranks.get(b"%b %b" % (left, right), NEVER)
-
-    def _cut(self, line: str) -> list[str]:
-        return self._words.findall(line)
 
     @cached_property
     def _words(self) -> re.Pattern[str]:
@@ -230,7 +227,7 @@ class Scores(PieceByPiece):
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the words of a text in order, as the vocabulary spells them."""
-        return self._words.findall(self._normalization.spelled(text))
+        return (word[0] for word in self._words.finditer(self._normalization.spelled(text)))
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
@@ -274,7 +271,7 @@ class Scores(PieceByPiece):
         else:
             parts.append((self._unknown, len(symbol)))
 
-    def origins(self, text: str) -> list[tuple[int, int]]:
+    def origins(self, text: str) -> Iterable[tuple[int, int]]:
         """Return the span in the text of each character of the pieces, joined."""
         return self._normalization.origins(text)
 

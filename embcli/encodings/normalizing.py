@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from embcli.encodings.spelling import SPACE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from embcli.encodings.charsmap import Charsmap
 
 
@@ -36,20 +38,18 @@ class Normalization:
         lead = SPACE * (len(normal) - len(begun) + (self.leads and begun != ""))
         return lead + begun.replace(" ", SPACE)
 
-    def origins(self, text: str) -> list[tuple[int, int]]:
-        """Return the span in the text of each character of its spelling."""
-        origins: list[tuple[int, int]] = []
+    def origins(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the span in the text of each character of its spelling."""
         place, spaces, begun = 0, 0, False
         for normal, length in self.charsmap.steps(text) if self.charsmap else ((each, 1) for each in text):
             for character in normal:
                 is_first = not begun and (character != " " or not (self.joins_spaces or self.leads_words))
                 if is_first and (self.leads or (self.leads_words and self.joins_spaces)):
-                    origins.append((place, place))
+                    yield place, place
                 begun = begun or is_first
-                if character != " " and spaces and self.joins_spaces and len(origins) > 0 and not is_first:
-                    origins.append((place, place))
+                if character != " " and spaces and self.joins_spaces and not is_first:
+                    yield place, place
                 spaces = spaces + 1 if character == " " else 0
                 if character != " " or not self.joins_spaces:
-                    origins.append((place, place + length))
+                    yield place, place + length
             place += length
-        return origins

@@ -51,6 +51,7 @@ def spans_of(tokens: list[bytes]) -> np.ndarray:
 def characters_of(text: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return the first and the end character of ranges of bytes, (n, 2) int64; part of a character counts as all."""
     data = np.frombuffer(text, np.uint8)
-    begun = np.concatenate([[0], np.cumsum(data & 0xC0 != 0x80)])  # characters that begin before each byte
+    begun = np.zeros(len(data) + 1, np.int32)  # characters that begin before each byte
+    np.cumsum(data & 0xC0 != 0x80, out=begun[1:])
     first = begun[np.minimum(starts + 1, len(data))] - (starts < len(data))
-    return np.stack([np.maximum(first, 0), begun[ends]], axis=1)
+    return np.stack([np.maximum(first, 0), begun[ends]], axis=1).astype(np.int64)

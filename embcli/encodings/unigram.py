@@ -51,7 +51,7 @@ class Unigrams(Algorithm):
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the words of a text in order, as the vocabulary spells them."""
-        return self._words.findall(self._normalization.spelled(text))
+        return (word[0] for word in self._words.finditer(self._normalization.spelled(text)))
 
     def ids(self, text: str) -> np.ndarray:
         """Return the token IDs of a text, (T,) uint32."""
@@ -95,7 +95,7 @@ class Unigrams(Algorithm):
         ids = tuple(step.token_id for step in steps if step.token_id is not None)
         return Derivation((from_piece(text),), tuple(steps), ids, merges=False)
 
-    def origins(self, text: str) -> list[tuple[int, int]]:
+    def origins(self, text: str) -> Iterable[tuple[int, int]]:
         """Return the span in the text of each character of the pieces, joined."""
         return self._normalization.origins(text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from embcli.errors import InputError
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from embcli.encodings.algorithm import Algorithm
@@ -95,23 +96,28 @@ class VocabularyEncoding(Encoding):
 
     def _spans(self, text: str) -> np.ndarray:
         """Return the spans of the tokens of a text without named tokens, (T, 2) int64."""
-        places = np.array(list(self.algorithm.places(text)), np.int64).reshape(-1, 2)
+        places = _pairs(self.algorithm.places(text))
         spans = characters_of("".join(self.algorithm.pieces(text)).encode(), places[:, 0], places[:, 1])
         origins = self.algorithm.origins(text)
         if origins is None:
             return spans
-        known = np.array([*origins, (len(text), len(text))], np.int64)
+        known = _pairs(chain(origins, [(len(text), len(text))]))
         starts, ends = known[spans[:, 0], 0], known[np.maximum(spans[:, 1] - 1, 0), 1]
-        return np.stack([starts, np.where(spans[:, 1] > spans[:, 0], ends, starts)], axis=1)
+        return np.stack([starts, np.where(spans[:, 1] > spans[:, 0], ends, starts)], axis=1).astype(np.int64)
 
     def _fragments(self, text: str, special: bool) -> list[tuple[int | None, int, int]]:
         """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
         fragments: list[tuple[int | None, int, int]] = [(None, 0, len(text))] if text else []
         begun = {start: start in text for start in {named.name[:_START] for named in self.named}}
         for named in self.named:
-            if (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
+            if named.name and (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
                 fragments = [part for each in fragments for part in _split(text, each, named)]
         return fragments
+
+
+def _pairs(pairs: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Return pairs of numbers below 2^31 as an array, (n, 2) int32, without a list of them."""
+    return np.fromiter(chain.from_iterable(pairs), np.int32).reshape(-1, 2)
 
 
 def _split(text: str, fragment: tuple[int | None, int, int], named: Named) -> Iterator[tuple[int | None, int, int]]:

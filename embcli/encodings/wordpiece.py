@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ class WordPieces(PieceByPiece):
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the words of a text in order."""
-        return text.translate(self._spelled).split()
+        return (word[0] for word in re.finditer(r"\S+", text.translate(self._spelled)))
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a word in order; the unknown token if it has others than these."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
@@ -18,6 +18,8 @@ from embcli.explore.terminal import driver
 from embcli.page.terminal import depth
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from textual import events
     from textual.binding import BindingType
     from textual.strip import Strip
@@ -40,6 +42,7 @@ class Explorer(App[None], inherit_bindings=False):
         super().__init__(driver_class=driver())
         self.desk = desk
         self.status = 0
+        self.failure: Exception | None = None  # that nobody expected
         self.theme = "ansi-dark"  # the terminal's own two colours, whether it is dark or light
         desk.changed, desk.copy = self._changed, self.copy_to_clipboard
 
@@ -62,6 +65,11 @@ class Explorer(App[None], inherit_bindings=False):
     def leave(self, status: int = 0) -> None:
         """Leave the full screen."""
         self.status = status
+        self.exit()
+
+    def fail(self, error: Exception) -> None:
+        """Leave because of an error, which `run` raises."""
+        self.failure = error
         self.exit()
 
     def action_interrupt(self) -> None:
@@ -101,48 +109,61 @@ class _Lines(Widget, can_focus=True):
         self._strips = None
         self.refresh()
 
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Draw anew after something was done; leave if that failed as nobody expected."""
+        try:
+            yield
+        except Exception as error:
+            self.app.fail(error)  # type: ignore[attr-defined]  # the Explorer
+        self.draw()
+
     def render_line(self, y: int) -> Strip:
         """Return a line of the screen."""
         size = self.size.width, self.size.height
         if self._strips is None or self._drawn_for != size:
-            self._strips = [self._paint.strip(line) for line in self.desk.frame(*size)]
-            self._drawn_for = size
+            self._strips, self._drawn_for = [], size
+            try:
+                self._strips = [self._paint.strip(line) for line in self.desk.frame(*size)]
+            except Exception as error:
+                self.app.fail(error)  # type: ignore[attr-defined]
         return self._strips[y] if y < len(self._strips) else self._paint.strip([])
 
     def on_key(self, event: events.Key) -> None:
         """Press a key."""
         event.stop()
         event.prevent_default()
-        self.desk.press(event.key, event.character)
+        with self._guarded():
+            self.desk.press(event.key, event.character)
         if self.desk.ended:
             self.app.exit()
-        self.draw()
 
     def on_paste(self, event: events.Paste) -> None:
         """Insert what is pasted."""
-        if self.desk.field is not None:
-            self.desk.field.paste(event.text)
-            self.draw()
+        with self._guarded():
+            self.desk.paste(event.text)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down."""
-        self.desk.view.scroll(_WHEEL)
-        self.draw()
+        with self._guarded():
+            self.desk.view.scroll(_WHEEL)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Scroll up."""
-        self.desk.view.scroll(-_WHEEL)
-        self.draw()
+        with self._guarded():
+            self.desk.view.scroll(-_WHEEL)
 
     def on_click(self, event: events.Click) -> None:
         """Click on a line."""
-        self.desk.click(event.x, event.y)
-        self.draw()
+        with self._guarded():
+            self.desk.click(event.x, event.y)
 
 
 def run(desk: Desk) -> int:
-    """Show the desk until somebody leaves it; return the exit status."""
+    """Show the desk until somebody leaves it; return the exit status. Raises the error that nobody expected."""
     gc.enable()  # a short process has no need of it
     app = Explorer(desk)
     app.run()
+    if app.failure is not None:
+        raise app.failure
     return 2 if app.return_code else app.status

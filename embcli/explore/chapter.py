@@ -79,10 +79,10 @@ class BatchView(_OfText):
 
     KEYS: ClassVar[tuple[Key, ...]] = (
         *_OfText.KEYS,
-        Key(("plus", "equals_sign"), "longer", "+ -", "window", more="a longer window"),
-        Key(("minus",), "shorter", "-", "", False, "a shorter window"),
-        Key(("right_square_bracket",), "farther", "[ ]", "stride", more="a larger stride"),
-        Key(("left_square_bracket",), "nearer", "[", "", False, "a smaller stride"),
+        Key(("plus", "equals_sign"), "longer", "+ -", "window", more="a longer or a shorter window"),
+        Key(("minus",), "shorter", "", "", False),
+        Key(("right_square_bracket",), "farther", "[ ]", "stride", more="a shorter or a longer stride"),
+        Key(("left_square_bracket",), "nearer", "", "", False),
     )
     name = "Batch"
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from textwrap import wrap
+from functools import cached_property, partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from embcli.errors import EmbcliError, InputError
-from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, cut, length, text_line
+from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, Moving, cut, folded, length, text_line
 from embcli.explore.field import Field
 from embcli.explore.jobs import Job
 from embcli.explore.picture import saved
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from embcli.verbs.weights import WeightMatrix
 
 Found = TypeVar("Found")
+_MOST_SCREENS = 100  # that one can go back to
 FRAME = 3  # lines around a screen: the title, the command, the keys
 _ACCENT: Color = "cold"
 
@@ -90,6 +91,9 @@ class View:
         if row is not None:
             self.desk.open("row", row)
 
+    def cover(self) -> None:
+        """Cancel what nobody waits for while another screen is on top."""
+
     def leave(self) -> None:
         """Cancel what still runs for this screen."""
         for job in self.jobs:
@@ -106,7 +110,7 @@ class Desk:
         spell: Spell,
         named: Callable[[str], str],
         color: bool,
-        screens: dict[str, Callable[..., View]],
+        screens: dict[str, type[View]],
         text: str = "",
     ) -> None:
         self.model, self.matrix, self.spell, self.named, self.color = model, matrix, spell, named, color
@@ -115,6 +119,7 @@ class Desk:
         self.screens = screens
         self.stack: list[View] = []
         self.field: Field | None = None
+        self._turn, self._jobs = Lock(), list[Job[Any]]()
         self.said = ""  # in place of the keys, until the next key
         self.ended = False
         self.changed: Callable[[], None] = lambda: None  # draws anew; may be called by any thread
@@ -127,9 +132,14 @@ class Desk:
         return self.stack[-1]
 
     def open(self, name: str, *arguments: Any) -> None:
-        """Put a screen on top, by its name."""
+        """Put a screen on top, by its name; the oldest ones are forgotten, except the first."""
         self.field = None
+        if self.stack:
+            self.view.cover()
         self.stack.append(self.screens[name](self, *arguments))
+        for view in self.stack[1:-_MOST_SCREENS]:
+            view.leave()
+        del self.stack[1:-_MOST_SCREENS]
 
     def token_of(self, row: int) -> str:
         """Return the token of a row, as pages show it; empty for a row without one."""
@@ -154,9 +164,11 @@ class Desk:
         self.stack.pop().leave()
         return True
 
-    def start(self, work: Callable[[Model], Found]) -> Job[Found]:
-        """Run work on the model in the background."""
-        return Job(self.model, work, lambda: self.changed())
+    def start(self, work: Callable[[Model], Found], in_turn: bool = False) -> Job[Found]:
+        """Run work on the model in the background, perhaps only when other such work has ended."""
+        job = Job(self.model, work, lambda: self.changed(), self._turn if in_turn else None)
+        self._jobs = [*(each for each in self._jobs if not each.done or each.failure), job]
+        return job
 
     @property
     def norms_if_done(self) -> NormOrder | None:
@@ -172,9 +184,23 @@ class Desk:
 
     def press(self, name: str, character: str | None = None) -> None:
         """Do what a key does."""
+        self._try(lambda: self._press(name, character))
+
+    def paste(self, text: str) -> None:
+        """Insert a text where one is typed."""
+        if self.field is not None:
+            self._try(partial(self.field.paste, text))
+
+    def click(self, x: int, y: int) -> None:
+        """Do what a click does."""
+        if 0 < y < self.size[1] - FRAME + 1:
+            self._try(lambda: self.view.click(x, y - 1))
+
+    def _try(self, action: Callable[[], None]) -> None:
+        """Do something; what cannot be done is said in the last line."""
         self.said = ""
         try:
-            self._press(name, character)
+            action()
         except EmbcliError as error:
             self.said = self.words_of(error)
 
@@ -209,21 +235,26 @@ class Desk:
 
     def do_find(self) -> None:
         """Type a text, and see its tokens."""
-        self.open("find")
+        self._open_other("find")
 
     def do_whole(self) -> None:
         """Show the whole matrix."""
-        self.open("whole")
+        self._open_other("whole")
 
     def do_lookup(self) -> None:
         """Look up the text."""
-        self.open("lookup")
+        self._open_other("lookup")
 
     def do_batch(self) -> None:
         """Show batches of the text."""
         if not self.matrix.origin.is_seeded:
             raise InputError("batches are of seeded layers; these are from a file")
-        self.open("batch")
+        self._open_other("batch")
+
+    def _open_other(self, name: str) -> None:
+        """Put a screen on top, unless it is there already."""
+        if not isinstance(self.view, self.screens[name]):
+            self.open(name)
 
     def do_jump(self) -> None:
         """Ask for a row, by its ID or token, and perhaps a column."""
@@ -249,11 +280,6 @@ class Desk:
         """Save the screen."""
         self.said = f"Saved {saved(self.frame(*self.size))}"
 
-    def click(self, x: int, y: int) -> None:
-        """Do what a click does."""
-        if 0 < y < self.size[1] - FRAME + 1:
-            self.view.click(x, y - 1)
-
     def row_of(self, text: str) -> int:
         """Return the ID of a row that is named by its ID or its token; raises InputError for no or several rows."""
         rows = select(self.model.numbered(text.strip()), len(self.model), "row")
@@ -266,12 +292,15 @@ class Desk:
     def frame(self, width: int, height: int) -> list[Line]:
         """Return all lines of the terminal: the screen on top between its title and its command and keys."""
         self.size = width, height
+        for job in self._jobs:
+            if job.failure is not None:
+                raise job.failure
         typed = [] if self.field is None else [self.field.line(width)]
         room = max(height - FRAME - len(typed), 1)
         try:
             body = self.view.lines(width, room)[:room]
         except EmbcliError as error:
-            body = [[], *([Piece(f" {part}", Look("bad"))] for part in _folded(self.words_of(error), width - 2))]
+            body = [[], *([Piece(f" {part}", Look("bad"))] for part in folded(self.words_of(error), width - 2))]
         body = [*body[:room], *([[]] * (room - len(body)))]
         below = [*typed, self._command(width), self._keys(width)]  # what they say follows from the body
         return [cut(line, width) for line in [self._title(width), *body, *below][:height]]
@@ -295,17 +324,13 @@ class Desk:
         if self.field is not None:
             end = [Piece("  Enter", BOLD), Piece(" goes", DIM), Piece("  Esc", BOLD), Piece(" leaves", DIM)]
         for key in [*self.view.KEYS, *FOOTER]:
-            if not key.in_footer or (self.field is not None and key.action != "move"):
+            if not key.in_footer or (self.field is not None and key.action not in ("move", "other")):
                 continue
             more = [Piece(f"  {key.shown}" if line else f" {key.shown}", BOLD), Piece(f" {key.words}", DIM)]
             if length(line) + length(more) + length(end) >= width:
                 break
             line += more
         return line + end
-
-
-def _folded(text: str, width: int) -> list[str]:
-    return wrap(in_line(text), max(width, 1))
 
 
 KEYS = (
@@ -333,6 +358,8 @@ FOOTER = (
 class KeysView(View):
     """All keys of a screen."""
 
+    KEYS = MOVES[:1]
+
     def __init__(self, desk: Desk, of: View) -> None:
         super().__init__(desk)
         self.of = of
@@ -346,11 +373,12 @@ class KeysView(View):
         return self.of.commands()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return a line for each key, in two columns if one is too long."""
-        keys = [*self.of.KEYS, *KEYS]
+        """Return a line for each key."""
+        own = [key for key in self.of.KEYS if key.shown]
+        taken = {name for key in own for name in key.names}
+        keys = [*own, *(key for key in KEYS if not {*key.names} & taken)]
         column = max(cell_len(key.shown) for key in keys) + 2
         rows = [[Piece(f" {key.shown}{' ' * (column - cell_len(key.shown))}", BOLD), Piece(key.long)] for key in keys]
-        if len(rows) > height:
-            half = -(-len(rows) // 2)
-            return beside(rows[:half], rows[half:], width // 2)
-        return rows
+        self.moving.count, self.moving.height = max(len(rows) - height + 1, 1), height
+        self.moving.by(0)
+        return rows[self.moving.at :]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from embcli.page import Paper
 from embcli.page.layout import cell_len, shorten
 from embcli.page.lines import Look, Piece
 from embcli.result import new_page
+from embcli.safe import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +23,10 @@ PLAIN, BOLD, DIM, CURSOR = Look(), Look(bold=True), Look(dim=True), Look(reverse
 
 @dataclass(frozen=True)
 class Key:
-    """Keys that do the same: the first names are those of textual, `shown` is how a person calls them."""
+    """Keys that do the same: their names are those of textual, `shown` is how a person calls them.
+
+    The list of keys has no line for a key that is not shown: another line names it, too.
+    """
 
     names: tuple[str, ...]
     action: str  # a method of the view, without its prefix
@@ -73,9 +78,8 @@ class Moving:
 
 MOVES = (
     Key(("down", "j", "up", "k"), "move", "↑ ↓ j k", "move"),
-    Key(("pagedown", "ctrl+f", "pageup", "ctrl+b"), "move", "PgUp PgDn", "page", False),
-    Key(("ctrl+d", "ctrl+u"), "move", "Ctrl-D Ctrl-U", "half a page", False),
-    Key(("home", "end", "G"), "move", "Home End G", "first and last", False),
+    Key(("pagedown", "ctrl+f", "pageup", "ctrl+b"), "move", "PgUp PgDn", "a page; Ctrl-D Ctrl-U half of one", False),
+    Key(("home", "end", "G"), "move", "Home End G", "the first and the last", False),
 )
 
 
@@ -138,6 +142,11 @@ def beside(left: list[Line], right: list[Line], width: int) -> list[Line]:
 def text_line(text: str, look: Look = PLAIN, width: int | None = None) -> Line:
     """Return a line of one text, shortened in its middle to a width."""
     return [Piece(text if width is None else shorten(text, max(width, 1)), look)]
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Return a text that may be of any origin in lines of a width."""
+    return wrap(in_line(text), max(width, 1))
 
 
 def progress(words: str, share: float, width: int) -> Line:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     Found = tuple[Tokens, list[bytes | None], np.ndarray]  # tokens, their bytes, and the IDs of words
 
+_TOKEN = 24  # cells
 _ABOVE = 2  # lines above the first row of a list
 
 
@@ -89,7 +90,7 @@ class FindView(View):
             waiting = number == 1 and self.desk.text and not self.desk.words.done
             return [text_line(name, BOLD), text_line("reading the vocabulary …" if waiting else "none", DIM)]
         last = len(str(self.desk.matrix.layer.shape[0] - 1))
-        room = max(width - last - 2 * GAP - max(len(str(len(ids))), len("pos")), 6)
+        room = min(max(width - last - 2 * GAP - max(len(str(len(ids))), len("pos")), 6), _TOKEN)
         here = slice(places.start, places.stop)
         columns: Columns = [
             Column(shorten(name, room), [shorten(shown(text), room) for text in texts[here]], "left", minimum=room),
@@ -143,5 +144,8 @@ class FindView(View):
 def _found(model: Model, text: str, words: Words | None) -> Found:
     """Return the tokens of a text with their bytes, and the IDs of words like it."""
     tokens = model.tokens(text, around=False)
-    like = words.find(text) if words is not None else np.empty(0, np.int64)
+    like = np.empty(0, np.int64)
+    for part in (text, *text.split()[-1:]):  # of several words, those like the last one
+        if words is not None and not len(like):
+            like = words.find(part)
     return tokens, tokens.bytes_at(np.arange(len(tokens))), like

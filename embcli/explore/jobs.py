@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -12,6 +13,7 @@ from embcli.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -24,15 +26,26 @@ class _Cancelled(Exception):
 
 
 class Job(Generic[Found]):
-    """Work on a model in a thread: when it is done, `found` is what it returned, or `error` is what it raised."""
+    """Work on a model in a thread: when it is done, `found` is what it returned, or `error` is what it raised.
 
-    def __init__(self, model: Model, work: Callable[[Model], Found], changed: Callable[[], None]) -> None:
+    Jobs with the same `turn` run one after the other: torch has one state for all threads, and cannot be imported by
+    two at a time.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        work: Callable[[Model], Found],
+        changed: Callable[[], None],
+        turn: AbstractContextManager[object] | None = None,
+    ) -> None:
         self.found: Found | None = None
         self.error: EmbcliError | None = None
+        self.failure: Exception | None = None  # that nobody expected
         self.share = 0.0  # of the current pass that is done
         self.done = False
         self._cancelled, self._changed, self._told = Event(), changed, time.monotonic()
-        self._model, self._work = Model(model.source, model.encoding, self._watched), work
+        self._model, self._work, self._turn = Model(model.source, model.encoding, self._watched), work, turn
         Thread(target=self._run, name=NAME, daemon=True).start()
 
     def cancel(self) -> None:
@@ -41,15 +54,19 @@ class Job(Generic[Found]):
 
     def _run(self) -> None:
         try:
-            self.found = self._work(self._model)
+            with self._turn or nullcontext():
+                if self._cancelled.is_set():
+                    return
+                self.found = self._work(self._model)
         except _Cancelled:
             return
         except EmbcliError as error:
             self.error = error
         except Exception as error:
-            if not ran_out(error):
-                raise
-            self.error = LayerError("memory ran out; choose fewer rows, or smaller layers")
+            if ran_out(error):
+                self.error = LayerError("memory ran out; choose fewer rows, or smaller layers")
+            else:
+                self.failure = error
         self.done = True
         if not self._cancelled.is_set():
             self._changed()

@@ -66,12 +66,12 @@ class MatrixView(View):
         Key(("s",), "sort", "s", "sort", more="sort by norm, by cosine to the marked row, by ID"),
         Key(("space",), "mark", "Space", "mark", more="mark the row, or take the mark away"),
         Key(("c",), "compare", "c", "compare", more="compare the row with the marked one"),
-        Key(("left", "less_than_sign"), "left", "←", "a column to the left", False),
-        Key(("right", "greater_than_sign"), "right", "→", "a column to the right", False),
-        Key(("shift+left", "ctrl+left"), "page_left", "Shift-←", "a screen to the left", False),
-        Key(("shift+right", "ctrl+right"), "page_right", "Shift-→", "a screen to the right", False),
-        Key(("0", "circumflex_accent"), "first_column", "0", "the first column", False),
-        Key(("dollar_sign",), "last_column", "$", "the last column", False),
+        Key(("left", "less_than_sign"), "left", "", "", False),
+        Key(("right", "greater_than_sign"), "right", "← →", "scroll by a column, with Shift by a screen", False),
+        Key(("shift+left", "ctrl+left"), "page_left", "", "", False),
+        Key(("shift+right", "ctrl+right"), "page_right", "", "", False),
+        Key(("0", "circumflex_accent"), "first_column", "0 $", "the first and the last column", False),
+        Key(("dollar_sign",), "last_column", "", "", False),
     )
 
     above = 2

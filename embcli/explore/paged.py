@@ -41,7 +41,7 @@ class Paged:
         if self._for != look:
             self.cancel()
             make, found = self.make, self.result
-            self._job = self.desk.start(lambda model: _put(found or make(model), *look, self.desk.color))
+            self._job = self.desk.start(lambda model: _put(found or make(model), *look, self.desk.color), in_turn=True)
             self._for = look
         job = self._job
         if job is not None and job.done:

@@ -71,13 +71,11 @@ class PairView(View):
         strips = np.concatenate([rows, difference])
         page.strips([Column("", names, "left")], [Block("", strips)], self.desk.matrix.columns)
         above = [self._scores(), [], *lines_of(page)[: ABOVE + len(names)], []]
-        page = new_sheet(width, self.desk.color)
-        room = max(height - len(above) - ABOVE, 1)
-        self.moving.count, self.moving.height = max(rows.shape[1] - room + 1, 1), room
-        self.moving.by(0)
+        room = height - len(above)
         named = {f"A {labels[0]}": rows[0], f"B {labels[1]}": rows[1], "A - B": difference[0]}
-        self.end = down(page, named, self.moving.at, room)
-        return [*above, *lines_of(page)]
+        self.moving.by(0)
+        lines, self.moving.height, self.end = down(named, self.moving.at, width, room, self.desk.color)
+        return [*above, *lines]
 
     def _scores(self) -> Line:
         line: Line = []

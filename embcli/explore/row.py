@@ -17,6 +17,7 @@ from embcli.explore.drawing import (
     Line,
     Moving,
     beside,
+    folded,
     length,
     lines_of,
     new_sheet,
@@ -50,13 +51,13 @@ class RowView(View):
 
     KEYS = (
         Key(("down", "j", "up", "k"), "move", "↑ ↓", "neighbour", more="move through the neighbours"),
-        Key(("n", "enter"), "neighbour", "n", "go on", more="go on to the neighbour under the cursor"),
+        Key(("n", "enter"), "neighbour", "n Enter", "go on", more="go on to the neighbour under the cursor"),
         Key(("backspace", "escape"), "back", "Esc", "back", more="back to the screen before"),
         Key(("w",), "why", "w", "why", more="what the scores of the neighbours are made of"),
         Key(("tab",), "metric", "Tab", "L2", more="the nearest by L2 distance, or by cosine"),
         Key(("p",), "sum", "p", "input", more="token row + position row = input, and back"),
         Key(("right",), "right", "←→", "columns", more="scroll the columns of the row"),
-        Key(("left",), "left", "←", "", False, "scroll them back"),
+        Key(("left",), "left", "", "", False),
         Key(("space",), "mark", "Space", "mark", more="mark the row, or take the mark away"),
         Key(("c",), "compare", "c", "compare", more="compare the row with the marked one"),
         *MOVES[1:],
@@ -155,9 +156,9 @@ class RowView(View):
         found = cast("Lookup", self.sum.found)
         names = [name for name in ("token", "position", "input") if name in found.matrices]
         rows = found.rows(np.array([0]), tuple(name for name in names if not found.has_own_columns(name)))
-        self.end = down(page, {name: each[0] for name, each in rows.items()}, self.first, room)
-        self.step = 1
-        return [*lines_of(page), text_line(f" input = {found.sum}, at position 0", DIM, width)]
+        named = {name: each[0] for name, each in rows.items()}
+        lines, self.step, self.end = down(named, self.first, width, height - 1, self.desk.color)
+        return [*lines, text_line(f" input = {found.sum}, at position 0", DIM, width)]
 
     def _list(self, metric: Metric, height: int) -> list[Line]:
         """Return the nearest rows by a metric."""
@@ -166,7 +167,8 @@ class RowView(View):
         if job is None or not job.done:
             return [text_line(heading, BOLD), progress("searching", job.share if job else 0.0, _LIST)]
         if job.error is not None:
-            return [text_line(heading, BOLD), text_line(self.desk.words_of(job.error), Look("bad"), _LIST)]
+            words = folded(self.desk.words_of(job.error), _LIST)
+            return [text_line(heading, BOLD), *(text_line(line, Look("bad")) for line in words)]
         found = cast("Neighbors", job.found)
         ranking = found.search.rankings[0]
         moving.count = len(ranking.ids)
@@ -188,6 +190,13 @@ class RowView(View):
             at = ABOVE + moving.at - places.start
             lines[at] = under_cursor(lines[at], length(lines[at]))
         return lines if len(ids) else [text_line(heading, BOLD), text_line("No other rows.")]
+
+    def cover(self) -> None:
+        """Cancel a search that still runs; it begins anew when one comes back."""
+        for metric, job in [*self.nearest.items()]:
+            if not job.done:
+                job.cancel()
+                del self.nearest[metric]
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
@@ -220,7 +229,7 @@ class RowView(View):
     def do_sum(self) -> None:
         """Show the row's position row and their sum, or its values only."""
         query = np.array([self.row])
-        self.sum = self.desk.start(lambda model: model.lookup(query)) if self.sum is None else None
+        self.sum = self.desk.start(lambda model: model.lookup(query), in_turn=True) if self.sum is None else None
 
     def do_right(self) -> None:
         """Scroll the columns by a line."""

@@ -34,7 +34,7 @@ def begin(
 
     Raises InputError for a row that does not exist.
     """
-    screens: dict[str, Callable[..., View]] = {
+    screens: dict[str, type[View]] = {
         "matrix": MatrixView,
         "row": RowView,
         "pair": PairView,

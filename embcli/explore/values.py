@@ -7,9 +7,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from embcli.explore.drawing import BOLD, DIM, PLAIN, Line
+from embcli.explore.drawing import BOLD, DIM, PLAIN, Line, beside, length, lines_of, new_sheet
 from embcli.page import Bar, Block, Column, Word
-from embcli.page.layout import GAP
+from embcli.page.layout import GAP, cell_len
 from embcli.page.lines import Look, Piece
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from embcli.page import NumberFormat, Page
 
 _WARM, _COLD, _BAD = Look("warm"), Look("cold"), Look("bad", bold=True)
+_LABEL = "col"
 _PER_LINE = (16, 10, 8, 5, 4, 2, 1)
 ABOVE = 2  # lines above the first values: the header and its rule
 
@@ -27,7 +28,7 @@ ABOVE = 2  # lines above the first values: the header and its rule
 def across(page: Page, values: np.ndarray, first: int, width: int, lines: int) -> tuple[int, int]:
     """Put values of a row, (D,), on a page, line after line; return how many a line has, and the end of the last."""
     dim = len(values)
-    label = max(len(str(dim - 1)), 3)
+    label = max(len(str(dim - 1)), len(_LABEL))
     here = values[first : first + lines * _PER_LINE[0]]
     while True:
         numbers = page.numbers([Block("", here)])
@@ -40,19 +41,37 @@ def across(page: Page, values: np.ndarray, first: int, width: int, lines: int) -
     cells = [[numbers.word(here[place]) for place in range(at, len(here), per)] for at in range(min(per, len(here)))]
     filled = [[*column, *[Word("")] * (len(starts) - len(column))] for column in cells]
     columns = [Column(f"+{at}", column, minimum=numbers.width) for at, column in enumerate(filled)]
-    page.table([Column("col", list(map(str, starts)), minimum=label, tone="dim"), Bar(), *columns])
+    page.table([Column(_LABEL, list(map(str, starts)), minimum=label, tone="dim"), Bar(), *columns])
     return per, first + len(here)
 
 
-def down(page: Page, rows: Mapping[str, np.ndarray], first: int, lines: int) -> int:
-    """Put the values of named rows, (D,) each, side by side on a page, a column of theirs per line; return the end."""
-    here = {name: values[first : first + lines] for name, values in rows.items()}
-    numbers = page.numbers([Block("", values) for values in here.values()])
-    dim, end = len(next(iter(rows.values()))), first + len(next(iter(here.values())))
-    label = Column("col", list(map(str, range(first, end))), minimum=len(str(dim - 1)), tone="dim")
-    columns = [Column(name, [numbers.word(value) for value in values]) for name, values in here.items()]
-    page.table([label, Bar(), *columns])
-    return end
+def down(
+    rows: Mapping[str, np.ndarray], first: int, width: int, height: int, color: bool
+) -> tuple[list[Line], int, int]:
+    """Return the values of named rows, (D,) each, side by side: a line per column, in blocks beside each other.
+
+    The other numbers are how many columns a block has, and the first one that is not shown.
+    """
+    page = new_sheet(width, color)
+    dim, lines = len(next(iter(rows.values()))), max(height - ABOVE, 1)
+    widest = page.numbers([Block("", values[first : first + lines * width]) for values in rows.values()]).width
+    label = max(len(str(dim - 1)), len(_LABEL))
+    cells = label + GAP + 1 + sum(GAP + max(widest, cell_len(name)) for name in rows)
+    end = min(first + max((width + GAP + 1) // (cells + GAP + 1), 1) * lines, dim)
+    numbers = page.numbers([Block("", values[first:end]) for values in rows.values()])
+    drawn: list[Line] = []
+    for start in range(first, end, lines):
+        stop = min(start + lines, end)
+        block = new_sheet(width, color)
+        label_column = Column(_LABEL, list(map(str, range(start, stop))), minimum=label, tone="dim")
+        columns = [
+            Column(name, [numbers.word(value) for value in values[start:stop]], minimum=numbers.width)
+            for name, values in rows.items()
+        ]
+        block.table([label_column, Bar(), *columns])
+        found = lines_of(block)
+        drawn = beside(drawn, found, max(map(length, drawn))) if drawn else found
+    return drawn, lines, end
 
 
 def with_numbers(table: list[Line], values: np.ndarray, first: int, numbers: NumberFormat, cell: int) -> list[Line]:

@@ -242,41 +242,40 @@ class Checkpoint:
 
         Raises InputError if config.json and the tensors do not fit together.
         """
-        family, dim, settings, model = (
-            self.family,
-            self._shape[1],
-            self.settings,
-            self.settings.values.get("model_type"),
-        )
+        family, dim, settings = self.family, self._shape[1], self.settings
+        model, where = settings.values.get("model_type"), settings.where
         if not isinstance(model, str) or self.is_other:
             return None
-        where = settings.where
         if family is None or family.unknown:
-            return Recipe(model, where, self.values, dim, False, family.unknown if family else "")
+            return Recipe(model, where, self.tensors.array, dim, False, family.unknown if family else "")
         recipes.check_dimension(settings, dim)
         finder = Finder(self._module_tensor, settings)
         steps = tuple(recipes.steps_of(family, settings, dim, finder, self.find("token_type") is not None))
-        first, padding = recipes.first_position(family, settings), recipes.padding_of(family, settings)
-        adds = any(isinstance(step, AddPosition) for step in steps)
-        if adds and self.find("position") is None and not family.waves:
+        computes = any(isinstance(step, AddPosition) for step in steps) and self.find("position") is None
+        if computes and not family.waves:
             raise finder.missing("position matrix")
-        waves = family.waves if adds and self.find("position") is None else ""
-        width = self._width(steps)
         return Recipe(
             model,
             where,
-            self.values,
-            width,
+            self.tensors.array,
+            self._width(steps),
             steps=steps,
-            first=first,
-            padding=padding,
-            waves=waves,
+            first=recipes.first_position(family, settings),
+            padding=recipes.padding_of(family, settings),
+            waves=family.waves if computes else "",
             inside=family.inside if settings.holds(family.inside_when) else "",
             part=self.part if self._has_two_parts else None,
             biases=recipes.biases_of(family, settings),
             caveat=family.caveat,
             odd=recipes.odd_tokens(family, settings),
         )
+
+    @property
+    def unapplied(self) -> str:
+        """The name of a norm beside the token matrix, if nothing says how the model applies it; otherwise empty."""
+        module = _parts(self._tensor("token").name)[:-2]
+        beside = (".".join([*module, norm, end]) for norm in names.NORMS for end in recipes.SUFFIXES["weight"])
+        return next((name for name in beside if name in self.tensors), "")
 
     @cached_property
     def rotation(self) -> Rotation | None:
@@ -286,7 +285,7 @@ class Checkpoint:
         architecture = None if self.config else str(self.tensors.metadata.get("general.architecture"))
 
         def vector(name: str) -> np.ndarray | None:
-            return self.values(name) if architecture is not None and name in self.tensors else None
+            return self.tensors.array(name) if architecture is not None and name in self.tensors else None
 
         return rotation_of(self.settings, self._shape[1], architecture, vector)
 
@@ -314,13 +313,6 @@ class Checkpoint:
         named = self._of_part(named)
         best = max(named, key=lambda name: (_shared_parts(name, near), -name.count("."), name), default=None)
         return None if best is None else self.tensors[best]
-
-    def values(self, name: str) -> np.ndarray:
-        """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
-        if len(self.tensors[name].shape) == 1:
-            return self.tensors.vector(name)
-        layer = self.tensors.layer(name)
-        return layer.rows(np.arange(layer.shape[0]))
 
     def _of_part(self, named: list[str]) -> list[str]:
         """Return the names that belong to the chosen part; all of them if none does."""

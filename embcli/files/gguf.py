@@ -115,16 +115,9 @@ def _tensors(binary: Binary, header: Header) -> list[Tensor]:
     alignment = header.metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise binary.refused(f"its alignment is {alignment!r}, which is not a power of two")
-    return _in_place(binary, header.tensors, -(-header.end // alignment) * alignment, alignment)
-
-
-def _in_place(
-    binary: Binary, described: list[tuple[str, tuple[int, ...], int, int]], data: int, alignment: int
-) -> list[Tensor]:
-    """Return the tensors in the order of the file; raises InputError unless each has its own range of bytes."""
     tensors: list[Tensor] = []
-    place = data
-    ordered = sorted(described, key=lambda tensor: tensor[3])
+    place = data = -(-header.end // alignment) * alignment
+    ordered = sorted(header.tensors, key=lambda tensor: tensor[3])
     ends = (*(data + offset for *_, offset in ordered[1:]), binary.size)
     for (name, shape, kind, offset), limit in zip(ordered, ends, strict=False):  # one end too many for no tensor
         start = data + offset

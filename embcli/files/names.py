@@ -60,6 +60,9 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 SUFFIXES = ("weight", "embedding")
 
+# The names of norms beside a token matrix, which a model applies to the sum of its rows.
+NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")
+
 CAUSAL = re.compile("(?:LMHeadModel|ForCausalLM)$")  # the ends of the names of classes with an output head
 
 

@@ -24,7 +24,7 @@ _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
     *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
 )
-_SUFFIXES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}  # the first BERTs have the second names
+SUFFIXES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}  # the first BERTs have the second names
 
 
 class Settings:
@@ -191,7 +191,7 @@ class Finder:
 
     def optional(self, names: tuple[str, ...], suffix: str) -> Tensor | None:
         """Return a tensor of the first of these modules that there is; None if there is none."""
-        ends = (f"{name}.{end}" for name in names for end in _SUFFIXES[suffix])
+        ends = (f"{name}.{end}" for name in names for end in SUFFIXES[suffix])
         return next((tensor for end in ends if (tensor := self._search(end)) is not None), None)
 
     def missing(self, name: str) -> InputError:

@@ -83,13 +83,14 @@ class Tensors(Mapping[str, Tensor]):
             raise self.refused(f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1")
         return self.matrix(tensor, transposed)
 
-    def vector(self, name: str) -> np.ndarray:
-        """Return a tensor of one dimension, (n,) float32; raises InputError for another one."""
+    def array(self, name: str) -> np.ndarray:
+        """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
         tensor = self[name]
-        if len(tensor.shape) != 1:
-            raise self.refused(f"{tensor} is not a vector: it needs one dimension")
-        row: np.ndarray = self.matrix(replace(tensor, shape=(1, *tensor.shape)), False).rows(np.zeros(1, np.int64))[0]
-        return row
+        if len(tensor.shape) == 1:
+            row = self.matrix(replace(tensor, shape=(1, *tensor.shape)), False)
+            return np.asarray(row.rows(np.zeros(1, np.int64))[0])
+        layer = self.layer(name)
+        return layer.rows(np.arange(layer.shape[0]))
 
     @abstractmethod
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:

@@ -190,7 +190,7 @@ class Page(ABC):
         return Excerpt(len(numbers), 0, len(numbers))
 
     def picture(self, raster: Raster, lines: int, square: bool = False) -> None:
-        """Put a matrix on the page as a picture of all its rows, with a colour bar, in at most so many lines.
+        """Put a matrix on the page as a picture of all its rows, with a colour bar, in at most `lines` lines.
 
         What does not fit is averaged. With `square` each number is as high as it is wide.
         """

@@ -176,7 +176,7 @@ class Squares:
 
     @classmethod
     def of(cls, shape: tuple[int, int], lines: int, available: int, halves: bool) -> Squares:
-        """Return how a matrix fits into a number of lines, each with so many cells available."""
+        """Return how a matrix fits into a number of lines with `available` cells each."""
         rows, columns = (2 * lines, available) if halves else (lines, available // 2)
         per = max(-(-shape[0] // rows), -(-shape[1] // columns), 1)
         sizes = [size for size in (WIDEST, 2) if size * shape[0] <= rows and size * shape[1] <= columns]
@@ -210,7 +210,7 @@ class Lines:
 
     @classmethod
     def of(cls, shape: tuple[int, int], lines: int, available: int, colored: bool, apart: int = 1) -> Lines:
-        """Return how a matrix fits into a number of lines, each with so many cells available."""
+        """Return how a matrix fits into a number of lines with `available` cells each."""
         stacked = colored and shape[0] > lines
         per = max(-(-shape[0] // (2 * lines if stacked else lines)), 1)
         return cls(per, stacked, Fit.of(shape[1], available, colored and not stacked, apart))

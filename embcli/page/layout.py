@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GAP = 2  # cells between columns
 LEAST_TOKEN = 6  # cells of the shortest shortened token
 _TOKEN_CELLS = 24, LEAST_TOKEN  # of a token beside numbers: as long as possible, or short
-_FEW_COLUMNS = 2  # tokens are shortened for up to so many columns of numbers
+_FEW_COLUMNS = 2  # columns of numbers for which tokens are shortened, at most
 _FIXED_LIMIT = 1e6  # larger numbers are written with an exponent
 _UNIT = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|.", re.DOTALL)  # a character as embcli.tokens.shown writes it
 BYTE_IN_HEX = re.compile("[0-9a-f]{2} ?")
@@ -55,7 +55,7 @@ Cell = str | Word | Strip
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column of a table; `least` says that its cells may be shortened in the middle, down to so many cells."""
+    """A column of a table; `least` is the width to which its cells may be shortened, in the middle."""
 
     header: str
     cells: Sequence[Cell]

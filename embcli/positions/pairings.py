@@ -55,10 +55,10 @@ class BothPairings(ShownPositions):
             both.append(self._rotated(name, kind, own, columns))
             products.append(Matrix("", kind.products(to, own), to, title=name))
         interleaved, halves = both
-        what = f"Not equal, the columns: halves stores the row of token ID {token_id} as 0 2 4 … 1 3 5 …"
+        what = f"The columns differ: halves stores the row of token ID {token_id} as 0 2 4 … 1 3 5 …"
         one, at = to[-1:], to[:1]
         wrong = float(self.kinds()[1].products(at, row)(one)[0, 0])
-        equal = f"Equal, the products q · k; if not reordered, halves has {wrong:.4f} for {one[0]} and 0"
+        equal = f"The products q · k are equal; if not reordered, halves has {wrong:.4f} for {one[0]} and 0"
         return [
             replace(interleaved, heading=what, beside=(halves,)),
             halves,

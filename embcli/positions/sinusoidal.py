@@ -57,7 +57,7 @@ class Sinusoidal(AddedPositions):
             else "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
             "They depend only on the distance: equal along each diagonal."
             if self.dim % 2 == 0 or self.own
-            else "D is odd, the last sine has no cosine: equal along each diagonal only nearly.",
+            else "D is odd: the last sine has no cosine, so diagonals are only nearly equal.",
         )
 
     def where(self, first_position: int) -> str:

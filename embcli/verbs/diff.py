@@ -191,7 +191,10 @@ def diff(base: Source, tuned: Source, watch: Watch = unwatched, top: int = SHOWN
     for _ in watch(ahead(pairs.parts()), len(pairs.states), int):
         pass
     origins = opened[0].origin, opened[1].origin
-    base_run, tuned_run = (_run(each, origin) for each, origin in zip((base, tuned), origins, strict=True))
+    base_run, tuned_run = (
+        {"encoding": source.encoding.name if source.encoding else None, **origin.document()}
+        for source, origin in zip((base, tuned), origins, strict=True)
+    )
     return Diff(
         shapes=shapes,
         dtypes=(layers[0].dtype, layers[1].dtype),
@@ -214,10 +217,6 @@ def _both(base: Notes, tuned: Notes) -> Notes:
         for remark in each:
             notes.add(remark)
     return notes
-
-
-def _run(source: Source, origin: Origin) -> dict[str, Any]:
-    return {"encoding": source.encoding.name if source.encoding else None, **origin.document()}
 
 
 def _matching(base: Source, tuned: Source) -> Matching:

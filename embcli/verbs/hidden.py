@@ -6,6 +6,7 @@ torch is imported when the first of its steps runs.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -50,13 +51,13 @@ def steps_of(
     for step in steps:
         match step:
             case Scale(factor=factor):
-                done.append(partial(_scaled, np.float32(factor)))
+                done.append(partial(_by, operator.mul, np.float32(factor)))
             case AddPosition():
-                done.append(partial(_with_positions, position_rows))
+                done.append(lambda rows, at: rows + position_rows(at))
             case AddType() if type_row is not None:
-                done.append(partial(_plus, type_row))
+                done.append(lambda rows, _: rows + type_row)
             case AddRow(tensors=names):
-                done.append(partial(_plus, np.concatenate([values(name)[:1] for name in names], axis=1)))
+                done.append(partial(_by, operator.add, np.concatenate([values(name)[:1] for name in names], axis=1)))
             case Norm(weight=weight, bias=bias, epsilon=epsilon, kind=kind):
                 done.append(partial(_normed, kind, values(weight), values(bias) if bias else None, epsilon))
             case Project(weight=weight, bias=bias, neighbours=neighbours, beside=beside):
@@ -69,19 +70,8 @@ def steps_of(
     return Steps(tuple(done), takes_whole_texts)
 
 
-def _scaled(factor: np.float32, rows: np.ndarray, _: np.ndarray) -> np.ndarray:
-    scaled: np.ndarray = rows * factor
-    return scaled
-
-
-def _plus(row: np.ndarray, rows: np.ndarray, _: np.ndarray) -> np.ndarray:
-    added: np.ndarray = rows + row
-    return added
-
-
-def _with_positions(position_rows: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, at: np.ndarray) -> np.ndarray:
-    added: np.ndarray = rows + position_rows(at)
-    return added
+def _by(combine: Callable[[Any, Any], np.ndarray], value: Any, rows: np.ndarray, _: np.ndarray) -> np.ndarray:
+    return combine(rows, value)
 
 
 def _beside_neighbours(rows: np.ndarray, _: np.ndarray) -> np.ndarray:

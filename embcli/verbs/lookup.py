@@ -280,55 +280,60 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     only = _occurrences(tokens, options, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
     options, recipe = _followed(source, options)
-    positions = options.positions(dim)
-    if options.position == "rotary" and source.rotation is not None:
-        own = source.rotation.chosen(options.theta, tokens.longest)
-        positions = own_rotary(own, dim, options.pairing) if own else positions
+    positions = _positions(source, options, recipe, tokens.longest)
     reads_positions = positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves)
     if reads_positions:
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     columns = select(options.columns, dim, "column")
-    if options.trace is not None and not positions.adds and not (recipe and recipe.steps):
-        raise InputError(naming("{trace} writes out a sum; {position} {kind} adds nothing", kind=options.position))
-    if options.trace is not None and not 0 <= options.trace < len(tokens):
-        there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}, counted from 0"
-        raise InputError(naming(f"{{trace}} {options.trace} is not a token: {there_are}"))
-    ids = np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if options.draw else tokens.ids
-    asked = {"token": ids}
+    _check_trace(options, len(tokens), adds=positions.adds or bool(recipe and recipe.steps))
+    asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if options.draw else tokens.ids}
     if reads_positions:
         asked["position"] = np.arange(tokens.longest)
     if _has_type(source, options, recipe):
         asked["token_type"] = np.array([options.token_type])
     layers = source.open(asked)
+    if positions.has_layer:
+        positions = replace(positions, opened=layers.get("position"))
+    type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
+    token, origin, notes = layers["token"], layers.origin, source.notes
+    lookup = Lookup(tokens, token, positions, columns, origin, options, only, type_row, notes=notes)
+    if recipe is None:
+        return lookup
+    from embcli.verbs.hidden import steps_of
+
+    _note_other_ways(source, recipe, tokens, origin)
+    added = layers["position"].rows if "position" in layers else positions.rows
+    steps = steps_of(recipe.sum, recipe.values, added, type_row)
+    more = steps_of(recipe.rest, recipe.values, added, type_row) if recipe.rest else None
+    return replace(lookup, recipe=recipe, steps=steps, more_steps=more)
+
+
+def _positions(source: Source, options: LookupOptions, recipe: Recipe | None, longest: int) -> JoinedPositions:
+    """Return the positions that join the token rows, for sequences of up to `longest` tokens; their layer is not open.
+
+    A model's own formula or rotation counts, unless the user chooses another one.
+    """
+    dim = shape_of(source, "token")[1]
     if recipe is not None and recipe.waves:
         from embcli.verbs.hidden import own_sinusoids
 
-        positions = own_sinusoids(recipe, dim)
-    elif positions.has_layer:
-        positions = replace(positions, opened=layers.get("position"))
-    type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
-    steps = more = None
-    if recipe is not None:
-        from embcli.verbs.hidden import steps_of
+        return own_sinusoids(recipe, dim)
+    positions = options.positions(dim)
+    if options.position != "rotary" or source.rotation is None:
+        return positions
+    own = source.rotation.chosen(options.theta, longest)
+    return own_rotary(own, dim, options.pairing) if own else positions
 
-        _note_other_ways(source, recipe, tokens, layers.origin)
-        added = layers["position"].rows if "position" in layers else positions.rows
-        steps = steps_of(recipe.sum, recipe.values, added, type_row)
-        more = steps_of(recipe.rest, recipe.values, added, type_row) if recipe.rest else None
-    return Lookup(
-        tokens,
-        layers["token"],
-        positions,
-        columns,
-        layers.origin,
-        options,
-        only,
-        type_row,
-        recipe,
-        steps,
-        more,
-        notes=source.notes,
-    )
+
+def _check_trace(options: LookupOptions, tokens: int, adds: bool) -> None:
+    """Raise InputError for a token to trace that does not exist, and where nothing is added to token rows."""
+    if options.trace is None:
+        return
+    if not adds:
+        raise InputError(naming("{trace} writes out a sum; {position} {kind} adds nothing", kind=options.position))
+    if not 0 <= options.trace < tokens:
+        there_are = f"there {'is' if tokens == 1 else 'are'} {counted(tokens, 'token')}, counted from 0"
+        raise InputError(naming(f"{{trace}} {options.trace} is not a token: {there_are}"))
 
 
 def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Recipe | None]:
@@ -343,6 +348,10 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     recipe = source.recipe
     if recipe is None:
         own: JoinedKind = DEFAULT_KIND if source.shape("position") else NO_POSITIONS
+        if source.unapplied:
+            source.notes.add(
+                f"no file says how the model applies {shortened(source.unapplied)}: these rows are before it"
+            )
     else:
         own = recipe.adds or NO_POSITIONS
     if given not in (None, own):

@@ -89,7 +89,7 @@ def _part(page: Page, result: Comparison, step: str, number: int | None = None) 
 
 
 def _put_end(result: Comparison, page: Page, available: float) -> None:
-    """Put the parts below the steps on the page: the verdict, and the parts that options ask for, in so many lines."""
+    """Put the parts below the steps on the page: the verdict, and what options ask for, in the lines left."""
     page.line(_judgement(result.verdict))
     for line in _why(result) if len(result.tokens) else []:
         page.line(line)
@@ -271,7 +271,7 @@ def _put_picture(result: Comparison, page: Page, available: float) -> None:
 
 
 def _drawn(result: Comparison, page: Page, most: int, dots: bool) -> bool:
-    """Put the product of at most so many tokens on a page; return whether each of its rows has room for two numbers.
+    """Put the product of at most `most` tokens on a page; return whether each of its rows has room for two numbers.
 
     Dots stand for the rows of the weight that are not shown.
     """
@@ -346,14 +346,14 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
         _put_both(page, labels, gradient.embedding, gradient.linear, rows)
     page.line(_judgement(gradient.verdict))
     if gradient.verdict.kind == "value":
-        page.line("The gradients of an ID that occurs several times are added up in another order: rounding.")
+        page.line("Gradients of an ID that occurs several times are summed in another order: they differ by rounding.")
     elif not gradient.verdict.identical:
         page.line("The outputs differ, and so do their gradients.")
     if gradient.training is not None:
         _put_changed(gradient.training, page)
         return
     both = gradient.embedding_rows, gradient.linear_rows
-    page.line(f"Rows of the weight with any gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
+    page.line(f"Rows with a non-zero gradient: {both[0]:,} in the embedding, {both[1]:,} in the linear layer.")
 
 
 def _put_training(gradient: Gradient, training: Training, page: Page) -> None:

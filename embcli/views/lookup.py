@@ -34,7 +34,7 @@ class Band:
     label: str
     header: str  # of the numbers of its rows
     numbers: Sequence[object]  # of its rows
-    of_tokens: bool  # whether a row depends on the token, and not on its position alone
+    of_tokens: bool  # whether a row depends on the token, not only on its position
     values: np.ndarray  # (n, columns) float32
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from embcli.names import SHORT_LENGTH
 from embcli.page import Block, Column, Excerpt, Page, Raster
-from embcli.views.parts import left_out, put_origin
+from embcli.views.parts import left_out, put_origin, put_prose
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 200  # of the rows that the user chose
 _ONE_TABLE, _TWO_TABLES = 10, 4  # rows of a longer table, if a page has one table, or two
 _LEAST_ROWS = 3
-_AROUND_TWO = 16  # lines around the rows of two tables
+_AROUND_TWO = 12  # lines around the rows of two tables, beside those above and below both
 _HEAD = 3  # lines above a picture
 _BELOW = 2  # lines of a screen below a page: the origin of seeded rows, and the prompt
 
@@ -35,8 +35,8 @@ def view(result: PositionTable, page: Page) -> None:
         shown = [each for matrix in shown for each in (matrix, *matrix.beside)]
     end = page.part()
     for line in filter(None, (words.note if not options.similarity else "", result.reason)):
-        end.line(line)
-    if origin is not None:
+        put_prose(line, end)
+    if origin is not None and not (result.reason and "position" not in origin.tensors):
         end.line(_origin_in_words(origin))
     if result.origin is not None:
         put_origin(end, result.origin)
@@ -47,7 +47,8 @@ def view(result: PositionTable, page: Page) -> None:
             page.line(f"The row is that of token ID {options.token_id()}.")
     else:
         page.title(f"{words.name}{first}: {words.shape}")
-        page.line(words.formula)
+        put_prose(words.formula, page)
+    around = _AROUND_TWO + page.lines + end.lines
     for place, matrix in enumerate(shown):
         if place:
             page.line()
@@ -58,14 +59,18 @@ def view(result: PositionTable, page: Page) -> None:
             raster = Raster(matrix.label, _numbers(result, matrix), matrix.columns, matrix.rows, matrix.apart)
             page.picture(raster, _room(page, end, len(shown) - place), square=options.similarity)
         else:
-            _put(result, matrix, page, alone=len(shown) == 1)
+            _put(result, matrix, page, None if len(shown) == 1 else around)
     page.add(end)
 
 
-def _put(result: PositionTable, matrix: Matrix, page: Page, alone: bool) -> None:
-    """Put the numbers of one matrix on the page, and the names of the rows and columns that are left out."""
+def _put(result: PositionTable, matrix: Matrix, page: Page, around: int | None) -> None:
+    """Put the numbers of one matrix on the page, and the names of the rows and columns that are left out.
+
+    `around` is how many lines of a screen are around the rows of two tables; None for one table.
+    """
     numbers = _numbers(result, matrix)
-    rows = Excerpt.most(_most(page, alone, len(numbers), _AROUND_TWO + 2 * bool(matrix.beside)), len(numbers))
+    most = _most(page, len(numbers), None if around is None else around + 2 * bool(matrix.beside))
+    rows = Excerpt.most(most, len(numbers))
     if matrix.numbers is None and result.options.rows is not None:
         rows = Excerpt.most(_MOST_ROWS, len(numbers))
     labels = [Column(matrix.label, [str(number) for number in numbers[rows.places]])]
@@ -88,13 +93,10 @@ def _numbers(result: PositionTable, matrix: Matrix) -> np.ndarray:
     return result.chosen if matrix.numbers is None else matrix.numbers
 
 
-def _most(page: Page, alone: bool, total: int, around: int) -> int:
-    """Return how many rows a table shows, of so many: all if they are few, as on a page without a T.
-
-    `around` is how many lines of a screen are around those of two tables.
-    """
-    if alone or page.paper.screen is None:
-        return SHORT_LENGTH if total <= SHORT_LENGTH else _ONE_TABLE if alone else _TWO_TABLES
+def _most(page: Page, total: int, around: int | None) -> int:
+    """Return how many rows a table shows, of so many: all if they are few, as on a page without a T."""
+    if around is None or page.paper.screen is None:
+        return SHORT_LENGTH if total <= SHORT_LENGTH else _ONE_TABLE if around is None else _TWO_TABLES
     return max((page.paper.screen - around) // 2, _LEAST_ROWS)
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from embcli.hints import hint
-from embcli.page import TOKEN_TONES, Column, Columns, Word
+from embcli.page import TOKEN_TONES, Column, Columns, Page, Word
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.words import counted
@@ -15,7 +15,6 @@ from embcli.words import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from embcli.page import Page
     from embcli.verbs.tokenizers import Stretch, Tokenizers
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
@@ -37,7 +36,7 @@ def view(result: Tokenizers, page: Page) -> None:
     """Put the text on the page as each encoding cuts it, how many tokens that makes, and how often they differ."""
     names = [page.safe(name) for name in result.names]
     numbers = [str(number) for number in range(1, len(names) + 1)] if max(map(cell_len, names)) > _LONGEST_NAME else []
-    legend = f": {_CUT} is a cut that not all make" if result.different else ""
+    legend = f": {_CUT} marks a cut that not all of them make" if result.different else ""
     page.title(f"The text under {counted(len(names), 'tokenizer')}{legend}")
     left_out = _put_text(result, numbers or names, page)
     page.line()
@@ -45,7 +44,7 @@ def view(result: Tokenizers, page: Page) -> None:
     page.line()
     differences = f"{counted(result.same, 'token')} in common, {counted(result.different, 'place')} cut differently"
     sizes = f"{counted(result.characters, 'character')}, {counted(result.size, 'byte')}"
-    page.line(f"{sizes}; {differences if result.different else 'all cut it alike'}")
+    page.line(f"{sizes}; {differences if result.different else 'all cut it the same way'}")
     if left_out:
         page.line(f"Left out: {left_out}; {hint('tsv')}.")
 
@@ -75,7 +74,7 @@ def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     if is_whole or not result.different:
         return "" if is_whole else "the rest of the text"
     missing = result.different - sum(map(len, rows[:most]))
-    alike, more = "what all cut alike" if result.same else "", f"{missing:,} more places" if missing else ""
+    alike, more = "where all agree" if result.same else "", f"{missing:,} more places" if missing else ""
     return " and ".join(filter(None, (alike, more)))
 
 

@@ -29,7 +29,7 @@ _X86 = ("x86_64", "AMD64")
 _AVX2, _AVX512 = {"avx2", "fma"}, {"avx512vl", "avx512bw", "avx512dq", "fma"}
 _FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
 _ADDRESSES, _DATA = 550 * 10**6, 180 * 10**6  # bytes that importing torch takes, and some to spare
-_OUT_OF_MEMORY = "torch does not load, as memory ran out; it takes some 700 MB"
+_OUT_OF_MEMORY = "memory ran out while torch was loading; it needs some 700 MB"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class SeededSource:
 
     recipe: None = None
     rotation: None = None
+    unapplied = ""
 
     def __init__(
         self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None, notes: Notes | None = None

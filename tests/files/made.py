@@ -42,7 +42,7 @@ def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
 
 
 def assert_equal(found: np.ndarray, wanted: np.ndarray) -> None:
-    """Hold equal bits, but for those of NaN."""
+    """Compare bits, except those of NaN."""
     both = np.isnan(found) & np.isnan(wanted)
     assert np.array_equal(np.where(both, 0, found.view(np.uint32)), np.where(both, 0, wanted.view(np.uint32)))
 
