@@ -105,38 +105,40 @@ def bfloat16(path: Path, rows: int, columns: int, names: tuple[str, ...]) -> Non
                 file.write((values.view(np.uint32) >> 16).astype(np.uint16).tobytes())
 
 
+def broken_matrix(folder: Path) -> Path:
+    """Write a matrix with rows of NaN and of zeros, and an infinity."""
+    matrix = np.random.default_rng(1).standard_normal((500, 9), np.float32)
+    matrix[[3, 5, 499]], matrix[[7, 100]], matrix[9, 2] = np.nan, 0, np.inf
+    np.save(folder / "broken.npy", matrix)
+    return folder / "broken.npy"
+
+
+def hostile_words(folder: Path) -> Path:
+    """Write word vectors whose words, and whose file's name, a terminal or a shell could take for something else."""
+    words = ["\x1b[2J", "\x9b31m", "[bold]x[/]", "\u202eabc", "a\u0301" * 20, "中文" * 30, "\u200d\u200d", "'", '"']
+    words += ["$(ls)", "`id`", "-n", "--rows", "\\", "\x07", "x" * 3000, "0", "1,2", "\U0001f468\u200d\U0001f469", "é"]
+    vectors = np.random.default_rng(2).standard_normal((len(words), 5))
+    lines = [
+        f"{word} {' '.join(f'{value:.4f}' for value in vector)}" for word, vector in zip(words, vectors, strict=True)
+    ]
+    path = folder / "hostile [red]\x1b[31m 'é.vec"
+    path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+    return path
+
+
 def sources(folder: Path) -> dict[str, Source]:
     """Make the files, and return what is walked through by name."""
-    chance = np.random.default_rng(1)
     bfloat16(folder / "model.safetensors", 50257, 48, ("wte.weight", "wpe.weight"))
     bfloat16(folder / "cut.safetensors", 50257, 16, ("wte.weight",))
-    broken = chance.standard_normal((500, 9), np.float32)
-    broken[[3, 5, 499]], broken[[7, 100]], broken[9, 2] = np.nan, 0, np.inf
-    np.save(folder / "broken.npy", broken)
     np.save(folder / "one.npy", np.array([[0.5]], np.float32))
-    np.save(folder / "narrow.npy", chance.standard_normal((30_000, 1), np.float32) * 1e12)
-    words = [
-        "\x1b[2J",
-        "\x9b31m",
-        "[bold]x[/]",
-        "\u202eabc",
-        "a\u0301" * 20,
-        "中文" * 30,
-        "\u200d\u200d",
-        "'",
-        '"',
-        "$(ls)",
-    ]
-    words += ["-n", "--rows", "\\", "`id`", "\x07", "x" * 3000, "0", "1,2", "\U0001f468\u200d\U0001f469", "é"]
-    lines = [f"{word} {' '.join(f'{value:.4f}' for value in chance.standard_normal(5))}" for word in words]
-    (folder / "hostile [red]\x1b[31m 'é.vec").write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+    np.save(folder / "narrow.npy", np.random.default_rng(1).standard_normal((30_000, 1), np.float32) * 1e12)
     return {
         "seeded": Source(("--dim", "24")),
         "bfloat16": Source((str(folder / "model.safetensors"),)),
-        "broken": Source((str(folder / "broken.npy"),)),
+        "broken": Source((str(broken_matrix(folder)),)),
         "one": Source((str(folder / "one.npy"),)),
         "narrow": Source((str(folder / "narrow.npy"),)),
-        "hostile": Source((str(folder / "hostile [red]\x1b[31m 'é.vec"),)),
+        "hostile": Source((str(hostile_words(folder)),)),
         "cut": Source((str(folder / "cut.safetensors"),), folder / "cut.safetensors"),
     }
 
