@@ -47,7 +47,7 @@ VALUES: dict[str, list[str]] = {
     "--ids": ["2,3,1", "[1, 2]", "1 2", "-1", "1,x", "50257", "-", ",", "0"],
     "--errors": ["strict", "replace", "ignore"],
     "--text-mode": ["as-is", "universal", "text"],
-    "--encoding": [*names.ENCODINGS, "gpt-4o", "gpt3", "gpt4"],
+    "--encoding": [*names.ENCODINGS, "gpt-4o", "gpt3", "gpt4", "gpt2,o200k_base", "gpt2,"],
     "--seed": SEEDS,
     "--show": [*names.MATRICES, *names.STEPS, *names.OUTPUTS, "token,input", "embedding,linear", ","],
     "--columns": CHOSEN,

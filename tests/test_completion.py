@@ -59,6 +59,7 @@ CASES = {
     "embcli lookup --encoding gp": {"gpt2", "gpt-own/", "gpt.json"},
     "embcli lookup --encoding no": {"notes.txt"},
     "embcli decode 1 2 --encoding o": {name for name in ENCODINGS if name.startswith("o")},
+    "embcli tokenize x --encoding gpt2,o": {f"gpt2,{name}" for name in ENCODINGS if name.startswith("o")},
     "embcli weights --rows 0:5 --format ": set(formats.able("embeddings")),
     "embcli lookup 'it''s = a \"test\"' -f n": {name for name in formats.FORMATS if name.startswith("n")},
     "embcli weights --layer ": set(get_args(names.Layer)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import embcli
+from embcli import glossary
 from embcli.errors import InputError
 from embcli.text import parse_ids
 from tests.inside import Inside
@@ -70,13 +73,12 @@ def test_counts_and_sums_are_those_of_torchs_loader(
 
 
 def test_the_loader_alone_gives_the_tables_of_the_book() -> None:
-    model = embcli.seeded(dim=2)
-    numbers = parse_ids("0:1001")
-    plain = model.batch(numbers, batch_size=1, stride=1, all=True)
-    assert plain.inputs[:3].tolist() == [[0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5]]
-    assert (plain.inputs[-1].tolist(), plain.targets[-1].tolist()) == ([996, 997, 998, 999], [997, 998, 999, 1000])
-    shuffled = model.batch(numbers, batch_size=2, shuffle=True, loader_first=True, all=True)
-    assert shuffled.inputs[-2:].tolist() == [[880, 881, 882, 883], [112, 113, 114, 115]]
+    lines = [shlex.split(line)[1:] for line in glossary.find("questions").examples if "0:1001" in line]
+    plain, shuffled = (re.findall(r"│((?:  *\d+)+)  │((?:  *\d+)+)$", run.ok(*line).text, re.M) for line in lines)
+    tables = [[[*map(int, part.split())] for row in rows for part in row] for rows in (plain, shuffled)]
+    assert tables[0][2:7:2] == [[0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5]]
+    assert tables[0][-2:] == [[996, 997, 998, 999], [997, 998, 999, 1000]]
+    assert tables[1][-4::2] == [[880, 881, 882, 883], [112, 113, 114, 115]]
 
 
 def test_with_the_loader_first_the_rows_are_those_of_lookup() -> None:

@@ -339,6 +339,7 @@ def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str,
         *("diff m.npy m.npy -o m.npy", "diff m.npy n.npy -o ./n.npy", "weights --from m.npy -o link.npy"),
         *("tokenize --file m.npy --errors replace -f npy -o m.npy", "weights --from . -o tokenizer.json"),
         *("weights m.npy -o m.npy", "neighbors --vector m.npy -o m.npy", "batch m.npy -o m.npy"),
+        "tokenize x --encoding gpt2,tokenizer.json -f json -o tokenizer.json",
     ],
 )
 def test_an_output_does_not_replace_what_the_command_reads(

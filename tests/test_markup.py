@@ -190,6 +190,7 @@ PRINTED = {r"\mbox{}": ""} | dict(
 \textless{} <  \textgreater{} >  \texttt{\char34} "  \textquotesingle{} '  \textasciigrave{} `  {[} [  {*} *
 \textvisiblespace{} ␣  \ldots{} …  $\vdots$ ⋮  \textperiodcentered{} ·  \textmu{} µ  $\pm$ ±  $\times$ ×  $\surd$ √
 $\to$ →  $\lceil$ ╭  $\vert$ │  $\lfloor$ ╰  $\rfloor$ ╯  $\top$ ┬  \rule[0.6ex]{0.5em}{0.4pt} ─
+ $\bot$ ┴  $\dagger$ ┼
 \rule{1ex}{1.5ex} █  \rule{0.125ex}{1.5ex} ▏  \rule{0.25ex}{1.5ex} ▎
 \rule{0.375ex}{1.5ex} ▍  \rule{0.5ex}{1.5ex} ▌  \rule{0.625ex}{1.5ex} ▋  \rule{0.75ex}{1.5ex} ▊  \rule{0.875ex}{1.5ex} ▉
 \rule{1ex}{0.1875ex} ▁  \rule{1ex}{0.375ex} ▂  \rule{1ex}{0.5625ex} ▃  \rule{1ex}{0.75ex} ▄  \rule{1ex}{0.9375ex} ▅

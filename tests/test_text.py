@@ -20,6 +20,7 @@ from embcli.cli.options import flag_of
 from embcli.cli.text import read, read_ids
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
+from tests.inside import Inside
 
 untimed = settings(deadline=None)
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
@@ -263,6 +264,18 @@ def test_a_note_tells_where_the_text_mode_makes_a_difference(
     assert capsys.readouterr().err == wanted
     read(data.removesuffix("\n"), **given)  # not of a file
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("verb", ["tokenize --file", "lookup --dim 2 --file", "batch --dim 2 --batch-size 1"])
+def test_a_verb_reads_a_file_of_windows_as_one_of_unix(verb: str, tmp_path: Path) -> None:
+    texts = {tmp_path / "lf.txt": b"Every\neffort\nmoves\n", tmp_path / "crlf.txt": b"Every\r\neffort\rmoves\r\n"}
+    for path, data in texts.items():
+        path.write_bytes(data)
+    lf, crlf = (Inside()(*verb.split(), str(path), "--text-mode", "universal", "-f", "json") for path in texts)
+    assert (lf.status, lf.out) == (0, crlf.out)
+    kept = Inside()(*verb.split(), str(tmp_path / "crlf.txt"), "-f", "json")
+    assert kept.out != lf.out
+    assert "keeps 3 CRLF or CR line ends" in kept.err
 
 
 @pytest.mark.parametrize("mode", ["as-is", "universal"])

@@ -105,6 +105,18 @@ def test_a_tokenizer_json_beside_gpt2(kind: str, saved: Callable[[str], Path]) -
         assert [token for part in result.stretches() for token in part.tokens[0]] == tokens
 
 
+def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) -> None:
+    """One encoding drops the spaces at the end of a text, the other one adds a token before the next."""
+    names = [str(saved("word_pieces")), str(saved("pieces"))]
+    result = embcli.tokenizers(["moves  ", "日", "", "you"], names)
+    for number, tokens in enumerate(result.tokens):
+        found: dict[int, list[bytes]] = {}
+        for part in result.stretches():
+            found.setdefault(part.sequence, []).extend(part.tokens[number])
+        for sequence, (first, last) in enumerate(pairwise(tokens.starts.tolist())):
+            assert found.get(sequence, []) == tokens.bytes_of(tokens.ids[first:last])
+
+
 def test_the_page() -> None:
     assert run.ok("tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS="80").text == (
         "The text under 2 tokenizers: │ marks a cut that not all of them make\n"

@@ -424,10 +424,10 @@ def test_a_command_is_checked_with_the_text_in_its_place(
     kept = tmp_path / "kept"
     Inside().ok("lookup", "--ids", "2", "--vocab", "6", "--dim", "3", EMBCLI_CACHE_DIR=str(kept))
     before = sorted(tmp_path.rglob("*"))
-    tour = a_tour(tmp_path, STEP, {**STEP, "command": command})
-    error = Inside().refused("tour", tour, "--text", text, EMBCLI_CACHE_DIR=str(kept))
-    assert "step 2: " in error
-    assert sorted(tmp_path.rglob("*")) == sorted([*before, Path(tour)])
+    for step in ({**STEP, "command": command}, {**STEP, "question": "?", "answer": "!", "about": command}):
+        tour = a_tour(tmp_path, STEP, step)
+        assert "step 2: " in Inside().refused("tour", tour, "--text", text, EMBCLI_CACHE_DIR=str(kept))
+        assert sorted(tmp_path.rglob("*")) == sorted([*before, Path(tour)])
 
 
 def test_a_tour_reads_only_files_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,6 +446,7 @@ def test_a_tour_reads_only_files_of_its_own_folder(tmp_path: Path, monkeypatch: 
     files = ("info --from", "info", "batch", "weights --from", "diff m.npy", "neighbors --vector", "tokenize --file")
     outside = [f"{command} {other}/m.npy" for command in files]
     outside += ["info link.npy", "audit ../other/m.npy", "tokenize hi --encoding ../other/tokenizer.json", "info gpt2"]
+    outside.append("tokenize hi --encoding gpt2 --encoding ../other/tokenizer.json")
     ran = Inside()("tour", a_tour(own, *({**STEP, "command": f"embcli {command}"} for command in outside)))
     assert ran.status == 2
     assert ran.err.count("embcli: a tour reads only files of its own folder, and ") == len(outside)

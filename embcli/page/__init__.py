@@ -122,6 +122,11 @@ class Page(ABC):
         """Put a line on the page; without words it is blank."""
         self.items.append(Line([self._safe_word(word) for word in words]))
 
+    def drawing(self, lines: Sequence[Sequence[Word]]) -> None:
+        """Put lines on the page whose characters are aligned with those below them."""
+        for words in lines:
+            self.line(*words)
+
     def table(self, columns: Columns, gaps: Sequence[int] = (), ruled: bool = True) -> None:
         """Put a table on the page; its columns are shortened, where allowed, if it is too wide.
 

@@ -41,6 +41,8 @@ _COMMANDS = str.maketrans(
         "╰": r"$\lfloor$",
         "╯": r"$\rfloor$",
         "┬": r"$\top$",
+        "┴": r"$\bot$",
+        "┼": r"$\dagger$",
         "─": r"\rule[0.6ex]{0.5em}{0.4pt}",
         **{chr(0x2590 - eighths): rf"\rule{{{eighths / 8:g}ex}}{{1.5ex}}" for eighths in range(1, 9)},  # ▏ to █
         **{chr(0x2580 + eighths): rf"\rule{{1ex}}{{{1.5 * eighths / 8:g}ex}}" for eighths in range(1, 8)},  # ▁ to ▇
@@ -80,6 +82,16 @@ class Latex(Markup):
 
     def _bold(self, text: str) -> str:
         return rf"\textbf{{{text}}}"
+
+    def _aligned(self, lines: Sequence[str]) -> str:
+        written = ("".join(map(self._cell, line)) for line in lines)
+        return "\\\\\n".join(rf"\texttt{{{line}}}" for line in written)
+
+    def _cell(self, character: str) -> str:
+        """Return a character in a line of characters of one width."""
+        if character in "╰╯┬┴┼─│":
+            return rf"\makebox[0.525em]{{{self._escaped(character)}}}"
+        return "~" if character == " " else self._escaped(character)
 
     def _strip(self, strip: Strip) -> str:
         return rf"\texttt{{{self._escaped(strip.characters())}}}"

@@ -10,7 +10,7 @@ from embcli.page.layout import Bar, Column, Columns, cell_len
 from embcli.page.markup import Markup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from embcli.page.heat import Strip
 
@@ -48,6 +48,9 @@ class Markdown(Markup):
 
     def _bold(self, text: str) -> str:
         return f"**{text}**"
+
+    def _aligned(self, lines: Sequence[str]) -> str:
+        return "\n".join(f"    {line}" for line in lines)  # a block of code, whatever is in it
 
     def _strip(self, strip: Strip) -> str:
         return f"`{strip.characters()}`"

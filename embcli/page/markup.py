@@ -7,11 +7,12 @@ or nothing.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.page import Line, Page, Table
 from embcli.page.heat import Strip
-from embcli.page.layout import Cell, Column, as_word
+from embcli.page.layout import Cell, Column, Word, as_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,14 +21,26 @@ if TYPE_CHECKING:
 _BOLD = ("strong", "good", "bad")
 
 
+@dataclass(frozen=True, eq=False)
+class _Drawing(Line):
+    """Lines whose characters are aligned: a word for each of them."""
+
+
 class Markup(Page):
     """A page of blocks, with a blank line between them."""
+
+    def drawing(self, lines: Sequence[Sequence[Word]]) -> None:
+        """Put lines on the page as one block."""
+        texts = ("".join(self.safe(word.text) for word in words).rstrip() for words in lines)
+        self.items.append(_Drawing([*map(Word, texts)]))
 
     def content(self) -> bytes:
         """Return the page in UTF-8."""
         return ("\n\n".join(filter(None, map(self._block, self.items))) + "\n").encode()
 
     def _block(self, item: Line | Table) -> str:
+        if isinstance(item, _Drawing):
+            return self._aligned([cell.text for cell in item.cells if isinstance(cell, Word)])
         return self._line(item.cells) if isinstance(item, Line) else self._table(item)
 
     def _line(self, cells: Sequence[Cell]) -> str:
@@ -48,6 +61,10 @@ class Markup(Page):
 
     @abstractmethod
     def _table(self, table: Table) -> str: ...
+
+    @abstractmethod
+    def _aligned(self, lines: Sequence[str]) -> str:
+        """Return lines in characters of one width."""
 
     @abstractmethod
     def _strip(self, strip: Strip) -> str:

@@ -108,13 +108,15 @@ class _Tree:
 
 
 def _put_row(trees: list[_Tree], page: Page) -> None:
+    lines: list[list[Word]] = []
     for k in range(max((len(tree.lines) for tree in trees), default=0)):
         words: list[Word] = []
         for place, tree in enumerate(trees):
             line = tree.lines[k] if k < len(tree.lines) else []
             blanks = tree.width + _BETWEEN - sum(word.width for word in line)
             words += [*line, Word(" " * blanks)] if place < len(trees) - 1 else line
-        page.line(*words)
+        lines.append(words)
+    page.drawing(lines)
 
 
 def _drawn(piece: Derivation, encoding: Encoding | None, tone: Tone, page: Page) -> _Tree:
