@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from embcli.errors import InputError, LayerError
 from embcli.layer import Layer
+from embcli.names import Pairing
 from embcli.positions import JOINED_KINDS, KINDS, check_options, joined_kind, shown_kind
 from embcli.positions.learned import Learned
 from embcli.positions.none import NoPositions
 from embcli.positions.relative import Relative
-from embcli.positions.rotary import Rotary
+from embcli.positions.rotary import Rotary, own_rotary
 from embcli.positions.sinusoidal import Sinusoidal
+from embcli.recipe import Rotation
 
 untimed = settings(deadline=None)
 dims = st.integers(1, 40)
@@ -167,3 +169,17 @@ def test_each_kind_takes_its_own_options_and_refuses_those_of_others(name: Any) 
             with pytest.raises(InputError, match=f"^{option} is an option of .* positions, not of {name}"):
                 check_options(name, **{option: value})
     check_options(name, **dict.fromkeys(values))
+
+
+@pytest.mark.parametrize(("pairing", "pairs"), [("interleaved", ((0, 1), (2, 3))), ("halves", ((0, 2), (1, 3)))])
+def test_a_models_own_rotation_turns_the_first_columns_of_each_head_alike(pairing: Pairing, pairs: Any) -> None:
+    """Two heads of six columns, of which four are rotated, and three columns that are no head."""
+    rotation = Rotation(pairing, 500.0, head=6, rates=(1.0, 0.1))
+    rows, at = np.random.default_rng(1).standard_normal((3, 15), np.float32), np.array([0, 2, 7])
+    wanted = rows.astype(np.float64)
+    for row, position in zip(wanted, at.tolist(), strict=True):
+        for head in (0, 6):
+            for (first, second), rate in zip(pairs, rotation.rates, strict=True):
+                turned = complex(row[head + first], row[head + second]) * cmath.exp(1j * rate * position)
+                row[head + first], row[head + second] = turned.real, turned.imag
+    np.testing.assert_allclose(own_rotary(rotation, 15, None).joined(rows, at), wanted, rtol=1e-6)

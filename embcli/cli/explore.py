@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from embcli.cli import keys
 from embcli.cli.options import flag_of
+from embcli.cli.text import argument
 from embcli.errors import OutputError, lacks
 from embcli.safe import in_line
 
@@ -35,6 +36,7 @@ def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | N
         raise OutputError(lacks("explore", "explore", error)) from None
     from embcli.explore.start import begin
 
+    row, text = (given and argument(given, flag) for given, flag in ((row, "--row"), (text, "--text")))
     opened = model.opened(encoding)
     desk = begin(opened, speller(model, encoding), flag_of, _colored(), row, text, sort)
     status = app.run(desk)

@@ -282,9 +282,9 @@ class Desk:
 
     def row_of(self, text: str) -> int:
         """Return the ID of a row that is named by its ID or its token; raises InputError for no or several rows."""
-        rows = select(self.model.numbered(text.strip()), len(self.model), "row")
+        rows = select(self.model.numbered(text), len(self.model), "row")
         if len(rows) != 1:
-            raise InputError(f"{text.strip()[:40]!r} is {len(rows):,} rows; give one")
+            raise InputError(f"{text[:40]!r} is {len(rows):,} rows; give one")
         return int(rows[0])
 
     # --- the frame --------------------------------------------------------------------------------------------------

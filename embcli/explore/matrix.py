@@ -15,6 +15,7 @@ from embcli.explore.values import with_numbers
 from embcli.page import Bar, Block, Column
 from embcli.page.heat import Fit, Scale, means
 from embcli.page.layout import GAP, beside, shorten
+from embcli.safe import in_line
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
@@ -113,10 +114,12 @@ class MatrixView(View):
     def title(self) -> tuple[str, str]:
         """Return the name and shape of the matrix, and the place in it."""
         size, dim = self.matrix.layer.shape
-        what = f"{self.matrix.origin.name}: {size:,} rows x {dim:,} columns, {self.matrix.layer.dtype}"
-        if self.order is None:
-            return what, f"row {self.moving.at:,} of {size:,}"
-        return what, f"by {self.order.name}: {self.moving.at + 1:,} of {size:,}"
+        place = f"row {self.moving.at:,} of {size:,}"
+        if self.order is not None:
+            place = f"by {self.order.name}: {self.moving.at + 1:,} of {size:,}"
+        shape = f"{size:,} rows x {dim:,} columns, {self.matrix.layer.dtype}"
+        room = self.desk.size[0] - len(shape) - len(place) - 7
+        return f"{shorten(in_line(self.matrix.origin.name), max(room, 8))}: {shape}", place
 
     def commands(self) -> list[str]:
         """Return the command of the rows on the screen, and that of their order."""
