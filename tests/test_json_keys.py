@@ -59,6 +59,7 @@ TOKEN: dict[str, Schema] = {**PLACE, "token": STRING}
 SPAN: dict[str, Schema] = {"bytes": {"type": "string", "pattern": "^([0-9a-f]{2})+$"}, "start": COUNT, "end": COUNT}
 KEPT: dict[str, Schema] = {"file": STRING, "bytes": COUNT, "used": STRING}
 ENCODED: dict[str, Schema] = {"encoding": {"enum": [*ENCODINGS]}, "vocabulary_size": COUNT, "carried": TRUTH}
+HELD: dict[str, Schema] = {"model": STRING, "format": STRING, "vocabulary_size": COUNT, "dim": COUNT, "bytes": COUNT}
 PROGRAMS = ("python", "torch", "tiktoken", "numpy", "typer", "rich", "cpu_capability")
 FOLDER = strict(embcli=VERSION, folder=STRING, bytes=COUNT, limit=COUNT)
 
@@ -337,6 +338,7 @@ DOCUMENTS: dict[str, Schema] = {
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
     ),
+    "info --models": strict(run=strict(embcli=VERSION, places=array(STRING, 4)), models=array(strict(**HELD), 1)),
     "tokenize Hi --merges": strict(run=strict(embcli=STRING, encoding=STRING, pieces=COUNT), steps=array(MERGED)),
     "tokenize Hi --roundtrip": strict(run=strict(embcli=STRING, encoding=STRING), texts=array(CAME_BACK)),
     SEVERAL: strict(
@@ -375,6 +377,7 @@ LINES: dict[str, Schema] = {
     f"audit {TOY}": strict(id=COUNT, **ROW),
     "diff model.safetensors tuned.safetensors": strict(**PAIR),
     "info": strict(**ENCODED),
+    "info --models": strict(**HELD),
     "tokenize Hi --merges": MERGED,
     "tokenize Hi --roundtrip": CAME_BACK,
     f"{SEVERAL} --lines": strict(encoding=STRING, sequence=COUNT, **TOKEN, **SPAN, common=TRUTH),
@@ -388,11 +391,18 @@ LINES: dict[str, Schema] = {
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
     """Return a runner in this process, beside three models."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     layers = ("token", "position", "token_type_embeddings")
     np.savez("own.npz", **dict.fromkeys(layers, np.ones((2, 3), np.float32)))
     rows = np.random.default_rng(1).standard_normal((200, 3), np.float32)
     save_file({"wte.weight": rows, "lm_head.weight": -rows}, "model.safetensors")
     save_file({"wte.weight": np.append(rows[:150] * np.float32(2), [[np.inf] * 3], 0)}, "tuned.safetensors")
+    snapshot = Path(f"hub/models--o--m/snapshots/{'0' * 40}")
+    snapshot.mkdir(parents=True)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs/main").write_text("0" * 40)
+    (snapshot / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
     return Inside()
 
 

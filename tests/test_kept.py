@@ -156,7 +156,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return written(tmp_path_factory.mktemp("small")).read_bytes()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_other_byte_anywhere_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, whole: bytes, data: st.DataObject
@@ -264,7 +264,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from([*kept._METADATA, "more"]), JSON)
 def test_any_value_in_the_metadata_is_noticed_or_text(
     tmp_path_factory: pytest.TempPathFactory, field: str, value: object

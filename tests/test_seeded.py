@@ -62,7 +62,7 @@ def test_all_rows_are_those_of_torch(seeded: Seeded, name: str) -> None:
     assert_same_bits(layer.rows(np.arange(layer.shape[0])), live(seeded)[name])
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(reads())
 def test_rows_in_any_order_and_as_often_as_asked_are_those_of_torch(
     case: tuple[Seeded, list[tuple[str, list[int]]]],

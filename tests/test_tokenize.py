@@ -217,7 +217,7 @@ def check_text_survives(text: str) -> None:
     assert list(map(int, written(records, "ids").split())) == ids
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(any_text())
 def test_any_text_survives_json_ndjson_csv_and_tsv(text: str) -> None:
     check_text_survives(text)

@@ -52,7 +52,7 @@ class GivenWindows(GivenLines):
 class GivenQueries(GivenLines):
     """The queries of a search: a text or IDs, with rows added and subtracted, or vectors."""
 
-    example = 'embcli neighbors " Paris"'
+    example = 'embcli neighbors " Paris" --from gpt2'
     plus: list[str] | None = None
     minus: list[str] | None = None
     vector: Path | None = None

@@ -84,7 +84,8 @@ class Slip:
             return f"Put the text in quotes: {self.command} {self._with_joined_text()}"
         if self.command == "embcli" and self.words[:1] and self.words[0] in _VERBS:
             verb, text = _VERBS[self.words[0]]
-            return f"That is: {' '.join(filter(None, ['embcli', verb, shlex.join(self.words[1:]) or text]))}"
+            model = "" if verb != "neighbors" or {"--from", "--model"} & {*self.words} else "--from gpt2"
+            return f"That is: {' '.join(filter(None, ['embcli', verb, shlex.join(self.words[1:]) or text, model]))}"
         dashed = next((word for word in self.words if self._unknown and self._is_dashed_text(word)), None)
         if dashed is not None:
             others = [shlex.quote(word) for word in self.words if word != dashed]

@@ -10,8 +10,8 @@ from tests.fuzz import fuzz, seeds
 
 
 def test_damaged_files_end_in_rows_or_in_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    done = fuzz(2100, 1, tmp_path)
+    done = fuzz(1050, 1, tmp_path)
     assert done.keys() == {seed.name for seed in seeds()}
     assert all(refused for _, refused in done.values())
-    assert sum(accepted for accepted, _ in done.values()) > 400
+    assert sum(accepted for accepted, _ in done.values()) > 200
     assert capfd.readouterr().err == ""  # which the packages below write to, past Python

@@ -216,14 +216,14 @@ def test_a_small_deflated_array_is_inflated_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_an_array_that_inflates_to_gigabytes_takes_little_memory(tmp_path: Path) -> None:
-    header = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 256)}\n")
+def test_an_array_that_inflates_to_400_mb_takes_little_memory(tmp_path: Path) -> None:
+    header = npy_bytes(b"{'descr': '<f4', 'fortran_order': False, 'shape': (400000, 256)}\n")
     with (
         zipfile.ZipFile(tmp_path / "m.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file,
         file.open("a.npy", "w", force_zip64=True) as member,
     ):
         member.write(header)
-        for _ in range(1000):
+        for _ in range(400):
             member.write(bytes(1_024_000))
     code = (
         "import sys, re, pathlib, numpy; from embcli.files import open_tensors, npy\n"

@@ -67,7 +67,7 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
     return entries, draw(st.binary(min_size=place, max_size=place))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(files())
 def test_what_the_library_reads_is_read_the_same(case: tuple[dict[str, Any], bytes]) -> None:
     entries, data = case
@@ -101,7 +101,7 @@ VALUES = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(files(), st.data())
 def test_a_file_that_the_library_refuses_is_never_accepted(
     case: tuple[dict[str, Any], bytes], data: st.DataObject
