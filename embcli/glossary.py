@@ -96,7 +96,7 @@ def find(word: str) -> Entry:
     >>> find("One hot").word, find("ID 6 at position 0 has no row").word
     ('one-hot', 'has no row')
     """
-    known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
+    known, asked = _known(), _plain(word)
     singular = asked.removesuffix("s")
     if entry := known.get(asked) or known.get(singular) or _said_in(asked):
         return entry
@@ -112,13 +112,22 @@ def named() -> dict[str, Entry]:
     return items | {name: entry for entry in entries() for name in (entry.word, *entry.also)}
 
 
+@cache
+def _known() -> dict[str, Entry]:
+    return {_plain(name): entry for name, entry in named().items()}
+
+
+@cache
+def _phrases() -> dict[str, Entry]:
+    items = [item for word in MESSAGES for item in named()[word].items]
+    return {_plain(name): item for item in items for name in item.word.split(", ")}
+
+
 def _said_in(sentence: str) -> Entry | None:
     """Return the item about a sentence: of its phrases the last one, which says most."""
-    phrases = {
-        _plain(name): item for word in MESSAGES for item in named()[word].items for name in item.word.split(", ")
-    }
-    said = [phrase for phrase in phrases if phrase in sentence]
-    return phrases.get(max(said, key=lambda phrase: (sentence.rfind(phrase) + len(phrase), len(phrase)), default=""))
+    said = [phrase for phrase in _phrases() if phrase in sentence]
+    last = max(said, key=lambda phrase: (sentence.rfind(phrase) + len(phrase), len(phrase)), default="")
+    return _phrases().get(last)
 
 
 def _plain(word: str) -> str:

@@ -58,10 +58,11 @@ KEYS = MOVES | ACTIONS
 OFTEN = [*MOVES, *MOVES, *ACTIONS, "enter", "enter", "escape", "escape", "escape", "s", "h"]
 
 
-def keys(chance: random.Random) -> Iterator[str]:
+def keys(chance: random.Random, without: str = "") -> Iterator[str]:
     """Yield keys as a person presses them: places are typed where a place is asked for, and texts are left again."""
+    often = [key for key in OFTEN if key not in without]
     while True:
-        key = chance.choice(OFTEN)
+        key = chance.choice(often)
         yield key
         if key in ("colon", "g"):
             yield from str(chance.choice([0, 5, 7, 300, 6109, 10**9, "2,3", "the", "x"]))
@@ -104,38 +105,40 @@ def bfloat16(path: Path, rows: int, columns: int, names: tuple[str, ...]) -> Non
                 file.write((values.view(np.uint32) >> 16).astype(np.uint16).tobytes())
 
 
+def broken_matrix(folder: Path) -> Path:
+    """Write a matrix with rows of NaN and of zeros, and an infinity."""
+    matrix = np.random.default_rng(1).standard_normal((500, 9), np.float32)
+    matrix[[3, 5, 499]], matrix[[7, 100]], matrix[9, 2] = np.nan, 0, np.inf
+    np.save(folder / "broken.npy", matrix)
+    return folder / "broken.npy"
+
+
+def hostile_words(folder: Path) -> Path:
+    """Write word vectors whose words, and whose file's name, a terminal or a shell could take for something else."""
+    words = ["\x1b[2J", "\x9b31m", "[bold]x[/]", "\u202eabc", "a\u0301" * 20, "中文" * 30, "\u200d\u200d", "'", '"']
+    words += ["$(ls)", "`id`", "-n", "--rows", "\\", "\x07", "x" * 3000, "0", "1,2", "\U0001f468\u200d\U0001f469", "é"]
+    vectors = np.random.default_rng(2).standard_normal((len(words), 5))
+    lines = [
+        f"{word} {' '.join(f'{value:.4f}' for value in vector)}" for word, vector in zip(words, vectors, strict=True)
+    ]
+    path = folder / "hostile [red]\x1b[31m 'é.vec"
+    path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+    return path
+
+
 def sources(folder: Path) -> dict[str, Source]:
     """Make the files, and return what is walked through by name."""
-    chance = np.random.default_rng(1)
     bfloat16(folder / "model.safetensors", 50257, 48, ("wte.weight", "wpe.weight"))
     bfloat16(folder / "cut.safetensors", 50257, 16, ("wte.weight",))
-    broken = chance.standard_normal((500, 9), np.float32)
-    broken[[3, 5, 499]], broken[[7, 100]], broken[9, 2] = np.nan, 0, np.inf
-    np.save(folder / "broken.npy", broken)
     np.save(folder / "one.npy", np.array([[0.5]], np.float32))
-    np.save(folder / "narrow.npy", chance.standard_normal((30_000, 1), np.float32) * 1e12)
-    words = [
-        "\x1b[2J",
-        "\x9b31m",
-        "[bold]x[/]",
-        "\u202eabc",
-        "a\u0301" * 20,
-        "中文" * 30,
-        "\u200d\u200d",
-        "'",
-        '"',
-        "$(ls)",
-    ]
-    words += ["-n", "--rows", "\\", "`id`", "\x07", "x" * 3000, "0", "1,2", "\U0001f468\u200d\U0001f469", "é"]
-    lines = [f"{word} {' '.join(f'{value:.4f}' for value in chance.standard_normal(5))}" for word in words]
-    (folder / "hostile [red]\x1b[31m 'é.vec").write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+    np.save(folder / "narrow.npy", np.random.default_rng(1).standard_normal((30_000, 1), np.float32) * 1e12)
     return {
         "seeded": Source(("--dim", "24")),
         "bfloat16": Source((str(folder / "model.safetensors"),)),
-        "broken": Source((str(folder / "broken.npy"),)),
+        "broken": Source((str(broken_matrix(folder)),)),
         "one": Source((str(folder / "one.npy"),)),
         "narrow": Source((str(folder / "narrow.npy"),)),
-        "hostile": Source((str(folder / "hostile [red]\x1b[31m 'é.vec"),)),
+        "hostile": Source((str(hostile_words(folder)),)),
         "cut": Source((str(folder / "cut.safetensors"),), folder / "cut.safetensors"),
     }
 
@@ -385,45 +388,52 @@ class Walked:
     screens: int = 0
     numbers: int = 0
     skipped: int = 0
-    seconds: list[float] = field(default_factory=list)  # from a key to its screen
+    seconds: list[float] = field(default_factory=list)  # from a key to its screen; Escape waits for what may follow it
+    computed: list[float] = field(default_factory=list)  # the processor's time for it, in the thread that draws
     views: dict[str, int] = field(default_factory=dict)
+    memory: dict[str, float] = field(default_factory=dict)  # MB
     wrong: list[str] = field(default_factory=list)
 
     def told(self) -> str:
-        times = np.array(self.seconds or [np.nan]) * 1000
-        at = ", ".join(f"{np.percentile(times, each):.1f}" for each in (50, 95, 99, 100))
+        took, computed = (
+            "/".join(f"{np.percentile(np.array(times or [np.nan]) * 1000, each):.1f}" for each in (50, 95, 99, 100))
+            for times in (self.seconds, self.computed)
+        )
         views = ", ".join(f"{name} {count}" for name, count in sorted(self.views.items()))
         return (
-            f"{self.keys:,} keys (50th, 95th, 99th, 100th percentile: {at} ms), {self.screens} screens with "
-            f"{self.numbers:,} numbers, {self.skipped} not ready or with an error; {views}; {len(self.wrong)} wrong"
+            f"{self.keys:,} keys (percentiles 50/95/99/100: {took} ms, computing {computed} ms), "
+            f"{self.screens} screens with {self.numbers:,} numbers, {self.skipped} not ready or with an error; "
+            f"{views}; {self.memory or ''}; {len(self.wrong)} wrong"
         )
 
 
-async def walk_inside(source: Source, chance: random.Random, presses: int, every: int) -> Walked:
+async def walk_inside(
+    source: Source, chance: random.Random, pressed: Iterator[str], presses: int, every: int
+) -> Walked:
     """Press random keys in textual's Pilot; check the screen after each `every` keys, if not 0."""
     from embcli.explore import app
 
-    walked, desk, pressed = Walked(), desk_of(source.words), keys(chance)
+    walked, desk = Walked(), desk_of(source.words)
     explorer = app.Explorer(desk)
-    display, begun = explorer._display, [0.0]
+    display, begun, shown = explorer._display, [0.0, 0.0], asyncio.Event()
 
     def displayed(*arguments: Any) -> None:
         display(*arguments)
-        if begun[0]:
+        if not shown.is_set():
             walked.seconds.append(time.perf_counter() - begun[0])
-            begun[0] = 0.0
+            walked.computed.append(time.thread_time() - begun[1])
+            shown.set()
 
     explorer._display = displayed  # type: ignore[method-assign]
     async with explorer.run_test(size=SIZES[1]) as pilot:
         while walked.keys < presses:
             key = next(pressed)
-            begun[0] = time.perf_counter()
+            begun[:] = time.perf_counter(), time.thread_time()
+            shown.clear()
             explorer.simulate_key(key)
-            await asyncio.sleep(0)
-            deadline = time.perf_counter() + 0.2
-            while begun[0] and time.perf_counter() < deadline:
-                await asyncio.sleep(0.001)
-            begun[0] = 0.0
+            with contextlib.suppress(asyncio.TimeoutError):  # not every key changes the screen
+                await asyncio.wait_for(shown.wait(), 0.2)
+            shown.set()
             walked.keys += 1
             if chance.random() < 0.02:
                 await pilot.resize_terminal(*chance.choice(SIZES))
@@ -581,9 +591,11 @@ class Terminal:
 ENDS = {"q": (0,), "ctrl+c": (130,), "SIGTERM": (143, -15), "SIGHUP": (129, -1), "SIGINT": (130,)}
 
 
-def walk_terminal(source: Source, chance: random.Random, presses: int, fast: bool, how: str) -> Walked:
+def walk_terminal(
+    source: Source, chance: random.Random, pressed: Iterator[str], presses: int, fast: bool, how: str
+) -> Walked:
     """Press random keys in a process: each once the screen is there, or fast without waiting."""
-    walked, pressed = Walked(), keys(chance)
+    walked = Walked()
     terminal = Terminal(("explore", *source.words), chance.choice(SIZES[:4]))
     try:
         terminal.until(r"\$ embcli")
@@ -596,15 +608,16 @@ def walk_terminal(source: Source, chance: random.Random, presses: int, fast: boo
                     if chance.random() < 0.5:
                         stack.enter_context(shorter(source.cut))
                 start = time.perf_counter()
-                terminal.send(in_bytes(next(pressed)))
+                terminal.send(in_bytes(key := next(pressed)))
                 walked.keys += 1
                 came = terminal.read(0 if fast else 0.15)
-                if came is not None and not fast:
+                if came is not None and not fast and key != "escape":
                     walked.seconds.append(came - start)
                 if walked.keys % 200 == 0:
                     terminal.read(0.5, 0.1)
                     hold(terminal.process.poll() is None, "it has left", terminal.tail())
         terminal.read(0.5, 0.1)
+        walked.memory = terminal.memory()
         status = terminal.end(how)
         hold(status in ENDS[how], "status", status, "after", how)
         walked.screens += 1
@@ -626,6 +639,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=500, help="keys for each source")
     parser.add_argument("--every", type=int, default=10, help="check the screen after so many keys; 0 for never")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--without", default="", help="letters that are not pressed: m takes long on a large matrix")
     parser.add_argument("--source", action="append", help="only this one, by name")
     parser.add_argument("--path", help="a file of your own in place of the sources")
     parser.add_argument("--fast", action="store_true", help="do not wait for the screen")
@@ -638,10 +652,11 @@ def main() -> None:
             if given.source and source not in given.source:
                 continue
             chance = random.Random(given.seed * 1000 + number)
+            pressed = keys(chance, given.without)
             if given.kind == "inside":
-                walked = asyncio.run(walk_inside(each, chance, given.keys, given.every))
+                walked = asyncio.run(walk_inside(each, chance, pressed, given.keys, given.every))
             else:
-                walked = walk_terminal(each, chance, given.keys, given.fast, chance.choice([*ENDS]))
+                walked = walk_terminal(each, chance, pressed, given.keys, given.fast, chance.choice([*ENDS]))
             print(f"{source}: {walked.told()}", flush=True)
             for wrong in walked.wrong[:5]:
                 print(wrong, end="\n\n", flush=True)

@@ -171,6 +171,10 @@ def test_hidden_is_what_the_family_makes_of_the_token_rows(kind: str, tmp_path: 
 OF_GGUF = {"token": "token_embd", "positions": "position_embd", "types": "token_types"}
 OF_GGUF_NORM = {"gain": "token_embd_norm.weight", "bias": "token_embd_norm.bias"}
 MORE_CASES = {
+    "modern-bert": (
+        {"model_type": "modernbert", "norm_eps": 0.1},
+        {"token": "/model.embeddings.tok_embeddings", "gain": "/model.embeddings.norm.weight"},
+    ),
     "gpt2": ({}, {"token": "/wte", "positions": "/wpe"}),
     **{kind: CASES[kind][:2] for kind in ("gemma", "llama")},
 }
@@ -192,11 +196,12 @@ def gguf(folder: Path, architecture: str, tensors: dict[str, Any], **metadata: A
     return folder
 
 
-@pytest.mark.parametrize("kind", ["gemma", "bert", "gpt2", "llama"])
+@pytest.mark.parametrize("kind", ["gemma", "bert", "gpt2", "llama", "modern-bert"])
 def test_a_gguf_file_and_its_safetensors_give_equal_rows(kind: str, tmp_path: Path) -> None:
     config, names = MORE_CASES[kind] if kind in MORE_CASES else CASES[kind][:2]
     wanted = embcli.open(model(tmp_path, {"model_type": kind, **config}, names)).lookup(IDS)
-    keys = {"embedding_length": D, "attention__layer_norm_epsilon": config.get("layer_norm_eps", 1e-5)}
+    epsilon = config.get("layer_norm_eps", config.get("norm_eps", 1e-5))
+    keys = {"embedding_length": D, "attention__layer_norm_epsilon": epsilon}
     tensors = {({**OF_GGUF, **OF_GGUF_NORM})[weight]: WEIGHTS[weight] for weight in names}
     # The converter of Gemma adds 1 to the gains of its norms, and leaves token rows as they are.
     tensors["blk.0.attn_norm.weight"] = WEIGHTS["gain"] + 1
@@ -331,6 +336,17 @@ def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path
     assert (run_of["recipe"], run_of["first_position"]) == ("token x 2.44949 + position, then LayerNorm", 2)
     assert "part" not in run_of
     assert "two parts that read tokens; it has one" in run.refused("info", "--from", path, "--part", "decoder")
+    # The names of a decoder of another family come first.
+    names = {"token": "/encoder.word_embeddings", "positions": "/encoder.position_embeddings", "late": "/decoder.wpe"}
+    names |= {"gain": "/encoder.LayerNorm.gamma", "bias": "/encoder.LayerNorm.beta", "matrix": "/decoder.wte"}
+    halves = {"encoder": {"model_type": "bert"}, "decoder": {"model_type": "gpt2"}}
+    opened = embcli.open(model(tmp_path, {"model_type": "encoder-decoder", **halves}, names))
+    assert opened.lookup(IDS).recipe.words == "token + position, then LayerNorm"
+    assert_same_bits(opened.lookup(IDS).position, WEIGHTS["positions"][:T].numpy())
+    several = {"model_type": "bark", "semantic_config": {"model_type": "semantic"}, "fine_acoustics_config": {}}
+    names = {"token": "/semantic.input_embeds_layer", "positions": "/semantic.position_embeds_layer"}
+    names |= {"types": "/fine_acoustics.input_embeds_layer"}
+    assert embcli.open(model(tmp_path, several, names)).lookup(IDS).recipe.words == "token + position"
     halves = {"encoder": {"model_type": "gemma"}, "decoder": {"model_type": "llama"}}
     both = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
     path = str(model(tmp_path, {"model_type": "encoder-decoder", **halves}, both))

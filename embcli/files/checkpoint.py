@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from embcli.files.tensors import Tensor, Tensors
     from embcli.names import Part
 
-_TEXT_MODELS = ("text_config", "llm_config", "thinker_config", "text_encoder")  # what config.json calls them
+# Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
+_APART = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
+_TEXT_MODELS = ("text_config", "llm_config", "thinker_config", *_APART)
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
 
 _MOST_NAMED = 8  # candidates in a message
@@ -193,14 +195,14 @@ class Checkpoint:
         """The part that the tokens' half of config.json is about, where a model is put together from two models."""
         if self._whole_config.get("model_type") == "encoder-decoder":
             return self._part or "encoder"
-        if self._has_text_encoder:
+        if self._apart:
             return None
         return "decoder" if isinstance(self._whole_config.get("decoder"), dict) else None  # the encoder sees or hears
 
     @property
-    def _has_text_encoder(self) -> bool:
-        """Whether texts are read by a model of their own, as in MusicGen; its decoder reads codes of sound."""
-        return isinstance(self._whole_config.get("text_encoder"), dict)
+    def _apart(self) -> str:
+        """The beginning of the names of the only tensors that read texts, if other models in the file do not."""
+        return next((name for key, name in _APART.items() if isinstance(self._whole_config.get(key), dict)), "")
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -226,7 +228,7 @@ class Checkpoint:
     @property
     def part(self) -> Part | None:
         """The encoder or the decoder where both read tokens."""
-        reads = self.family.reads if self.family and not self._has_text_encoder else ()
+        reads = self.family.reads if self.family and not self._apart else ()
         return self._part or self._half or (reads[0] if reads else None)
 
     @property
@@ -234,7 +236,7 @@ class Checkpoint:
         """Whether an encoder and a decoder read tokens, as far as is known."""
         if self._half is not None:
             return self._whole_config.get("model_type") == "encoder-decoder"
-        return self.family is None or (bool(self.family.reads) and not self._has_text_encoder)
+        return self.family is None or (bool(self.family.reads) and not self._apart)
 
     @cached_property
     def recipe(self) -> Recipe | None:
@@ -456,8 +458,9 @@ class Checkpoint:
     def _by_last_part(self) -> dict[str, list[tuple[str, list[str]]]]:
         """The tensors' names and their parts without a suffix, by the last of these parts."""
         ends: dict[str, list[tuple[str, list[str]]]] = {}
-        for name in self.tensors:
-            parts = _parts(name)
+        model = self._half or self._apart  # of several in the file
+        every = [(name, _parts(name)) for name in self.tensors]
+        for name, parts in [each for each in every if model in each[1]] or every:
             ends.setdefault(parts[-1], []).append((name, parts))
             if len(parts) > 1 and parts[-1] in names.SUFFIXES:
                 ends.setdefault(parts[-2], []).append((name, parts[:-1]))

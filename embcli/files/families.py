@@ -108,7 +108,7 @@ FAMILIES = (
     Family("trocr", _TROCR, after="pad_token_id", waves="sines, cosines"),
     # A LayerNorm follows.
     Family("bloom", (Norm(_BLOOM_NORM, "layer_norm_epsilon", 1e-5),), inside="alibi"),
-    Family("modernbert modernbert-decoder", (Norm(("norm",), "norm_eps", 1e-5),), inside="rotary"),
+    Family("modernbert modernbert-decoder", (Norm(("norm", "token_embd_norm"), "norm_eps", 1e-5),), inside="rotary"),
     Family("nomic_bert nomic-bert", (_TYPE, _BERT_NORM), inside="rotary"),
     Family("jina-bert-v2", (_TYPE, _BERT_NORM), inside="alibi"),
     Family("xlm", (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps"))),
@@ -228,6 +228,7 @@ OF_GGUF = {
     "qwen3moe": "qwen3_moe",
     "deepseek2": "deepseek_v2",
     "modern-bert": "modernbert",
+    "gemma-embedding": "gemma3_text",
     "t5encoder": "t5",
 }
 # Keys of config.json, and what follows the architecture in GGUF's.

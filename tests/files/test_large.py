@@ -59,5 +59,5 @@ def test_it_takes_no_more_memory_than_a_small_one_and_no_torch(large: Path, tmp_
     checkpoints.small(small)
     for words in (LOOKUP, ("info", "--from")):
         assert 20 < peak(*words, str(large)) < peak(*words, str(small)) + 30
-    found = imported(f"{' '.join(LOOKUP)} {large}", f"info --from {large}")
+    found = imported(f"{' '.join(LOOKUP)} {large} --show token", f"info --from {large}")
     assert not any("torch" in modules for modules in found)
