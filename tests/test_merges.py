@@ -125,6 +125,9 @@ def test_the_steps_of_a_gguf_lead_to_its_tokens(kind: str, tmp_path: Path) -> No
         for piece in result.pieces:
             if piece.merges and piece.steps:
                 assert b"".join(replayed(piece)) == b"".join(piece.symbols)
+            if not piece.merges:  # also of what is unknown
+                tokens = [opened.encoding.token_bytes(token_id) for token_id in piece.ids]
+                assert [result.spelled(step) for step in piece.steps] == tokens
     assert {*opened.merges("abcab ab").fields} - {"piece", "step", "id", "token"} == fields
 
 

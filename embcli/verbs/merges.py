@@ -70,9 +70,9 @@ class Merges(Result, verb="merges", content="list"):
 
     def spelled(self, step: Step) -> bytes | None:
         """Return the bytes of the token that a step makes."""
-        if step.token or self.tokens.encoding is None or step.token_id is None:
+        if step.left is not None or self.tokens.encoding is None or step.token_id is None:
             return step.token
-        return self.tokens.encoding.token_bytes(step.token_id)
+        return self.tokens.encoding.token_bytes(step.token_id)  # of a part that is unknown, not that part
 
 
 def merges(tokens: Tokens, texts: tuple[str, ...], special: bool = False, draw: bool = False) -> Merges:

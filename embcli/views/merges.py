@@ -63,7 +63,11 @@ def _put_table(result: Merges, page: Page) -> None:
     for name in ("rank", "score"):
         if name in result.fields:
             values = [getattr(each, name) for _, _, each in chosen]
-            columns.append(Column(name, ["" if each is None else f"{each:,}" for each in values]))
+            columns.append(
+                Column(
+                    name, ["" if each is None else f"{each:,}" if name == "rank" else f"{each:.4f}" for each in values]
+                )
+            )
     tokens = [Word(shown(result.spelled(each) or b""), _tone(number)) for number, _, each in chosen]
     columns.append(Column("token", tokens, "left", least=LEAST_TOKEN))
     columns.append(Column("ID", ["" if each.token_id is None else str(each.token_id) for _, _, each in chosen]))
@@ -83,7 +87,7 @@ def _put_trees(result: Merges, page: Page) -> None:
     """Put a tree for each piece on the page, as many side by side as fit."""
     row: list[_Tree] = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        tree = _drawn(piece, result.tokens.encoding, _tone(number), page)
+        tree = _drawn(piece, result, _tone(number), page)
         if row and sum(each.width + _BETWEEN for each in row) + tree.width > page.width:
             _put_row(row, page)
             page.line()
@@ -119,15 +123,17 @@ def _put_row(trees: list[_Tree], page: Page) -> None:
     page.drawing(lines)
 
 
-def _drawn(piece: Derivation, encoding: Encoding | None, tone: Tone, page: Page) -> _Tree:
+def _drawn(piece: Derivation, result: Merges, tone: Tone, page: Page) -> _Tree:
     """Return a piece as a tree: its symbols, the merges below them, the IDs at the bottom; or as a line without one."""
     if not piece.merges:
-        tokens = (f"{shown(step.token)}{'' if step.score is None else f' {step.score:.4f}'}" for step in piece.steps)
+        tokens = (
+            f"{shown(result.spelled(step))}{'' if step.score is None else f' {step.score:.4f}'}" for step in piece.steps
+        )
         return _Tree([[Word(_text(piece), "strong"), Word(f" → {' + '.join(tokens)}")]])
     if sum(cell_len(shown(symbol)) + _APART for symbol in piece.symbols) > page.width + _APART:
         sentence = f"{len(piece.symbols):,} symbols are wider than the page; the table has their merges."
         return _Tree([[Word(sentence)]])
-    first, *others, last = _tree(piece, encoding)
+    first, *others, last = _tree(piece, result.tokens.encoding)
     return _Tree([[Word(first, "dim")], *([Word(line)] for line in others), [Word(last, tone)]])
 
 
