@@ -158,8 +158,27 @@ def test_a_text_leads_to_its_rows() -> None:
         press(desk, "backspace")
     press(desk, *"Pari")
     assert "␣Paris" in "\n".join(frame(desk)[2:12])
-    press(desk, "enter")
+    press(desk, "enter", "enter")
+    assert "␣Paris" in frame(desk)[0]
     assert desk.view.row in (40313, 33380, 12366, 6342), "one of the words that begin like that"
+
+
+def test_two_rows_stand_side_by_side() -> None:
+    desk = desk_of(row="9")
+    press(desk, " ", "j", "c")
+    nine, ten = embcli.seeded(**SMALL)[9:11]
+    lines = [line.split("│") for line in frame(desk, 60, 40) if line.count("│") == 1]
+    values = [[*cells[1].split()] for cells in lines if re.fullmatch(r" *\d+ *", cells[0])]
+    expected = np.stack([nine, ten, nine - ten], axis=1)
+    assert values == [[f"{value:.4f}" for value in row] for row in expected.tolist()]
+
+
+def test_a_command_line_is_what_a_shell_takes() -> None:
+    spell = speller(NamedModel(path="a b.gguf", transposed=True), "gpt2")
+    line = "embcli lookup --from 'a b.gguf' --transposed --encoding gpt2 --heat -- -x"
+    assert spell("lookup", "--heat", text="-x") == line
+    assert spell("weights").split()[2:4] == ["'a", "b.gguf'"]
+    assert spell("batch", piped="it's\n").startswith(r"printf %s $'it\'s\n' | embcli batch")
 
 
 @pytest.mark.parametrize("size", [(40, 10), (60, 16), (250, 70)])
