@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from embcli.errors import InputError
 from embcli.words import Message, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 _SEEKING = Lock()  # the offset of a descriptor belongs to all threads

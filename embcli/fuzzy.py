@@ -5,6 +5,7 @@ All words are in one text, shortest first: a search runs through it in C, and st
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,6 @@ import numpy as np
 from embcli.tokens import shown, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embcli.encodings import Encoding
 
 _SPACE = shown(b" ")

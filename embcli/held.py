@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from embcli.errors import InputError
 from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from embcli.notes import Notes
 
 _LONGEST = 1 << 22  # bytes of a manifest

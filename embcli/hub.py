@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from embcli.binary import shortened
 from embcli.errors import InputError
 from embcli.held import HOLDERS, expanded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _PART = r"\w[\w.-]{0,95}"  # of a name, at most as long as the hub allows
 _MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,8 +13,6 @@ from embcli.errors import LayerError
 from embcli.passes import Watch, ahead, unwatched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from embcli.encodings import Encoding
     from embcli.notes import Notes
     from embcli.recipe import Recipe, Rotation

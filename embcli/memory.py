@@ -6,15 +6,12 @@ import errno
 import math
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from embcli.errors import LayerError
 from embcli.words import in_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PROC = Path("/proc")
 _GROUPS = Path("/sys/fs/cgroup")

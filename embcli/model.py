@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from itertools import pairwise
@@ -41,7 +42,6 @@ from embcli.tokens import Tokens, check_known, shown, tokenize
 from embcli.words import counted, naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from embcli.encodings import Encoding

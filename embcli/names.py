@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Iterable
+from typing import Literal, get_args
 
 from embcli.errors import InputError
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input", "hidden"]  # hidden: what the first block of a real model reads

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from embcli.words import Message, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 PATIENCE = 0.5  # seconds before somebody who waits is told what for
 

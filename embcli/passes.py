@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
 _MOST_READERS = 4  # two threads nearly reach the speed of memory

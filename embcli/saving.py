@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from embcli.memory import refuse_shortage
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 

@@ -10,18 +10,16 @@ import os
 import re
 import stat
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from embcli.atomic import replacing
 from embcli.errors import InputError, OutputError
 from embcli.notes import Notes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 DEFAULT_LIMIT = 2 * 10**9
 _LARGEST_SHARE = 2  # a file of more than one part in 2 of the limit is not kept

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from embcli.binary import Binary, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Malformed(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import pairwise
@@ -15,8 +16,6 @@ from embcli.errors import InputError
 from embcli.selection import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embcli.encodings import Encoding
     from embcli.records import FieldType, Names
     from embcli.text import Sequences

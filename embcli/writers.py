@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -27,8 +28,6 @@ from embcli.safe import in_data
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from embcli.formats import Data
 
     _File = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,6 @@ from embcli.safe import in_line
 from embcli.selection import select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from embcli.formats import Kind
     from embcli.store import Store
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,8 +13,6 @@ from embcli.notes import Notes
 from embcli.safe import in_line, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from embcli.words import Message
 
 Item = TypeVar("Item")

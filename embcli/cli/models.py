@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from embcli import names
@@ -13,8 +14,6 @@ from embcli.names import Part
 from embcli.positions import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from embcli.model import Model
     from embcli.text import Sequences
     from embcli.verbs.tokenizers import Tokenizers

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 from typer.completion import show_callback
@@ -15,9 +16,6 @@ from embcli import formats, names
 from embcli.cli import completion
 from embcli.errors import InputError
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # The order of options in the help.
 COMMON, INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Options", "Input", "Model", "View", "Output")

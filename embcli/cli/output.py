@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -20,7 +21,6 @@ from embcli.safe import printable
 from embcli.saving import chosen_format, explaining_failure, refuse_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from embcli.names import Color

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embcli import names
 from embcli.errors import InputError, OutputError
 from embcli.names import ENCODINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _READ = ("file", "path", "base", "tuned", "vector", "encoding")  # parameters that name files
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,6 @@ from embcli.cli.groups import Group
 from embcli.cli.options import flag_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from embcli.cli.output import Output
 
 # Options that only some formats support, and these formats.

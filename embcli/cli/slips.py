@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embcli.formats import ALIASES, FORMATS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Options by the names that other programs have for them; those of a verb come after its name.
 _OPTIONS = {

@@ -7,6 +7,7 @@ import re
 import shlex
 import stat
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -17,8 +18,6 @@ from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids, u
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from embcli.names import TextMode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,6 @@ from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from embcli.page import Page
 
 Typed = TypeVar("Typed")

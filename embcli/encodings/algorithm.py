@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from embcli.encodings.derivation import Derivation
 
 LONGEST_KEPT, MOST_KEPT = 64, 1 << 18  # characters of a piece whose tokens are kept, and pieces

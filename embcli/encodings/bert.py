@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embcli.binary import Binary
@@ -9,8 +10,6 @@ from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import tokenizers
 
 _LONGEST = 1 << 24  # bytes of a tokenizer_config.json

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LABEL = np.uint32(1 << 31 | 0xFF)
 _BYTES = np.arange(1, 256, dtype=np.uint32)

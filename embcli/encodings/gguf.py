@@ -6,6 +6,7 @@ the rules are those of llama.cpp's src/llama-vocab.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,6 @@ from embcli.safe import in_data
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from embcli.encodings.algorithm import Algorithm

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import orjson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NAMED = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes
 _BEYOND = 1 << 60  # characters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +12,6 @@ from embcli.encodings.vocabulary import Named, VocabularyEncoding
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from embcli.encodings.algorithm import Algorithm

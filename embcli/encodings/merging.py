@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -13,8 +14,6 @@ from embcli.encodings.derivation import Derivation, Step
 from embcli.encodings.spelling import SPACE, byte_of, from_characters, from_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from embcli.encodings.normalizing import Normalization
     from embcli.encodings.splitting import Splitting
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.encodings.spelling import SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.encodings.charsmap import Charsmap
 
 

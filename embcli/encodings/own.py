@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from embcli.errors import InputError
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 _MOST_NAMED = 8  # words in a message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import error, unpack_from
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ from embcli.encodings.unigram import Unigrams
 from embcli.encodings.vocabulary import Named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.binary import Binary
     from embcli.encodings.algorithm import Algorithm
 

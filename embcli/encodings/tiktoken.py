@@ -10,6 +10,7 @@ import gzip
 import re
 import zlib
 from binascii import a2b_base64
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -21,7 +22,6 @@ from embcli.errors import InputError, does_not_load
 from embcli.memory import refuse_shortage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import ModuleType
 
     import numpy as np

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -14,8 +15,6 @@ from embcli.encodings.merging import words_between
 from embcli.encodings.spelling import from_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from embcli.encodings.normalizing import Normalization
 
     _Way = tuple[Parts, list[float]]  # tokens and their scores

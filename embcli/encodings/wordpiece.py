@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from embcli.encodings.algorithm import Parts, PieceByPiece
 from embcli.encodings.derivation import Derivation, Step
 from embcli.encodings.spelling import SPACE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # Ideographs, each of which is a word; as in BERT's own tokenizer, except for the first of the last but two ranges.
 _IDEOGRAPHS = (

@@ -7,6 +7,7 @@ package widens quantised rows; it is loaded when they are needed. The format is 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.metadata import Header, read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from embcli.layer import Layer

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
@@ -21,7 +22,6 @@ from embcli.store import Damaged, Store
 from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
     from io import FileIO
 
     from embcli.binary import Binary

@@ -12,6 +12,7 @@ import re
 import warnings
 import zipfile
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from struct import Struct
@@ -26,8 +27,6 @@ from embcli.files.stored import StoredLayer
 from embcli.files.tensors import Tensor, Tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from embcli.errors import InputError
     from embcli.layer import Layer
 

@@ -8,16 +8,14 @@ Python's pickletools describes the opcodes, torch/_utils.py the arguments of the
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import prod
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embcli.binary import shortened
 from embcli.strict_json import Malformed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ADVICE = "save its state_dict as safetensors"
 _MOST_STEPS = 1 << 20  # opcodes: a tensor and its name take some 35

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, St
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from embcli.errors import InputError
     from embcli.files.tensors import Tensor
 

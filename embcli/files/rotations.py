@@ -7,6 +7,7 @@ et al. 2024) and Llama 3.1's. A GGUF file has the factors of the last two as ten
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,8 +17,6 @@ from embcli.names import DEFAULT_THETA, Pairing
 from embcli.recipe import Rotation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embcli.files.recipes import Settings
 
 # Models whose pairs are neighbouring columns; those of all others are a column and the one half of a head further.

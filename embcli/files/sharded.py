@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from embcli.layer import Layer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from embcli.layer import Layer
 from embcli.selection import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from embcli.binary import Binary, Bytes
     from embcli.files.tensors import Tensor
 

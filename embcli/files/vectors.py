@@ -6,6 +6,7 @@ An index says where the rows begin; one pass over the file makes it, and the sto
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ from embcli.notes import Notes
 from embcli.text import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from embcli.files.index import Index
     from embcli.layer import Layer
 

@@ -9,6 +9,7 @@ them for `markdown` and `latex`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,6 @@ from embcli.safe import in_line
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from embcli.names import Theme
     from embcli.page.canvas import Canvas
 

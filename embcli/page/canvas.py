@@ -6,14 +6,13 @@ Lengths are in SVG's user units, y down; a cell of text takes 8.5 x 18 units.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.safe import in_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from embcli.names import Theme

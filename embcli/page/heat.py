@@ -6,14 +6,12 @@ confuses. Colours get darker with the distance from 0. Sizes, which have no sign
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 NAN, INFINITE = -1, -2  # in place of a step
 NAN_MARK, INFINITE_MARK = "?", "!"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from embcli.page.canvas import LINE, MARGIN, PALETTES, SIZE, Palette
 from embcli.page.shapes import Drawn, Run, boxes_of
 from embcli.page.svg import FONTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 _DOCUMENT = """\
 <!DOCTYPE html>

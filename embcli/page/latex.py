@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from embcli.page.layout import Bar, Column, Columns
 from embcli.page.markup import Markup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embcli.page import Table
     from embcli.page.heat import Strip
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from embcli.page.heat import LEAST, Strip
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 GAP = 2  # cells between columns
 LEAST_TOKEN = 6  # cells of the shortest shortened token

@@ -6,18 +6,15 @@ A look names its colours; each kind of page chooses the shades.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from embcli.page import Line, Page, Table
 from embcli.page.heat import INFINITE, INFINITE_MARK, NAN, NAN_MARK, Strip
 from embcli.page.layout import GAP, Bar, Cell, Column, Tone, Word, as_word, cell_len, width
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
 
 Tint = Literal["cold", "warm", "good", "bad", "token 2", "token 3"]
 Color = Tint | Literal["mark", "black"] | int  # a number is a place on the scale of strips

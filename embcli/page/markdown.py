@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from embcli.page import Line, Table
@@ -10,8 +11,6 @@ from embcli.page.layout import Bar, Column, Columns, cell_len
 from embcli.page.markup import Markup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embcli.page.heat import Strip
 
 _MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $

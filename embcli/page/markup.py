@@ -7,16 +7,12 @@ or nothing.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from embcli.page import Line, Page, Table
 from embcli.page.heat import Strip
 from embcli.page.layout import Cell, Column, Word, as_word
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 _BOLD = ("strong", "good", "bad")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,6 @@ from matplotlib.patheffects import withStroke  # noqa: E402
 from PIL import Image  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from matplotlib.ft2font import FT2Font
 
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.cells import split_graphemes
 
 from embcli.page import Paper, heat
 from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Canvas, Palette, Span
 from embcli.page.lines import Color, Piece, Sheet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in cells
 

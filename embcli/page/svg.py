@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -9,8 +10,6 @@ from embcli.page.canvas import BASELINE, SIZE, Canvas, Palette, Span
 from embcli.page.shapes import OnCanvas
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
 

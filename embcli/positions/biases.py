@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -13,9 +14,6 @@ from embcli.errors import InputError, LayerError
 from embcli.names import DEFAULT_HEADS, MOST_HEADS, SHORT_LENGTH
 from embcli.positions.kind import Matrix, ShownPositions, ShownWords
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _NOTE = "Blocks add this to the scores of attention; nothing is added to the token rows."
 

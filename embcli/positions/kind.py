@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -11,8 +12,6 @@ import numpy as np
 from embcli.errors import LayerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from embcli.layer import Layer
 
 Own = TypeVar("Own", bound="Positions")

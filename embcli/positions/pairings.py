@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from embcli.names import DEFAULT_THETA, PAIRINGS, ShownPairing
 from embcli.positions.kind import Matrix, ShownPositions, ShownWords
 from embcli.positions.rotary import Rotary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _BESIDE = 3  # positions of the products on a page
 

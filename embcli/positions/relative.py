@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from embcli.errors import LayerError
 from embcli.names import DEFAULT_CLIP, SHORT_LENGTH
 from embcli.positions.kind import Matrix, ShownPositions, ShownWords, dot_products
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -24,8 +25,6 @@ from embcli.positions.kind import (
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from embcli.recipe import Rotation
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from embcli.names import DEFAULT_THETA
 from embcli.positions.kind import AddedPositions, ShownWords, frequencies, in_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @final

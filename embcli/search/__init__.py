@@ -8,6 +8,7 @@ The package simsimd, if installed, multiplies rows as they are stored; otherwise
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from embcli.search.bounds import Bounds, Interval
 from embcli.search.kernel import Kernel, simsimd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.layer import Layer
     from embcli.search.space import Space
 

@@ -6,6 +6,7 @@ seed, token layer, loader, iterator and first batch, position layer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from embcli.selection import select
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.tokens import Tokens
     from embcli.weights.seeded import Seeded
     from embcli.weights.source import SeededSource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -23,8 +24,6 @@ from embcli.version import __version__
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.encodings import Encoding
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]

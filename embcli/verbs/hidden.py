@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, S
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     import torch
 
     Step = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n, columns), positions (n,) -> rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,8 +27,6 @@ from embcli.text import parse_ids
 from embcli.words import Message, counted, naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.positions.kind import JoinedPositions
     from embcli.recipe import Norm, Recipe
     from embcli.tokens import Tokens

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from embcli.layer import Meter, Source, Summary
 from embcli.passes import Watch, ahead, unwatched
 from embcli.verbs.weights import WeightMatrix, weights
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)

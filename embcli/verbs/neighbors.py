@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -26,8 +27,6 @@ from embcli.tokens import Tokens, token_text, tokens_of
 from embcli.words import Message, naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embcli.encodings import Encoding
 
 _PIECE = 1 << 18  # values processed at a time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ from embcli.weights.seeded import check_size, refuse_too_large
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.options import PositionOptions
 
 _PIECE = 1 << 18  # values that are computed at a time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from embcli.records import Names, Piece, Records, run_of
 from embcli.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.tokens import Tokens
 
 _NEED_SPANS = {"bytes", "start", "end"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,8 +20,6 @@ from embcli.version import __version__
 from embcli.words import in_bytes, naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from embcli.encodings import Encoding
     from embcli.notes import Notes
     from embcli.text import Sequences

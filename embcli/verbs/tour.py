@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from embcli.errors import InputError
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OWN = Path(__file__).parents[1] / "data" / "tour.json"
 PLACE = "{text}"  # stands for the text in a command

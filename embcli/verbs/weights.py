@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from embcli.tokens import token_text, tokens_of
 from embcli.words import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.encodings import Encoding
     from embcli.names import Sort
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_
 from embcli.words import counted, in_bytes, in_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from embcli.verbs.compare import Comparison
     from embcli.verbs.compare.result import Cost, Gradient, Training
 

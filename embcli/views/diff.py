@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_o
 from embcli.words import QUANTILES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.encodings import Encoding
     from embcli.verbs.diff import Diff, State
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_or
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from embcli.positions.kind import JoinedWords
 
 _MOST_TOKENS = 40

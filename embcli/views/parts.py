@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from embcli.selection import distinct
 from embcli.tokens import Tokens, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from embcli.layer import Origin
 
 _MOST_PICKED = 12  # rows of a picture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from embcli.tokens import shown
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from embcli.verbs.tokenizers import Stretch, Tokenizers
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names

@@ -8,20 +8,17 @@ import re
 import sys
 import threading
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from embcli.errors import LayerError, does_not_load
 from embcli.memory import ran_out, refuse_shortage
 from embcli.notes import PATIENCE, Notes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NO_TORCH = "none"
 _CPU_FLAGS = "/proc/cpuinfo"

@@ -9,6 +9,7 @@ torch draws one normal at a time, from 53-bit uniforms, and keeps a spare betwee
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from threading import Lock
@@ -24,8 +25,6 @@ from embcli.selection import distinct
 from embcli.weights.jump import WORDS, jump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from embcli.weights.seeded import Seeded
 
 BLOCK = 16  # elements that torch draws together

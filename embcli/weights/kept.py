@@ -10,6 +10,7 @@ import json
 import os
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, BinaryIO
@@ -25,7 +26,6 @@ from embcli.store import Damaged
 from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from io import FileIO
 
     from embcli.weights.build import Build

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -18,8 +19,6 @@ from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
 from embcli.weights.kept import KeptLayer, Key, load, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import numpy as np
 
     from embcli.encodings import Encoding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from embcli.selection import distinct
 from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from embcli.options import ComparisonOptions
     from embcli.passes import Watch
     from embcli.tokens import Tokens
