@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -9,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from embcli import encodings
+from embcli.cli.text import _all_of
 from embcli.encodings.growth import Growth
 from tests import fuzz_arguments, random_signals
 from tests.conftest import TIMEOUT, Embcli, Ran
@@ -295,15 +296,20 @@ def test_a_device_without_an_end_is_refused(words: tuple[str, ...]) -> None:
     assert "'/dev/zero': it is a device that gives more than 10.0 MB" in Inside().refused(*words)
 
 
-def test_a_text_without_an_end_is_ended_by_a_signal() -> None:
-    with (
-        subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless,
-        subprocess.Popen([*Embcli.command, "tokenize"], stdin=endless.stdout) as process,
-    ):
-        time.sleep(1)
-        process.terminate()
-        assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
-        endless.kill()
+def test_a_text_is_read_in_pieces_between_which_a_signal_ends_it() -> None:
+    """A read without a size would go on in C as long as there is more, and Python's handlers would have to wait."""
+    sizes: list[int] = []
+
+    class Endless(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            sizes.append(size or -1)
+            if len(sizes) == 3:
+                raise SystemExit(128 + signal.SIGTERM)
+            return b"a" * min(size or -1, 9)
+
+    with pytest.raises(SystemExit):
+        _all_of(Endless(), "it")
+    assert all(0 < size <= 1 << 24 for size in sizes)
 
 
 INTERRUPTED = """

@@ -11,6 +11,7 @@ from embcli.explore.desk import View
 from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, lines_of, new_sheet
 from embcli.explore.values import ABOVE, down
 from embcli.page import Block, Column
+from embcli.page.layout import shorten
 from embcli.page.lines import Piece
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from embcli.names import Metric
     from embcli.verbs.neighbors import Neighbors
 
+_LABEL = 14  # cells
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 
@@ -65,7 +67,7 @@ class PairView(View):
         """Return the scores, strips of both rows, and their values side by side."""
         rows = self.desk.matrix.layer.rows(np.array(self.rows))  # (2, D) float32
         difference = self.desk.matrix.difference(np.array(self.rows))
-        labels = [f"{row} {self.desk.token_of(row)}".strip() for row in self.rows]
+        labels = [shorten(f"{row} {self.desk.token_of(row)}".strip(), _LABEL) for row in self.rows]
         page = new_sheet(width, self.desk.color)
         names = ["A", "B", "A - B"]
         strips = np.concatenate([rows, difference])
