@@ -542,7 +542,7 @@ def test_gradients_that_differ_by_rounding_say_so() -> None:
     linear = np.nextafter(result.gradient.linear, np.float32(np.inf))
     rounded = replace(result, gradient=replace(result.gradient, linear=linear))
     assert rounded.gradient.verdict.kind == "value"
-    assert "in another order: rounding." in printed(rounded)
+    assert "in another order: they differ by rounding." in printed(rounded)
     assert "rounding" not in printed(result)
 
 

@@ -188,10 +188,8 @@ def test_more_than_100_000_numbers_are_refused_on_a_terminal_before_anything_is_
     "command",
     [
         "weights --vocab 1000 --dim 100 -f csv",
-        "lookup --ids IDS --vocab 6 --dim 100 -f csv",
         "lookup --ids IDS --vocab 6 --dim 33 -f ndjson",
         "lookup --ids IDS --vocab 6 --dim 50 --show token,input -f json",
-        "compare --ids IDS --dim 50 -f ndjson",
     ],
 )
 def test_100_000_numbers_are_shown_on_a_terminal(terminal: Inside, command: str) -> None:

@@ -336,7 +336,7 @@ def test_a_png_is_as_large_as_its_lines_and_holds_their_colours(theme: names.The
     pixels = drawings.png(page(Png, put_all, 100, theme))
     width = int(np.ceil(max(map(png.cell_len, lines)) * CELL))
     assert pixels.shape == (2 * (2 * MARGIN + len(lines) * LINE), 2 * (2 * MARGIN + width), 3)
-    colors = {*map(tuple, np.unique(pixels.reshape(-1, 3), axis=0).tolist())}
+    colors = {rgb(f"#{color:06x}") for color in np.unique(pixels @ [1 << 16, 1 << 8, 1]).tolist()}
     palette = PALETTES[theme]
     assert {rgb(each) for each in (palette.ground, palette.ink, palette.dim, palette.tones["cold"])} <= colors
     frame = pixels.copy()

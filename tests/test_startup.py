@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import typer
 
-from embcli.__main__ import main
 from embcli.cli.app import command_line
 from tests.benchmarks import help_plain
 from tests.conftest import TIMEOUT
+from tests.inside import Inside
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
 GROUP = typer.main.get_command(command_line())
@@ -64,21 +64,20 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.fixture(scope="module")
-def plain() -> dict[str, Any]:
-    """Return the names in the app that help is measured against."""
+def plain() -> typer.core.TyperGroup:
+    """Return the app that help is measured against."""
     names: dict[str, Any] = {"__name__": "plain"}
     exec(help_plain.source(command_line()), names)
-    return names
+    return typer.main.get_command(names["app"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_measured_against_an_app_with_the_same_options(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, plain: dict[str, Any], command: str
+    capsys: pytest.CaptureFixture[str], plain: typer.core.TyperGroup, command: str
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["embcli", *command.split(), "--help"])
-    main()
-    ours = capsys.readouterr().out
-    plain["app"](prog_name="embcli", standalone_mode=False)
+    words = [*command.split(), "--help"]
+    ours = Inside().ok(*words).text
+    plain(words, prog_name="embcli", standalone_mode=False)
     theirs = capsys.readouterr().out.partition("\n  # ")[0]  # without the examples, whose lines it breaks
     listed = [re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE) for text in (ours, theirs)]
     assert [*listed[0], "--help"] == listed[1]
