@@ -173,6 +173,16 @@ def test_two_rows_stand_side_by_side() -> None:
     assert values == [[f"{value:.4f}" for value in row] for row in expected.tolist()]
 
 
+def test_no_number_of_a_row_is_cut(tmp_path: Path) -> None:
+    """Three columns of long numbers do not fit beside two lists of neighbours, or beside one."""
+    np.save(tmp_path / "large.npy", np.full((9, 3), -1.5e30, np.float32) * np.arange(1, 10)[:, None])
+    desk = desk_of(tmp_path / "large.npy")
+    press(desk, "enter", "p")
+    for width in (60, 80, 100, 120, 160):
+        shown = "\n".join(frame(desk, width, 30)[:-2])
+        assert shown.count("-1.5000e+30") == 6, width
+
+
 def test_a_command_line_is_what_a_shell_takes() -> None:
     spell = speller(NamedModel(path="a b.gguf", transposed=True), "gpt2")
     line = "embcli lookup --from 'a b.gguf' --transposed --encoding gpt2 --heat -- -x"

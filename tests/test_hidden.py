@@ -235,6 +235,7 @@ WRONG_OPT = {"token": "embed_tokens", "late": "embed_positions", "wide": "projec
         ({"model_type": "roberta", "pad_token_id": "0"}, BERT_LIKE, "as pad_token_id, which must be a whole number"),
         ({"model_type": "bart", "scale_embedding": 1}, BERT_LIKE, "as scale_embedding, which must be true or false"),
         ({"model_type": "granite", "embedding_multiplier": True}, BERT, "as embedding_multiplier, which must be a"),
+        ({"model_type": "granite", "embedding_multiplier": -1e300}, BERT, "must be a number that float32 holds"),
         (
             {"model_type": "opt"},
             {**BERT, "positions": "x", "late": "embed_positions", "wide": "project_in"},

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _TOP = 50  # neighbours
 _LIST = 34  # cells of a list of neighbours
 _TOKEN = 12  # cells of a token in it
-_LEAST_VALUES, _LEAST_SUM = 26, 40  # cells of the values beside it, and of those with the terms of the sum
+_LEAST_VALUES = 26  # cells of the values beside it
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "distance"}
 
 
@@ -103,14 +103,14 @@ class RowView(View):
         values = self.desk.matrix.layer.rows(np.array([self.row]))
         head = [self._norm(width), *self._strip(values, width), []]
         room = max(height - len(head), 1)
-        least = _LEAST_VALUES if self.sum is None else _LEAST_SUM
-        self.both = width >= least + 2 * (_LIST + 3)
-        lists = self._list(self._metrics()[0], room)
-        if self.both:
-            lists = beside(lists, self._list("l2", room), _LIST)
-        left = width - (_LIST + 3) * len(self._metrics())
-        if left >= least:
-            return [*head, *beside(self._values(values[0], left, room), lists, left)]
+        for self.both in (True, False):
+            left = width - (_LIST + 3) * len(self._metrics())
+            drawn = self._values(values[0], left, room) if left >= _LEAST_VALUES else []
+            if drawn and max(map(length, drawn)) <= left:  # no number is cut
+                first, *others = (self._list(metric, room) for metric in self._metrics())
+                for other in others:
+                    first = beside(first, other, _LIST)
+                return [*head, *beside(drawn, first, left)]
         above = self._values(values[0], width, max(room // 2 - 1, ABOVE + 1))
         return [*head, *above, [], *self._list(self.metric, room - len(above) - 1)]
 

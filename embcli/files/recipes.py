@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 1e300  # of a number in config.json
 _LARGEST_WHOLE = 1 << 53
+_LARGEST_FLOAT32 = 3e38
 _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
     *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
@@ -147,6 +148,8 @@ def steps_of(family: Family, settings: Settings, dim: int, find: Finder, types: 
         match step:
             case Scale(key=key, factor=factor, root=root):
                 factor = math.sqrt(dim) if root else settings.number(key, factor) if key else factor
+                if abs(factor) > _LARGEST_FLOAT32:
+                    raise settings.wrong(key, "a number that float32 holds")
                 if factor != 1:
                     yield replace(step, factor=factor)
             case AddPosition():
