@@ -48,9 +48,9 @@ class Words:
     def find(self, typed: str, top: int = 50) -> np.ndarray:
         """Return the IDs of the words that match best, (n,) int64, n <= `top`.
 
-        First the typed word itself, then words that begin with it, then words that contain it, then words that contain
-        its letters in order; in each group shorter words come first, then smaller IDs. Spaces before a word do not
-        count, and case counts only if a capital is typed.
+        First words that begin with what is typed, then words that contain it, then words that contain its letters in
+        order; in each group shorter words come first, so the typed word itself, then smaller IDs. Spaces before a word
+        do not count, and case counts only if a capital is typed.
         """
         query = typed.encode(errors="replace").decode().replace(_END, " ").strip(f" {_SPACE}").replace(" ", _SPACE)
         text = self._exact if any(map(str.isupper, query)) else self._folded
@@ -65,7 +65,7 @@ class Words:
 
     def _matches(self, text: _Text, query: str) -> Iterator[int]:
         """Yield the places of the words that match, group by group; a word can be in several."""
-        for part in (f"{_END}{query}{_END}", f"{_END}{query}", query):
+        for part in (f"{_END}{query}", query):
             yield from text.containing(part)
         letters = _letters(query.casefold().encode(), np.zeros(1, np.int64))
         long_enough = np.diff(text.starts) > len(query)

@@ -22,7 +22,7 @@ def slow(words: list[str], typed: str, top: int) -> list[int]:
     for number, word in enumerate(words):
         bare = word.lstrip("␣") or word
         text, letters = keep(bare), iter(keep(bare))
-        groups = [text == query, text.startswith(query), query in text, all(each in letters for each in query)]
+        groups = [text.startswith(query), query in text, all(each in letters for each in query)]
         if query and True in groups:
             found.append((groups.index(True), len(bare), number))
     return [number for _, _, number in sorted(found)[:top]]

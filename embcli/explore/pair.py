@@ -12,7 +12,7 @@ from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, lines_of, new_sh
 from embcli.explore.values import ABOVE, down
 from embcli.page import Block, Column
 from embcli.page.layout import shorten
-from embcli.page.lines import Piece
+from embcli.page.lines import Look, Piece
 
 if TYPE_CHECKING:
     from embcli.explore.desk import Desk
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embcli.names import Metric
     from embcli.verbs.neighbors import Neighbors
 
-_LABEL = 14  # cells
+_LABEL, _ERROR = 14, 44  # cells
 _METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 
@@ -85,7 +85,8 @@ class PairView(View):
             job = self.found[metric]
             line.append(Piece(f" {name} ", DIM))
             if job.error is not None:
-                raise job.error
+                line.append(Piece(f"{shorten(self.desk.words_of(job.error), _ERROR)}  ", Look("bad")))
+                continue
             if job.found is None:
                 line.append(Piece("…  ", BOLD))
                 continue
