@@ -126,3 +126,8 @@ class StubSource:
 def stub(token: Any, position: Any) -> StubSource:
     """Return a source of these two layers."""
     return StubSource({"token": Stub(token), "position": Stub(position)})
+
+
+def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
+    """Return random rows, (rows, dim) float32."""
+    return np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)

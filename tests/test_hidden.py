@@ -213,7 +213,6 @@ def test_a_gguf_file_and_its_safetensors_give_equal_rows(kind: str, tmp_path: Pa
 
 
 run = Inside()
-WRONG_OPT = {"token": "embed_tokens", "late": "embed_positions", "wide": "project_in"}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from embcli.positions.relative import Relative
 from embcli.positions.rotary import Rotary, own_rotary
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.recipe import Rotation
+from tests.oracles import normal
 
 untimed = settings(deadline=None)
 dims = st.integers(1, 40)
@@ -41,10 +42,6 @@ class Plain(Layer):
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         return self.values[ids]
-
-
-def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
 
 
 @untimed

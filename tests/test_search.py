@@ -24,7 +24,7 @@ from embcli.search.bounds import Bounds
 from embcli.search.kernel import Kernel
 from embcli.search.space import Space
 from tests.files.made import safetensors_bytes
-from tests.oracles import Stub
+from tests.oracles import Stub, normal
 
 ALLOWED = search._allowed
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "l2")
@@ -51,10 +51,6 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(passes, "cores", lambda: 3)
     monkeypatch.setattr(search, "_PIECE", 1 << 11)
     monkeypatch.setattr("embcli.files.stored._READ", 1 << 12)
-
-
-def normal(rows: int, dim: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
 
 
 def of_file(folder: Path, name: str, stored: np.ndarray) -> Layer:
