@@ -50,7 +50,7 @@ class _OfText(PageView):
 
     def title(self) -> tuple[str, str]:
         """Return the text."""
-        return f"{self.name}: {self.desk.text}", self.desk.matrix.origin.name
+        return f"{self.name}: {self.desk.text}", self.desk.named_source
 
 
 class LookupView(_OfText):

@@ -131,6 +131,12 @@ class Desk:
         """The screen on top."""
         return self.stack[-1]
 
+    @property
+    def named_source(self) -> str:
+        """Where the rows are from, and that those of a seed are untrained."""
+        origin = self.matrix.origin
+        return f"untrained, {origin.name}" if origin.is_seeded else origin.name
+
     def open(self, name: str, *arguments: Any) -> None:
         """Put a screen on top, by its name; the oldest ones are forgotten, except the first."""
         self.field = None

@@ -51,7 +51,7 @@ class FindView(View):
 
     def title(self) -> tuple[str, str]:
         """Return what to do."""
-        return "Find a row: type a text for its tokens, or a part of a word", self.desk.matrix.origin.name
+        return "Find a row: type a text for its tokens, or a part of a word", self.desk.named_source
 
     def commands(self) -> list[str]:
         """Return the commands of the tokens and of the words."""

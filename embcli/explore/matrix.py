@@ -119,7 +119,7 @@ class MatrixView(View):
             place = f"by {self.order.name}: {self.moving.at + 1:,} of {size:,}"
         shape = f"{size:,} rows x {dim:,} columns, {self.matrix.layer.dtype}"
         room = self.desk.size[0] - len(shape) - len(place) - 7
-        return f"{shorten(in_line(self.matrix.origin.name), max(room, 8))}: {shape}", place
+        return f"{shorten(in_line(self.desk.named_source), max(room, 8))}: {shape}", place
 
     def commands(self) -> list[str]:
         """Return the command of the rows on the screen, and that of their order."""

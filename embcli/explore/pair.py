@@ -47,7 +47,7 @@ class PairView(View):
     def title(self) -> tuple[str, str]:
         """Return both rows."""
         one, other = (f"{row} {self.desk.token_of(row)}" for row in self.rows)
-        return f"Rows {one}  and  {other}", self.desk.matrix.origin.name
+        return f"Rows {one}  and  {other}", self.desk.named_source
 
     def commands(self) -> list[str]:
         """Return the commands of the values and of both scores."""

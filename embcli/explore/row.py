@@ -79,7 +79,7 @@ class RowView(View):
     def title(self) -> tuple[str, str]:
         """Return the row's ID and token, and the name of the matrix."""
         mark = " • marked" if self.row == self.desk.marked else ""
-        return f"Row {self.row}  {self.desk.token_of(self.row)}{mark}", self.desk.matrix.origin.name
+        return f"Row {self.row}  {self.desk.token_of(self.row)}{mark}", self.desk.named_source
 
     def commands(self) -> list[str]:
         """Return the commands of the values, of norm and rank, and of the neighbours."""

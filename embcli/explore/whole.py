@@ -42,7 +42,7 @@ class WholeView(PageView):
     def title(self) -> tuple[str, str]:
         """Return which page it is."""
         place = f", {self.moving.at + 1:,} of {self.moving.count:,}" if self.tab == 2 and self.moving.count else ""
-        return f"The whole matrix: {_TABS[self.tab]}{place}", self.desk.matrix.origin.name
+        return f"The whole matrix: {_TABS[self.tab]}{place}", self.desk.named_source
 
     def commands(self) -> list[str]:
         """Return the command of the page."""
