@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from embcli.errors import LayerError
 from embcli.words import in_bytes
 
+_MOST_HEAPS = -8  # M_ARENA_MAX in malloc.h
 _PROC = Path("/proc")
 _GROUPS = Path("/sys/fs/cgroup")
 _MESSAGES = re.compile("allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment")
@@ -113,3 +114,11 @@ def end_with_2_when_libraries_exit() -> None:
 
             libc = ctypes.CDLL(None)
             libc.__cxa_atexit(libc._exit, ctypes.c_void_p(2), None)
+
+
+def share_heaps() -> None:
+    """Let all threads share two heaps: glibc gives each thread its own, and keeps what each once took."""
+    import ctypes
+
+    with suppress(AttributeError, OSError, TypeError):  # other systems have no such setting
+        ctypes.CDLL(None).mallopt(_MOST_HEAPS, 2)

@@ -132,3 +132,24 @@ print(memory.free())
 def test_a_real_limit_is_seen() -> None:
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, timeout=TIMEOUT, check=True)
     assert 10**9 < int(done.stdout) < 2 * 10**9
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
+def test_threads_share_heaps() -> None:
+    code = """
+import re, sys, threading
+from embcli.memory import share_heaps
+share_heaps()
+barrier, kept = threading.Barrier(6), []
+def run():
+    barrier.wait()
+    kept.append([bytearray(50_000 + each) for each in range(20)])
+    barrier.wait()
+threads = [threading.Thread(target=run) for _ in range(6)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+spans = [[int(each, 16) for each in line.split()[0].split("-")] for line in open("/proc/self/maps") if "---p" in line]
+print(sum(end % 2**26 == 0 and end - start > 2**25 for start, end in spans))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True)
+    assert int(ran.stdout) <= 1  # heaps of 64 MB each beside the first one

@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from embcli.explore.paint import Paint
 from embcli.explore.terminal import driver
+from embcli.memory import share_heaps
 from embcli.page.terminal import depth
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ class _Lines(Widget, can_focus=True):
 def run(desk: Desk) -> int:
     """Show the desk until somebody leaves it; return the exit status. Raises the error that nobody expected."""
     gc.enable()  # a short process has no need of it
+    share_heaps()
     app = Explorer(desk)
     app.run()
     if app.failure is not None:
