@@ -100,7 +100,11 @@ def find(word: str) -> Entry:
     singular = asked.removesuffix("s")
     if entry := known.get(asked) or known.get(singular) or _said_in(asked):
         return entry
-    near = dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.5))
+    words = [known[part] for part in map(_plain, word.split()) if part in known]
+    if len(words) == 1:
+        return words[0]
+    near = dict.fromkeys(entry.word for entry in words)
+    near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.5))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"
     raise InputError(naming("{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest))
 

@@ -37,6 +37,7 @@ _FILES = (
 )
 
 
+_SUFFIXES = {Path(each).suffix for each in _FILES}  # of files, which nobody means as the name of a model
 # The files of a tokenizer in order of preference.
 TOKENIZERS = ("tokenizer.json", "tekken.json", "tokenizer.model", "*.tiktoken", "vocab.json", "vocab.txt")
 
@@ -140,6 +141,8 @@ def _repository(cache: Path, name: str) -> Path:
     if models:
         names = ", ".join(path.name.removeprefix("models--").replace("--", "/", 1) for path in models[:6])
         raise InputError(f"the Hugging Face cache has {len(models)} models {shortened(name)}: {names}; choose one")
+    if Path(name).suffix in _SUFFIXES:
+        raise InputError(f"there is no file {shortened(name)}, and the Hugging Face cache has no model of this name")
     others = [f"{prefix}:{name}" for prefix, holder in HOLDERS.items() if holder.has(name)]
     raise InputError(
         f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"

@@ -58,6 +58,7 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # completion sets it, which shall end with the test
     for name in list(os.environ):
         if name.startswith(_OURS):
             monkeypatch.delenv(name)

@@ -141,7 +141,7 @@ def embcli(
     TEXT,
     {
         "the tokens of a sentence, their IDs and bytes": 'embcli tokenize "Every effort moves you"',
-        "the IDs of a whole file, for the next program": "embcli tokenize --file book.txt -f ids -o book.ids",
+        "how its letters became these tokens": "embcli tokenize strawberry --merges --draw",
         "under two tokenizers, side by side": 'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base',
     },
 )

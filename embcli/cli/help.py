@@ -133,7 +133,7 @@ def _overview(group: TyperGroup, width: int) -> list[Line]:
     column = max(map(len, group.commands)) + _GAP
     for panel, rows in panels.items():
         lines += _labelled(panel, rows, column, width)
-    end = "embcli VERB --help shows examples and options; embcli --version, the version."
+    end = "embcli VERB --help shows its options; embcli explain questions, what to ask."
     return [*lines, [], *_text(end, width)]
 
 

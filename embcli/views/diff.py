@@ -50,7 +50,9 @@ def view(result: Diff, page: Page) -> None:
     for reason in dict.fromkeys(chain(*guesses)):
         which = (name.upper() for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons)
         page.line(f"A guess for {' and '.join(which)}: {reason}")
-    page.line(Word("Different", "bad") if result.different else Word("Equal", "good"))
+    page.line(
+        Word("The token matrices differ", "bad") if result.different else Word("The token matrices are equal", "good")
+    )
 
 
 def _medians(result: Diff, page: Page) -> str:
