@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from embcli.formats import ALIASES, FORMATS
@@ -81,6 +83,10 @@ class Slip:
         if self.command in _OF_A_TEXT and self.message.startswith("Got unexpected extra argument"):
             if "--ids" in self._separate[:-2]:
                 return f"Write the IDs as one word, with commas between: {self.command} {self._with_joined_ids()}"
+            model = next((word for word in self.words if _is_file(word)), None)
+            if model is not None and self.command != "embcli tokenize":
+                others = shlex.join(word for word in self.words if word != model)
+                return f"A model is named by --from: {self.command} {others} --from {shlex.quote(model)}"
             return f"Put the text in quotes: {self.command} {self._with_joined_text()}"
         if self.command == "embcli" and self.words[:1] and self.words[0] in _VERBS:
             verb, text = _VERBS[self.words[0]]
@@ -141,6 +147,13 @@ class Slip:
             else:
                 text.append(word)
         return " ".join([_quoted(" ".join(text)), *map(shlex.quote, others)])
+
+
+def _is_file(word: str) -> bool:
+    """Say whether a word is the name of a file that exists, with a suffix."""
+    with suppress(OSError, ValueError):  # most words could not be the name of a file
+        return Path(word).suffix != "" and Path(word).is_file()
+    return False
 
 
 def _quoted(text: str) -> str:
