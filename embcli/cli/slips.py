@@ -85,8 +85,8 @@ class Slip:
                 return f"Write the IDs as one word, with commas between: {self.command} {self._with_joined_ids()}"
             model = next((word for word in self.words if _is_file(word)), None)
             if model is not None and self.command != "embcli tokenize":
-                others = shlex.join(word for word in self.words if word != model)
-                return f"A model is named by --from: {self.command} {others} --from {shlex.quote(model)}"
+                rest = shlex.join(word for word in self.words if word != model)
+                return f"A model is named by --from: {self.command} {rest} --from {shlex.quote(model)}"
             return f"Put the text in quotes: {self.command} {self._with_joined_text()}"
         if self.command == "embcli" and self.words[:1] and self.words[0] in _VERBS:
             verb, text = _VERBS[self.words[0]]
