@@ -328,7 +328,7 @@ class Desk:
         line: Line = []
         end = [Piece("  ?", BOLD), Piece(" keys", DIM), Piece("  q", BOLD), Piece(" quit", DIM)]
         if self.field is not None:
-            end = [Piece("  Enter", BOLD), Piece(" goes", DIM), Piece("  Esc", BOLD), Piece(" leaves", DIM)]
+            end = [Piece("  Enter", BOLD), Piece(" go", DIM), Piece("  Esc", BOLD), Piece(" cancel", DIM)]
         for key in [*self.view.KEYS, *FOOTER]:
             if not key.in_footer or (self.field is not None and key.action not in ("move", "other")):
                 continue
@@ -354,7 +354,7 @@ KEYS = (
 # Of these the last line names some, shorter.
 FOOTER = (
     Key(("slash",), "find", "/", "find"),
-    Key(("g", "colon"), "jump", "g", "go to"),
+    Key(("g", "colon"), "jump", "g", "go"),
     Key(("m",), "whole", "m", "map"),
     Key(("l",), "lookup", "l", "lookup"),
     Key(("b",), "batch", "b", "batch"),

@@ -77,7 +77,7 @@ class Moving:
 
 
 MOVES = (
-    Key(("down", "j", "up", "k"), "move", "↑ ↓ j k", "move"),
+    Key(("down", "j", "up", "k"), "move", "↑ ↓ j k", "move", False),
     Key(("pagedown", "ctrl+f", "pageup", "ctrl+b"), "move", "PgUp PgDn", "a page; Ctrl-D Ctrl-U half of one", False),
     Key(("home", "end", "G"), "move", "Home End G", "the first and the last", False),
 )
