@@ -163,7 +163,7 @@ class _Lines(Widget, can_focus=True):
 def run(desk: Desk) -> int:
     """Show the desk until somebody leaves it; return the exit status. Raises the error that nobody expected."""
     gc.freeze()  # what the start has made stays: looking through it takes 0.1 s, in which no key is answered
-    gc.set_threshold(50_000)  # objects, several screens of them
+    gc.set_threshold(5_000)  # objects, about a screen of them
     gc.enable()  # a short process has no need of it
     share_heaps()
     app = Explorer(desk)
