@@ -142,7 +142,7 @@ def _repository(cache: Path, name: str) -> Path:
         names = ", ".join(path.name.removeprefix("models--").replace("--", "/", 1) for path in models[:6])
         raise InputError(f"the Hugging Face cache has {len(models)} models {shortened(name)}: {names}; choose one")
     if Path(name).suffix in _SUFFIXES:
-        raise InputError(f"there is no file {shortened(name)}, and the Hugging Face cache has no model of this name")
+        raise InputError(f"{shortened(name)} not found as a file, and the Hugging Face cache has no model of this name")
     others = [f"{prefix}:{name}" for prefix, holder in HOLDERS.items() if holder.has(name)]
     raise InputError(
         f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
