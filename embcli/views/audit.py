@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from embcli.hints import hint
 from embcli.names import BROKEN
 from embcli.page import Block, Column, Excerpt, Page, Word
+from embcli.verbs.audit import Audit
 from embcli.views.parts import (
     first_of,
     head_in_words,
@@ -19,9 +18,6 @@ from embcli.views.parts import (
     token_column,
 )
 from embcli.words import QUANTILES, counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.audit import Audit
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {
