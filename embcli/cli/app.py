@@ -16,13 +16,14 @@ from embcli.cli.groups import grouped
 from embcli.cli.help import ALL, LEARN, MATRIX, MORE, TEXT, VECTORS, GroupHelp, Overview, VerbHelp
 from embcli.cli.models import (
     AnyModel,
-    ModelOfBatches,
-    ModelOfComparison,
-    ModelOfPositions,
+    ComparisonModel,
     NamedFile,
     NamedModel,
+    PositionsModel,
+    SeededModel,
     TwoModels,
     compared,
+    refuse_options,
 )
 from embcli.cli.places import Place, PlaceOfNumbers
 from embcli.errors import InputError
@@ -286,7 +287,7 @@ def lookup(
 )
 def compare(
     given: GivenOrExample,
-    model: ModelOfComparison,
+    model: ComparisonModel,
     options: ComparisonOptions,
     encoding: str | None = None,
     *,
@@ -316,7 +317,7 @@ def compare(
 )
 def batch(
     given: GivenFile,
-    model: ModelOfBatches,
+    model: SeededModel,
     batching: Batching,
     encoding: str = names.DEFAULT_ENCODING,
     columns: str | None = None,
@@ -343,7 +344,7 @@ def batch(
     },
 )
 def positions(
-    model: ModelOfPositions, options: PositionOptions, encoding: str | None = None, *, place: PlaceOfNumbers
+    model: PositionsModel, options: PositionOptions, encoding: str | None = None, *, place: PlaceOfNumbers
 ) -> None:
     """Show how a position becomes a vector.
 
@@ -520,12 +521,12 @@ def info(
 
         if model.path is not None:
             raise InputError("--models lists all models; leave out the model")
-        model.refuse_without_file()
+        refuse_options(vars(model))
         output.write(held_models(PrintedNotes()))
     elif model.path is None:
         from embcli.verbs.info import info
 
-        model.refuse_without_file()
+        refuse_options(vars(model))
         output.write(info())
     else:
         output.write(model.opened(encoding).info(tensors=tensors))
