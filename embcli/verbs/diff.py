@@ -281,7 +281,7 @@ def _segments(layer: Layer, count: int, rows: int) -> list[tuple[int, int, Itera
 
     None if their windows are not rows as they are stored.
     """
-    segments = []
+    segments: list[tuple[int, int, Iterator[np.ndarray]]] = []
     for first, windows in layer.segments(count, rows):
         window = next(windows)
         segments.append((first, len(window), chain([window], windows)))
