@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embcli.model import Model
-    from embcli.norms import NormOrder
     from embcli.page.lines import Color
+    from embcli.statistics import NormOrder
     from embcli.verbs.weights import WeightMatrix
 
 Found = TypeVar("Found")
