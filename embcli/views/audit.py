@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.names import BROKEN
 from embcli.page import Block, Column, Excerpt, Page, Word
 from embcli.views.parts import (
@@ -18,7 +17,7 @@ from embcli.views.parts import (
     put_origin,
     token_column,
 )
-from embcli.words import QUANTILES, counted
+from embcli.words import QUANTILES, counted, hint
 
 if TYPE_CHECKING:
     from embcli.verbs.audit import Audit

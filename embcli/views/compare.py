@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.names import OUTPUTS, STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
 from embcli.verbs.lookup import rows_beside
 from embcli.verdict import Verdict, largest_by_row
 from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_labels
-from embcli.words import counted, in_bytes, in_seconds
+from embcli.words import counted, hint, in_bytes, in_seconds
 
 if TYPE_CHECKING:
     from embcli.verbs.compare import Comparison

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page import Block, Column, Excerpt, Page, Word
 from embcli.tokens import tokens_of
 from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column
-from embcli.words import QUANTILES
+from embcli.words import QUANTILES, hint
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding

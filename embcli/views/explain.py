@@ -6,9 +6,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from embcli.glossary import Command, Entry, Item
-from embcli.hints import hint
 from embcli.page import Page, Tone, Word
 from embcli.views.parts import put_prose, wrapped
+from embcli.words import hint
 
 if TYPE_CHECKING:
     from embcli.verbs.explain import Explanations

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.names import PARTS
 from embcli.page import Block, Column, Columns, Excerpt, Page
 from embcli.verbs.lookup import Lookup, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
-from embcli.words import counted
+from embcli.words import counted, hint
 
 if TYPE_CHECKING:
     from embcli.positions.kind import JoinedWords

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
 from embcli.tokens import shown
 from embcli.views.parts import bar, put_left_out, put_origin, token_column
-from embcli.words import counted
+from embcli.words import counted, hint
 
 if TYPE_CHECKING:
     from embcli.search import Ranking

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
 from embcli.tokens import Tokens, shown
+from embcli.words import hint
 
 if TYPE_CHECKING:
     from embcli.layer import Origin

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page.canvas import CELL, LINE, MARGIN, Canvas, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.views.parts import matrix_in_words
-from embcli.words import counted
+from embcli.words import counted, hint
 
 if TYPE_CHECKING:
     from embcli.verbs.scatter import Scatter

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Word
 from embcli.tokens import shown
 from embcli.views.parts import left_out
-from embcli.words import counted
+from embcli.words import counted, hint
 
 if TYPE_CHECKING:
     from embcli.verbs.tokenize import Spans, Tokenization

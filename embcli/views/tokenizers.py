@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from embcli.hints import hint
 from embcli.page import TOKEN_TONES, Column, Columns, Page, Word
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
-from embcli.words import counted
+from embcli.words import counted, hint
 
 if TYPE_CHECKING:
     from embcli.verbs.tokenizers import Stretch, Tokenizers

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page import Block, Column, Excerpt, Page
 from embcli.views.parts import origin_in_words, put_left_out, put_origin, token_column
-from embcli.words import counted, in_bytes
+from embcli.words import counted, hint, in_bytes
 
 if TYPE_CHECKING:
     from embcli.layer import Summary
