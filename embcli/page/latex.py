@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from embcli.page import Table
+from embcli.page.heat import Strip
 from embcli.page.layout import Bar, Column, Columns
 from embcli.page.markup import Markup
-
-if TYPE_CHECKING:
-    from embcli.page import Table
-    from embcli.page.heat import Strip
 
 _COMMANDS = str.maketrans(
     {

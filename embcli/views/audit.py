@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from embcli.names import BROKEN
 from embcli.page import Block, Column, Excerpt, Page, Word
+from embcli.verbs.audit import Audit
 from embcli.views.parts import (
     first_of,
     head_in_words,
@@ -18,9 +17,6 @@ from embcli.views.parts import (
     token_column,
 )
 from embcli.words import QUANTILES, counted, hint
-
-if TYPE_CHECKING:
-    from embcli.verbs.audit import Audit
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {

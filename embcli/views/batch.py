@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Page
 from embcli.tokens import shown
+from embcli.verbs.batch import Batches
 from embcli.views.parts import put_left_out, put_origin, token_column
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.batch import Batches
 
 _MOST_SAMPLES = 8
 _MOST_DRAWN = 3, 5  # samples of a picture, and tokens in each

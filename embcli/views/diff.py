@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.page import Block, Column, Excerpt, Page, Word
 from embcli.tokens import tokens_of
+from embcli.verbs.diff import Diff, State
 from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column
 from embcli.words import QUANTILES, hint
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
-    from embcli.verbs.diff import Diff, State
 
 _NAMES = ("base", "tuned")
 _STATES: dict[State, str] = {

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.names import PARTS
 from embcli.page import Block, Column, Columns, Excerpt, Page
+from embcli.positions.kind import JoinedWords
 from embcli.verbs.lookup import Lookup, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
 from embcli.words import counted, hint
-
-if TYPE_CHECKING:
-    from embcli.positions.kind import JoinedWords
 
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.encodings import Encoding
+from embcli.encodings.derivation import Derivation
 from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.page.layout import cell_len
 from embcli.tokens import shown
+from embcli.verbs.merges import Merges
 from embcli.views.parts import put_left_out
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from embcli.encodings import Encoding
-    from embcli.encodings.derivation import Derivation
-    from embcli.verbs.merges import Merges
 
 _MOST_ROWS = 200
 _MOST_TREES = 50

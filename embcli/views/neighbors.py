@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.page import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
+from embcli.search import Ranking
 from embcli.tokens import shown
+from embcli.verbs.neighbors import Neighbors, Query, Shares
 from embcli.views.parts import bar, put_left_out, put_origin, token_column
 from embcli.words import counted, hint
-
-if TYPE_CHECKING:
-    from embcli.search import Ranking
-    from embcli.verbs.neighbors import Neighbors, Query, Shares
 
 _MOST_QUERIES = 20
 _MOST_ROWS = 200  # neighbours of a query

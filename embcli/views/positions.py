@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
+from embcli.layer import Origin
 from embcli.names import SHORT_LENGTH
 from embcli.page import Block, Column, Excerpt, Page, Raster
+from embcli.positions.kind import Matrix
+from embcli.verbs.positions import PositionTable
 from embcli.views.parts import left_out, put_origin, put_prose
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from embcli.layer import Origin
-    from embcli.positions.kind import Matrix
-    from embcli.verbs.positions import PositionTable
 
 _MOST_ROWS = 200  # of the rows that the user chose
 _ONE_TABLE, _TWO_TABLES = 10, 4  # rows of a longer table, if a page has one table, or two

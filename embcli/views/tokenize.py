@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Word
 from embcli.tokens import shown
+from embcli.verbs.tokenize import Spans, Tokenization
 from embcli.views.parts import left_out
 from embcli.words import counted, hint
-
-if TYPE_CHECKING:
-    from embcli.verbs.tokenize import Spans, Tokenization
 
 _MOST_ROWS = 200
 _MOST_TEXT = 2000  # cells of the text that are shown with its IDs

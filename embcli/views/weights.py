@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.layer import Summary
 from embcli.page import Block, Column, Excerpt, Page
+from embcli.verbs.weights import WeightMatrix
 from embcli.views.parts import origin_in_words, put_left_out, put_origin, token_column
 from embcli.words import counted, hint, in_bytes
-
-if TYPE_CHECKING:
-    from embcli.layer import Summary
-    from embcli.verbs.weights import WeightMatrix
 
 _MOST_CHOSEN_ROWS = 200
 _MOST_ROWS = 10  # if no rows are chosen
