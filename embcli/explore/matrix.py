@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from embcli.explore.desk import Desk
     from embcli.explore.jobs import Job
-    from embcli.norms import NormOrder
     from embcli.page import NumberFormat, Page
+    from embcli.statistics import NormOrder
     from embcli.verbs.neighbors import Neighbors
 
 _MOST_OF_TOKEN, _NORM = 24, 7  # cells

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.names import BROKEN
 from embcli.page import Column, Excerpt, Page, Word
 from embcli.verbs.audit import Audit
@@ -17,7 +16,7 @@ from embcli.views.parts import (
     put_origin,
     token_column,
 )
-from embcli.words import QUANTILES, counted
+from embcli.words import QUANTILES, counted, hint
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {

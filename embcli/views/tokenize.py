@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Word
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Spans, Tokenization
 from embcli.views.parts import put_left_out
-from embcli.words import counted
+from embcli.words import counted, hint
 
 _MOST_ROWS = 200
 _MOST_TEXT = 2000  # cells of the text that are shown with its IDs
