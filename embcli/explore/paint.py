@@ -20,7 +20,7 @@ _MOST = 1 << 15  # looks whose codes are kept: two colours of a cell are one of 
 
 
 class _Written(Strip):
-    """A line as a terminal takes it; textual's segments, one for each cell of a heat map, would take three times as long.
+    """A line as a terminal takes it: with segments, one for each cell of a heat map, it would take three times as long.
 
     If textual cuts it, while the size of the screen changes, the colours are missing.
     """
