@@ -42,7 +42,7 @@ LARGEST = 200  # MB above the start
 EXTREMES = (0, 1, 2, 7, 8, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 TEXT = "abc ab, \u00e9<|end|> \U0001f99c"
 CONFIG = (
-    b'{"model_type": "roberta", "tie_word_embeddings": true, "rope_parameters": {"rope_theta": 10000.0}, '
+    b'{"model_type": "llama", "tie_word_embeddings": true, "rope_parameters": {"rope_theta": 10000.0}, '
     b'"max_position_embeddings": 4, "text_config": {"n_positions": 4, "position_embedding_type": "absolute"}}'
 )
 _NUMBER = re.compile(rb"-?[0-9]+")
@@ -78,7 +78,7 @@ def read_tokenizer(path: Path) -> None:
 def read_config(path: Path) -> None:
     """Ask a checkpoint for all that the config.json beside it tells."""
     source = Checkpoint(str(path.with_name("part.safetensors")))
-    str((source.first_position, source.positions, source.head))
+    str((source.first_position, source.positions, source.head, source.recipe, source.rotation))
 
 
 @dataclass(frozen=True)

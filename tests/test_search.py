@@ -308,7 +308,7 @@ def test_windows_of_a_file_are_its_rows_as_they_are_stored(tmp_path: Path, name:
     stored = normal(700, 24).astype(DTYPES[name])
     file = tmp_path / "made"
     file.write_bytes(before + stored.tobytes())
-    layer = StoredLayer(Binary(file), len(before), (700, 24), open_tensors_numbers(name))
+    layer = StoredLayer(Binary(file), len(before), (700, 24), open_tensors_numbers(name), (24, 1))
     windows = [window.tobytes() for window in windows_of(layer)]
     assert len(windows) > 1
     assert b"".join(windows) == stored.tobytes()
@@ -413,7 +413,7 @@ def open_tensors_numbers(name: str):  # type: ignore[no-untyped-def]
 
 def of_rows(file: Path, matrix: np.ndarray) -> StoredLayer:
     file.write_bytes(matrix.tobytes())
-    return StoredLayer(Binary(file), 0, (len(matrix), matrix.shape[1]), open_tensors_numbers("F32"))
+    return StoredLayer(Binary(file), 0, matrix.shape, open_tensors_numbers("F32"), (matrix.shape[1], 1))
 
 
 def test_a_file_that_was_cut_is_refused_at_its_next_window(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def read(
     lines: bool = False,
     errors: str = "strict",
     example: str = 'embcli lookup "Every effort moves you"',
-    mode: TextMode = "as-is",
+    text_mode: TextMode = "as-is",
 ) -> Sequences:
     """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
 
@@ -53,7 +53,7 @@ def read(
     texts = [_text(text, file, errors, example)]
     if text is not None:
         _note_other_readings(text, _verb(example))
-    if mode == "universal":
+    if text_mode == "universal":
         texts = [universal(texts.pop())]
     if lines:
         texts = lines_of(texts[0])

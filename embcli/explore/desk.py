@@ -11,9 +11,9 @@ import numpy as np
 from embcli.errors import EmbcliError, InputError
 from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, Moving, cut, folded, length, text_line
 from embcli.explore.field import Field
+from embcli.explore.fuzzy import Words
 from embcli.explore.jobs import Job
 from embcli.explore.picture import saved
-from embcli.fuzzy import Words
 from embcli.page.layout import cell_len, shorten
 from embcli.page.lines import Look, Piece
 from embcli.safe import in_line
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embcli.model import Model
-    from embcli.norms import NormOrder
     from embcli.page.lines import Color
+    from embcli.statistics import NormOrder
     from embcli.verbs.weights import WeightMatrix
 
 Found = TypeVar("Found")

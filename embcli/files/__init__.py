@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.binary import Binary
-from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.text import is_text
+from embcli.words import hint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ class Format:
     """A file format."""
 
     name: str
-    begins: Callable[[bytes], bool]  # whether a file with these first bytes is of this format
+    begins: Callable[[bytes], object]  # tells whether a file with these first bytes is of this format
     open: Callable[[Binary, Notes], Tensors]
 
 
@@ -50,16 +51,21 @@ def formats() -> Iterator[Format]:
     """Yield all formats, in the order in which a file is tried; a module is loaded when its turn comes."""
     from embcli.files import safetensors
 
-    yield Format("safetensors", safetensors.begins, lambda binary, _: safetensors.SafetensorsFile(binary))
+    # The length of its header, below 2**32, and a JSON object.
+    yield Format(
+        "safetensors", re.compile(rb"(?s).{4}\0{4}\{").match, lambda binary, _: safetensors.SafetensorsFile(binary)
+    )
     from embcli.files import gguf
 
-    yield Format("GGUF", gguf.begins, lambda binary, _: gguf.Gguf(binary))
+    yield Format("GGUF", re.compile(b"GGUF").match, lambda binary, _: gguf.Gguf(binary))
     from embcli.files import npy
 
-    yield Format("npy", npy.npy_begins, lambda binary, _: npy.NpyFile(binary))
+    yield Format("npy", re.compile(rb"\x93NUMPY").match, lambda binary, _: npy.NpyFile(binary))
     yield Format("npz", npy.npz_begins, lambda binary, _: npy.NpzFile(binary))  # before PyTorch: both are zip archives
     from embcli.files import pt, sharded, vectors
 
-    yield Format("PyTorch", pt.begins, lambda binary, _: pt.TorchFile(binary))
-    yield Format("a shard index", sharded.begins, lambda binary, _: sharded.Sharded(binary, open_tensors))
-    yield Format("word vectors", vectors.begins, vectors.VectorsFile)
+    # A zip archive, or a pickle.
+    yield Format("PyTorch", re.compile(rb"PK\x03\x04|\x80[\x02-\x05]").match, lambda binary, _: pt.TorchFile(binary))
+    is_object = re.compile(rb'\s*\{\s*["}]').match
+    yield Format("a shard index", is_object, lambda binary, _: sharded.Sharded(binary, open_tensors))
+    yield Format("word vectors", vectors.FIRST_LINE.match, vectors.VectorsFile)

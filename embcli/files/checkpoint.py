@@ -14,6 +14,7 @@ import numpy as np
 
 from embcli.binary import Binary, shortened
 from embcli.encodings.own import OwnWords
+from embcli.errors import InputError
 from embcli.files import names, open_tensors, recipes
 from embcli.files.recipes import Finder, Settings
 from embcli.files.rotations import rotation_of
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from embcli.encodings import Encoding
-    from embcli.errors import InputError
     from embcli.files.families import Family
     from embcli.files.tensors import Tensor, Tensors
     from embcli.names import Part
@@ -98,7 +98,9 @@ class Checkpoint:
         self._tensors: dict[str, Tensor | None] = {}
         self._open: dict[str, Layer] = {}
         self._read: list[Layer] = []  # as they are in the file
+        self._whole_config, self._config_error = self._read_config()
         self.notes.count(self._rounded)
+        self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
         self._shape, _ = self._oriented(self._token())
         self._check_part()
 
@@ -174,6 +176,8 @@ class Checkpoint:
         return Layers(layers, self._origin(layers))
 
     def _opened(self, name: str) -> Layer:
+        if name == "position":  # config.json says which row is that of position 0
+            self._check_config()
         tensor = self._tensor(name)
         layer = self.tensors.layer(tensor.name, self._oriented(tensor)[1])
         self._read.append(layer)
@@ -185,10 +189,18 @@ class Checkpoint:
             self._tensors[name] = self._by_choice(name) if self._chosen.get(name) else self._by_name(name)
         return self._tensors[name]
 
-    @cached_property
-    def _whole_config(self) -> dict[str, Any]:
+    def _read_config(self) -> tuple[dict[str, Any], InputError | None]:
+        """Return the config.json beside the weights, empty if there is none, and why it cannot be read."""
         path = self.tensors.path.parent / "config.json"
-        return read_object(Binary(path), _CONFIG_LONGEST) if path.is_file() else {}
+        try:
+            return (read_object(Binary(path), _CONFIG_LONGEST) if path.is_file() else {}), None
+        except InputError as error:
+            return {}, error
+
+    def _check_config(self) -> None:
+        """Raise the InputError of a config.json that cannot be read; what is only about token rows does not need it."""
+        if self._config_error is not None:
+            raise self._config_error
 
     @cached_property
     def _half(self) -> Part | None:
@@ -242,8 +254,9 @@ class Checkpoint:
     def recipe(self) -> Recipe | None:
         """How token rows become what the first block reads; None without a config.json that names the model's type.
 
-        Raises InputError if config.json and the tensors do not fit together.
+        Raises InputError if config.json cannot be read, or does not fit the tensors.
         """
+        self._check_config()
         family, dim, settings = self.family, self._shape[1], self.settings
         model, where = settings.values.get("model_type"), settings.where
         if not isinstance(model, str) or self.is_other:

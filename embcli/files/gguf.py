@@ -18,7 +18,6 @@ from embcli.binary import Binary, shortened
 from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import InputError, lacks
 from embcli.files.numbers import NAMED, NumberFormat
-from embcli.files.stored import StoredLayer, stored_layer
 from embcli.files.tensors import Tensor, Tensors
 from embcli.metadata import Header, read_header
 
@@ -60,11 +59,6 @@ _PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: 
 _TYPE_NUMBERS = {name: number for number, (name, _, _) in _QUANTISED.items()}
 
 
-def begins(head: bytes) -> bool:
-    """Return whether a file begins with GGUF's magic bytes."""
-    return head.startswith(b"GGUF")
-
-
 class Gguf(Tensors):
     """The tensors of a GGUF file and of the other parts of its model.
 
@@ -90,18 +84,21 @@ class Gguf(Tensors):
             if tensor.name in tensors:
                 raise self._binaries[tensor.file].refused(f"it has the tensor {shortened(tensor.name)} twice")
             tensors[tensor.name] = tensor
-        super().__init__(binary.path, tensors, headers[0].metadata, self._binaries)
+        super().__init__(binary, tensors, headers[0].metadata, self._binaries)
         self._header = headers[0]
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
-        binary = self._binaries[tensor.file]
-        if tensor.dtype not in _TYPE_NUMBERS:
-            return stored_layer(binary, tensor, transposed)
-        if transposed:
-            raise binary.refused(f"{tensor} is quantised in rows; it cannot be transposed")
-        rows, dim = tensor.shape
-        return StoredLayer(binary, tensor.start, (rows, dim), _quantised(binary, tensor))
+        """Return a matrix as a layer; raises InputError if a quantised one is to be transposed."""
+        if transposed and tensor.dtype in _TYPE_NUMBERS:
+            raise self._bytes(tensor).refused(f"{tensor} is quantised in rows; it cannot be transposed")
+        return super().matrix(tensor, transposed)
+
+    def _bytes(self, tensor: Tensor) -> Binary:
+        return self._binaries[tensor.file]
+
+    def _numbers(self, tensor: Tensor) -> NumberFormat:
+        is_quantised = tensor.dtype in _TYPE_NUMBERS
+        return _quantised(self._bytes(tensor), tensor) if is_quantised else super()._numbers(tensor)
 
     def own_words(self) -> GgufEncoding | None:
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""

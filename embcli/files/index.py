@@ -122,11 +122,13 @@ def _checksum(dim: str, end: str, parts: Iterable[bytes]) -> str:
     return f"{checksum:08x}"
 
 
-def of_text(binary: Binary, start: int, line: int, dim: int | None) -> Index:
-    """Index lines of a word and its numbers from offset `start` on; `line` is the number of the first one.
+def of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index:
+    """Index lines of a word and its numbers from offset `start` on.
 
-    D is `dim`, or else that of the first line. Raises InputError for a line with another number of numbers.
+    Without `sizes`, V and D of a first line, D is that of the first word. Raises InputError for a line with another
+    number of numbers, and for another number of lines.
     """
+    line, dim = (1, None) if sizes is None else (2, sizes[1])
     tail = binary.read(max(binary.size - _WINDOW, start), _WINDOW)
     end = binary.size - len(tail) + len(tail.rstrip())
     starts, lengths, words = [], [], []
@@ -140,13 +142,15 @@ def of_text(binary: Binary, start: int, line: int, dim: int | None) -> Index:
             raise binary.refused(f"line {line:,} has more than {_WINDOW:,} bytes; it is not a word vector")
         if dim is None:
             dim = len(data[: data.index(b"\n")].split()) - 1
-        begins, sizes = _lines(binary, data, line, dim)
+        begins, widths = _lines(binary, data, line, dim)
         starts.append(begins + place)
-        lengths.append(sizes)
-        words += [data[first : first + size] for first, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
+        lengths.append(widths)
+        words += [data[first : first + size] for first, size in zip(begins.tolist(), widths.tolist(), strict=True)]
         place, line = place + len(data), line + len(begins)
     if not dim or not starts:
         raise binary.refused("it has no line of a word and its numbers")
+    if sizes is not None and sum(map(len, starts)) != sizes[0]:
+        raise binary.refused(f"its first line promises {sizes[0]:,} rows, and it has {sum(map(len, starts)):,}")
     return Index(dim, np.concatenate(starts), np.concatenate(lengths).astype(np.uint32), b"".join(words), end)
 
 
@@ -183,11 +187,12 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def of_binary(binary: Binary, start: int, count: int, dim: int) -> Index:
+def of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
     """Index V rows of a word, a space and D float32 numbers; a newline may follow each row.
 
     Raises InputError if the file is shorter or longer than that.
     """
+    count, dim = sizes
     if dim < 1 or not 0 < count <= (binary.size - start) // (4 * dim + 1):
         raise binary.refused(
             f"its first line promises {count:,} rows of {dim:,} numbers; {binary.size - start:,} bytes follow"

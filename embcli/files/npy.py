@@ -12,8 +12,8 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 from struct import Struct
 from threading import Lock
@@ -22,13 +22,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import Binary, Bytes, shortened
-from embcli.files import numbers
-from embcli.files.stored import StoredLayer
+from embcli.files.numbers import NumberFormat, number_format
 from embcli.files.tensors import Tensor, Tensors
 
 if TYPE_CHECKING:
     from embcli.errors import InputError
-    from embcli.layer import Layer
 
 _U16, _U32 = Struct("<H"), Struct("<I")
 _LOCAL_HEADER = Struct("<26x2H")  # of a member: the lengths of its name and of its extra field
@@ -38,44 +36,39 @@ _LONGEST_HEADER = 10_000  # bytes, numpy's limit
 _PREFIX = 1 << 14  # bytes that contain a header
 
 
-@dataclass(frozen=True)
-class _Array:
-    """An array as its header describes it."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fortran: bool  # column after column
-    start: int  # bytes from the beginning of the file, or of the inflated member
-
-
-def npy_begins(head: bytes) -> bool:
-    """Return whether a file begins with numpy's magic bytes."""
-    return head.startswith(b"\x93NUMPY")
-
-
 def npz_begins(head: bytes) -> bool:
     """Return whether a file is a zip archive whose first member is an array; torch's archives begin otherwise."""
     return head.startswith(b"PK\x03\x04") and head[30 : 30 + int.from_bytes(head[26:28], "little")].endswith(b".npy")
 
 
-class NpyFile(Tensors):
+class _Arrays(Tensors):
+    """Arrays of numpy by name."""
+
+    def __init__(self, binary: Binary, arrays: Mapping[str, tuple[Tensor, np.dtype[Any]]]) -> None:
+        super().__init__(binary, {name: tensor for name, (tensor, _) in arrays.items()})
+        self._dtypes = {name: dtype for name, (_, dtype) in arrays.items()}
+
+    def _numbers(self, tensor: Tensor) -> NumberFormat:
+        dtype = self._dtypes[tensor.name]
+        numbers = number_format(dtype)
+        if numbers is None:
+            objects = "Python objects, which need a pickle"
+            what = objects if dtype.hasobject else f"{dtype}, not real numbers"
+            raise self.refused(f"array {shortened(tensor.name)} has {what}")
+        return numbers
+
+
+class NpyFile(_Arrays):
     """The array of a .npy file, named after the file."""
 
     format = "npy"
 
     def __init__(self, binary: Binary) -> None:
-        array = _described(binary, binary.path.stem, binary.read(0, _PREFIX))
-        _check_size(binary, array, array.start, binary.size)
-        super().__init__(binary.path, {array.name: _tensor(binary, array, array.start)})
-        self._binary, self._array = binary, array
-
-    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
-        return _layer(self._binary, self._array, self._binary, tensor.start, transposed)
+        name = binary.path.stem
+        super().__init__(binary, {name: _described(binary, name, binary.read(0, _PREFIX), binary.size)})
 
 
-class NpzFile(Tensors):
+class NpzFile(_Arrays):
     """The arrays of a .npz archive by name, stored or deflated."""
 
     format = "npz"
@@ -86,24 +79,21 @@ class NpzFile(Tensors):
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
             raise binary.refused(f"it is a damaged archive ({error})") from None
         self._binary = binary
-        self._members: dict[str, tuple[zipfile.ZipInfo, _Array]] = {}
-        tensors: dict[str, Tensor] = {}
+        self._deflated: dict[str, zipfile.ZipInfo] = {}
+        arrays: dict[str, tuple[Tensor, np.dtype[Any]]] = {}
         members = [info for info in self._archive.infolist() if info.filename.endswith(".npy")]
         if len(members) > _MOST:
             raise binary.refused(f"it has {len(members):,} arrays, more than any checkpoint has")
         for info in members:
             name = info.filename.removesuffix(".npy")
-            if name in tensors:
+            if name in arrays:
                 raise binary.refused(f"it has array {shortened(name)} twice")
-            tensors[name] = self._read_member(name, info)
-        super().__init__(binary.path, tensors)
+            arrays[name] = self._read_member(name, info)
+        super().__init__(binary, arrays)
 
-    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
-        info, array = self._members[tensor.name]
-        if info.compress_type == zipfile.ZIP_STORED:
-            return _layer(self._binary, array, self._binary, tensor.start, transposed)
-        return _layer(self._binary, array, _Deflated(self, info), array.start, transposed)
+    def _bytes(self, tensor: Tensor) -> Bytes:
+        info = self._deflated.get(tensor.name)
+        return _Deflated(self, info) if info else self._binary
 
     def opened(self, info: zipfile.ZipInfo) -> IO[bytes]:
         """Open a member; raises InputError where the archive is damaged there."""
@@ -118,7 +108,7 @@ class NpzFile(Tensors):
             f"its member {shortened(info.filename)} is damaged ({str(error) or 'it ends too early'})"
         )
 
-    def _read_member(self, name: str, info: zipfile.ZipInfo) -> Tensor:
+    def _read_member(self, name: str, info: zipfile.ZipInfo) -> tuple[Tensor, np.dtype[Any]]:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise self._binary.refused(f"its member {shortened(info.filename)} is neither stored nor deflated")
         with self.opened(info) as member:
@@ -126,19 +116,22 @@ class NpzFile(Tensors):
                 prefix = member.read(_PREFIX)
             except (zipfile.BadZipFile, zlib.error, EOFError) as error:
                 raise self.damaged(info, error) from None
-        array = _described(self._binary, name, prefix)
-        _check_size(self._binary, array, array.start, info.file_size)
-        self._members[name] = info, array
-        start = info.header_offset
+        tensor, dtype = _described(self._binary, name, prefix, info.file_size)
+        start = info.header_offset + tensor.start
         if info.compress_type == zipfile.ZIP_STORED:
-            local = self._binary.read(start, _LOCAL_HEADER.size)
-            start += _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(local)) + array.start
-            _check_size(self._binary, array, start, self._binary.size)
-        return _tensor(self._binary, array, start)
+            local = self._binary.read(info.header_offset, _LOCAL_HEADER.size)
+            start += _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(local))
+            _check_end(self._binary, name, start + tensor.size, self._binary.size)
+        else:
+            self._deflated[name] = info
+        return replace(tensor, start=start), dtype
 
 
 class _Deflated(Bytes):
-    """A deflated member, read at ascending offsets; a lower offset starts again from the beginning."""
+    """A deflated member, read at ascending offsets; a lower offset starts again from the beginning.
+
+    Its first byte has the offset of its header in the archive, so that no two members have the same bytes.
+    """
 
     is_shared = False
 
@@ -155,7 +148,7 @@ class _Deflated(Bytes):
                 if self._member is None:
                     self._member = self._opened()
                 for offset, length in zip(offsets, lengths, strict=True):
-                    self._member.seek(offset)
+                    self._member.seek(offset - self._info.header_offset)
                     end = len(left) - length
                     while len(left) > end:
                         data = self._member.read(min(len(left) - end, 1 << 20))
@@ -171,8 +164,8 @@ class _Deflated(Bytes):
         return member if self._info.file_size > _SMALL else io.BytesIO(member.read())
 
 
-def _described(binary: Binary, name: str, prefix: bytes) -> _Array:
-    """Return the array that a header describes; the header is a Python dictionary, read as a literal.
+def _described(binary: Binary, name: str, prefix: bytes, file_size: int) -> tuple[Tensor, np.dtype[Any]]:
+    """Return the array that a header describes, and its dtype; the header is a Python dictionary, read as a literal.
 
     numpy's own reader takes seconds to refuse some headers. The format is described in numpy.lib.format.
     """
@@ -195,7 +188,10 @@ def _described(binary: Binary, name: str, prefix: bytes) -> _Array:
     except Exception as error:  # Python's parser raises many kinds, with messages of any length
         reason = shortened((str(error) or type(error).__name__).partition("\n")[0], 100)
         raise binary.refused(f"array {shortened(name)} has a header that cannot be read ({reason})") from None
-    return _Array(name, shape, dtype, fortran, end)
+    size = prod(shape) * dtype.itemsize
+    _check_end(binary, name, end + size, file_size)
+    strides = (1, shape[0]) if fortran and len(shape) == 2 else None  # column after column
+    return Tensor(name, shape, dtype.name, size, binary.path, end, strides), dtype
 
 
 def _dtype(descr: object) -> np.dtype[Any]:
@@ -207,26 +203,6 @@ def _dtype(descr: object) -> np.dtype[Any]:
     return np.dtype(descr)
 
 
-def _check_size(binary: Binary, array: _Array, start: int, size: int) -> None:
-    end = start + prod(array.shape) * array.dtype.itemsize
+def _check_end(binary: Binary, name: str, end: int, size: int) -> None:
     if end > size:
-        raise binary.refused(f"array {shortened(array.name)} ends at byte {end:,} of {size:,}")
-
-
-def _tensor(binary: Binary, array: _Array, start: int) -> Tensor:
-    size = prod(array.shape) * array.dtype.itemsize
-    return Tensor(array.name, array.shape, array.dtype.name, size, binary.path, start)
-
-
-def _layer(binary: Binary, array: _Array, file: Bytes, start: int, transposed: bool) -> Layer:
-    stored_as = numbers.of(array.dtype)
-    if stored_as is None:
-        what = (
-            "has Python objects, which need a pickle"
-            if array.dtype.hasobject
-            else f"has {array.dtype}, not real numbers"
-        )
-        raise binary.refused(f"array {shortened(array.name)} {what}")
-    rows, columns = array.shape
-    shape = (columns, rows) if transposed else (rows, columns)
-    return StoredLayer(file, start, shape, stored_as, (1, shape[0]) if array.fortran != transposed else None)
+        raise binary.refused(f"array {shortened(name)} ends at byte {end:,} of {size:,}")

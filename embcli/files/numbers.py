@@ -33,7 +33,7 @@ class NumberFormat:
         return rows, self.widen(stored, rows)
 
 
-def of(dtype: np.dtype[Any]) -> NumberFormat | None:
+def number_format(dtype: np.dtype[Any]) -> NumberFormat | None:
     """Return how numbers of a numpy dtype become float32; None for a dtype that is not of real numbers."""
     if dtype.kind not in "fiu":
         return None
@@ -118,7 +118,7 @@ _LARGEST = {FLOAT8_E4M3.name: 448.0, FLOAT8_E5M2.name: 57344.0}
 NAMED = {known.name: known for known in (FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
     dtype.name: known
     for dtype in map(np.dtype, ("<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"))
-    if (known := of(dtype))
+    if (known := number_format(dtype))
 }
 
 

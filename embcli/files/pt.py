@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from embcli.binary import Binary, shortened
-from embcli.files.numbers import NAMED
 from embcli.files.pickled import ADVICE, Storage, Weight, item_size, weights_in
-from embcli.files.stored import StoredLayer, unknown_numbers
 from embcli.files.tensors import Tensor, Tensors
 from embcli.strict_json import Malformed
 
 if TYPE_CHECKING:
-    from embcli.layer import Layer
+    from embcli.files.numbers import NumberFormat
 
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors
 _LOCAL_HEADER = Struct("<4s22x2H")  # of a member: a signature, the lengths of its name and of its extra field
 _SIGNATURE = b"PK\x03\x04"
 # What zipfile raises for a damaged archive.
 _DAMAGES = (zipfile.BadZipFile, RuntimeError, OSError, ValueError, EOFError, OverflowError)
-
-
-def begins(head: bytes) -> bool:
-    """Return whether a file is a zip archive or a pickle."""
-    return re.match(rb"PK\x03\x04|\x80[\x02-\x05]", head) is not None
 
 
 class TorchFile(Tensors):
@@ -38,32 +30,23 @@ class TorchFile(Tensors):
     format = "PyTorch"
 
     def __init__(self, binary: Binary) -> None:
-        self._binary = binary
         archive, folder = _opened(binary)
         if _member(binary, archive, f"{folder}/byteorder") == b"big":
             raise binary.refused("its numbers are big-endian; embcli reads little-endian ones")
         try:
-            self._weights = weights_in(_member(binary, archive, f"{folder}/data.pkl"), binary.path.stem)
+            weights = weights_in(_member(binary, archive, f"{folder}/data.pkl"), binary.path.stem)
         except Malformed as error:
             raise binary.refused(str(error)) from None
         members = archive.NameToInfo
-        storages = {each.storage.key: each.storage for each in self._weights.values() if each.storage}
+        storages = {each.storage.key: each.storage for each in weights.values() if each.storage}
         starts = {key: _start(binary, members.get(f"{folder}/data/{key}"), each) for key, each in storages.items()}
-        super().__init__(
-            binary.path, {name: _described(binary, name, each, starts) for name, each in self._weights.items()}
-        )
+        super().__init__(binary, {name: _described(binary, name, each, starts) for name, each in weights.items()})
 
-    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
-        weight, numbers = self._weights[tensor.name], NAMED.get(tensor.dtype)
-        if numbers is None:
-            raise self.refused(unknown_numbers(tensor))
-        if weight.storage is None:
+    def _numbers(self, tensor: Tensor) -> NumberFormat:
+        numbers = super()._numbers(tensor)
+        if tensor.strides is None:
             raise self.refused(f"{tensor} is sparse, negated or without data, so it has no plain numbers")
-        rows, dim = tensor.shape
-        down, across = (0, *weight.strides)[-2:]  # of a vector as a row
-        shape, strides = ((dim, rows), (across, down)) if transposed else ((rows, dim), (down, across))
-        return StoredLayer(self._binary, tensor.start, shape, numbers, strides)
+        return numbers
 
 
 def _opened(binary: Binary) -> tuple[zipfile.ZipFile, str]:
@@ -114,4 +97,4 @@ def _described(binary: Binary, name: str, weight: Weight, starts: dict[str, int]
     if weight.size > weight.storage.size:
         raise binary.refused(f"tensor {shortened(name)} claims more numbers than it has bytes")
     start = starts[weight.storage.key] + weight.first * item_size(weight.dtype)
-    return Tensor(name, weight.shape, weight.dtype, weight.size, binary.path, start)
+    return Tensor(name, weight.shape, weight.dtype, weight.size, binary.path, start, weight.strides)

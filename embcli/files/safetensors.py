@@ -13,13 +13,11 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from embcli.files.stored import stored_layer
 from embcli.files.tensors import Tensor, Tensors
 from embcli.strict_json import Malformed, parsed_object
 
 if TYPE_CHECKING:
     from embcli.binary import Binary
-    from embcli.layer import Layer
 
 BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E4M3FNUZ": 8, "F8_E5M2": 8}
 BITS |= {"F8_E5M2FNUZ": 8, "F8_E8M0": 8, "BF16": 16, "F16": 16, "F32": 32, "F64": 64, "C64": 64}
@@ -69,17 +67,7 @@ class SafetensorsFile(Tensors):
             )
             for name, each in contents.tensors.items()
         }
-        super().__init__(binary.path, tensors, contents.metadata)
-        self._binary = binary
-
-    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
-        return stored_layer(self._binary, tensor, transposed)
-
-
-def begins(head: bytes) -> bool:
-    """Return whether a file begins like safetensors: the length of its header, below 2**32, and a JSON object."""
-    return head[4:9] == b"\0\0\0\0{"
+        super().__init__(binary, tensors, contents.metadata)
 
 
 def header(tensors: dict[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str], size: int | None = None) -> bytes:

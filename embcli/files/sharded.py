@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 _LONGEST = 1 << 26  # bytes of an index
 
 
-def begins(head: bytes) -> bool:
-    """Return whether a file begins like a JSON object."""
-    return re.match(rb'\s*\{\s*["}]', head) is not None
-
-
 class Sharded(Tensors):
     """The tensors in an index; a file is opened when the first of its tensors is needed.
 
@@ -32,15 +26,14 @@ class Sharded(Tensors):
     """
 
     def __init__(self, binary: Binary, open_part: Callable[[Path], Tensors]) -> None:
-        self.path = binary.path
         weight_map = read_object(binary, _LONGEST).get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-            raise self.refused("it is JSON, but not an index: it has no weight_map from tensors to files")
+            raise binary.refused("it is JSON, but not an index: it has no weight_map from tensors to files")
         self._names: dict[str, str] = weight_map
-        self._paths = {file: self._path(file) for file in dict.fromkeys(weight_map.values())}
+        self._paths = {file: _path(binary, file) for file in dict.fromkeys(weight_map.values())}
         self._open_part = open_part
         self._parts: dict[str, Tensors] = {}
-        super().__init__(binary.path, {}, files=self._paths.values())
+        super().__init__(binary, {}, files=self._paths.values())
 
     def __getitem__(self, name: str) -> Tensor:
         return self._part(name)[name]
@@ -72,21 +65,22 @@ class Sharded(Tensors):
             raise self.refused(f"its file {shortened(file)} has no tensor {shortened(name)}")
         return self._parts[file]
 
-    def _path(self, file: str) -> Path:
-        """Return the path of a file of the index."""
-        folder = self.path.parent
-        real = folder.resolve()
-        allowed = [real]
-        if real.parent.name == "snapshots":  # in the Hugging Face cache, NAME/snapshots/REVISION links to NAME/blobs
-            allowed.append(real.parent.parent / "blobs")
-        try:
-            path = (folder / file).resolve()
-            exists = path.is_file()
-        except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, a cycle of links
-            raise self.refused(f"its file {shortened(file)} is missing") from None
-        named = PurePath(file)
-        if named.is_absolute() or ".." in named.parts or not any(map(path.is_relative_to, allowed)):
-            raise self.refused(f"it names a file outside its folder, {shortened(file)}")
-        if not exists:
-            raise self.refused(f"its file {shortened(file)} is missing")
-        return folder / file
+
+def _path(binary: Binary, file: str) -> Path:
+    """Return the path of a file of an index; raises InputError if it is missing or outside the index's folder."""
+    folder = binary.path.parent
+    real = folder.resolve()
+    allowed = [real]
+    if real.parent.name == "snapshots":  # in the Hugging Face cache, NAME/snapshots/REVISION links to NAME/blobs
+        allowed.append(real.parent.parent / "blobs")
+    try:
+        path = (folder / file).resolve()
+        exists = path.is_file()
+    except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, a cycle of links
+        raise binary.refused(f"its file {shortened(file)} is missing") from None
+    named = PurePath(file)
+    if named.is_absolute() or ".." in named.parts or not any(map(path.is_relative_to, allowed)):
+        raise binary.refused(f"it names a file outside its folder, {shortened(file)}")
+    if not exists:
+        raise binary.refused(f"its file {shortened(file)} is missing")
+    return folder / file

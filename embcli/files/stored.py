@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NAMED, NumberFormat
+from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NumberFormat
 from embcli.layer import Layer
 from embcli.selection import distinct
 
 if TYPE_CHECKING:
-    from embcli.binary import Binary, Bytes
-    from embcli.files.tensors import Tensor
+    from embcli.binary import Bytes
 
 _BLOCK = 1 << 18  # values that are widened at a time: they fit in the processor's cache
 _COLUMNS = 1 << 24  # values of a block that takes reads for each column
@@ -68,10 +67,7 @@ class WidenedLayer(Layer):
 
 
 class StoredLayer(WidenedLayer):
-    """A matrix in a file, row after row, or with rows and columns any number of items apart.
-
-    `strides` are how many items apart the rows are, and the columns; None stands for row after row.
-    """
+    """A matrix in a file, row after row, or with rows and columns any number of items apart."""
 
     def __init__(
         self,
@@ -79,13 +75,14 @@ class StoredLayer(WidenedLayer):
         start: int,
         shape: tuple[int, int],
         numbers: NumberFormat,
-        strides: tuple[int, int] | None = None,
+        strides: tuple[int, int],
     ) -> None:
-        (rows, dim), (down, across) = shape, strides or (shape[1], 1)
-        self._by_rows = strides is None or ((down == dim or rows == 1) and (across == 1 or dim == 1))
+        """Take how many items apart the rows are, and the columns."""
+        (rows, dim), (down, across) = shape, strides
+        self._by_rows = (down == dim or rows == 1) and (across == 1 or dim == 1)
         self._by_columns = not self._by_rows and (down < across or dim == 1)
         super().__init__(shape, numbers, _COLUMNS if self._by_columns else _BLOCK)
-        self._file, self._start, self._strides = file, start, (down, across)
+        self._file, self._start, self._strides = file, start, strides
 
     def segments(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Split rows [0, rows) into up to `count` segments, each read in windows; see Layer."""
@@ -140,24 +137,6 @@ def in_order(ids: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> np.nd
     wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
     rows = read(wanted)
     return rows if np.array_equal(wanted, ids) else rows[places]
-
-
-def stored_layer(binary: Binary, tensor: Tensor, transposed: bool) -> StoredLayer:
-    """Return a matrix that a file stores row after row as a layer of its rows, or of its columns if `transposed`.
-
-    Raises InputError for numbers that do not become float32.
-    """
-    numbers = NAMED.get(tensor.dtype)
-    if numbers is None:
-        raise binary.refused(unknown_numbers(tensor))
-    rows, columns = tensor.shape
-    shape = (columns, rows) if transposed else (rows, columns)
-    return StoredLayer(binary, tensor.start, shape, numbers, (1, columns) if transposed else None)
-
-
-def unknown_numbers(tensor: Tensor) -> str:
-    """Return the reason why a tensor of another dtype cannot be read."""
-    return f"{tensor} has numbers that embcli does not read; it reads {', '.join(NAMED)}"
 
 
 def runs(ids: np.ndarray, gap: int = 1) -> tuple[np.ndarray, np.ndarray]:

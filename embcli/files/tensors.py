@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.binary import refused, shortened
+from embcli.binary import Binary, Bytes, refused, shortened
+from embcli.files.numbers import NAMED, NumberFormat
+from embcli.files.stored import StoredLayer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +31,7 @@ class Tensor:
     size: int  # bytes in the file
     file: Path
     start: int  # offset of its first byte: two names with equal starts are one tensor
+    strides: tuple[int, ...] | None = None  # items from one index to the next, by dimension; None for row after row
 
     def __str__(self) -> str:
         return f"{shortened(self.name)} ({', '.join(f'{size:,}' for size in self.shape)}) {self.dtype}"
@@ -46,22 +48,22 @@ class Tensor:
 
 
 class Tensors(Mapping[str, Tensor]):
-    """The tensors of a checkpoint by name; a new format passes what it describes and implements `matrix`."""
+    """The tensors of a checkpoint by name; a new format passes what it describes."""
 
     format: str  # its name
     metadata: Mapping[str, Any]  # what the file says about the model, uninterpreted
 
     def __init__(
         self,
-        path: Path,
+        binary: Binary,
         tensors: Mapping[str, Tensor],
         metadata: Mapping[str, Any] | None = None,
         files: Iterable[Path] = (),
     ) -> None:
-        self.path = path
-        self.files = tuple(files) or (path,)  # that contain the tensors
+        self.path = binary.path
+        self.files = tuple(files) or (binary.path,)  # that contain the tensors
         self.metadata = metadata or {}
-        self._tensors = tensors
+        self._binary, self._tensors = binary, tensors
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
@@ -86,14 +88,32 @@ class Tensors(Mapping[str, Tensor]):
         """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
         tensor = self[name]
         if len(tensor.shape) == 1:
-            row = self.matrix(replace(tensor, shape=(1, *tensor.shape)), False)
+            strides = tensor.strides and (0, *tensor.strides)
+            row = self.matrix(replace(tensor, shape=(1, *tensor.shape), strides=strides), False)
             return np.asarray(row.rows(np.zeros(1, np.int64))[0])
         layer = self.layer(name)
         return layer.rows(np.arange(layer.shape[0]))
 
-    @abstractmethod
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
+        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`.
+
+        Raises InputError for numbers that do not become float32.
+        """
+        rows, columns = tensor.shape
+        down, across = tensor.strides or (columns, 1)
+        shape, strides = ((columns, rows), (across, down)) if transposed else ((rows, columns), (down, across))
+        return StoredLayer(self._bytes(tensor), tensor.start, shape, self._numbers(tensor), strides)
+
+    def _bytes(self, tensor: Tensor) -> Bytes:
+        """Return what a tensor's numbers are read from."""
+        return self._binary
+
+    def _numbers(self, tensor: Tensor) -> NumberFormat:
+        """Return how a tensor's numbers become float32; raises InputError if they do not."""
+        if tensor.dtype not in NAMED:
+            reason = f"{tensor} has numbers that embcli does not read; it reads {', '.join(NAMED)}"
+            raise refused(tensor.file, reason)
+        return NAMED[tensor.dtype]
 
     def own_words(self) -> Encoding | None:
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
@@ -101,4 +121,4 @@ class Tensors(Mapping[str, Tensor]):
 
     def refused(self, reason: str | Message, hint: str = "") -> InputError:
         """Return the error that says why this file cannot be used."""
-        return refused(self.path, reason, hint)
+        return self._binary.refused(reason, hint)

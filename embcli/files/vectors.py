@@ -6,7 +6,8 @@ An index says where the rows begin; one pass over the file makes it, and the sto
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,23 +19,18 @@ from embcli.files import index
 from embcli.files.numbers import FLOAT32
 from embcli.files.stored import WidenedLayer, runs
 from embcli.files.tensors import Tensor, Tensors
-from embcli.notes import Notes
 from embcli.text import is_text
 
 if TYPE_CHECKING:
     from embcli.files.index import Index
     from embcli.layer import Layer
+    from embcli.notes import Notes
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
-_FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
+FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
 _WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before numbers, to the end of the line
-
-
-def begins(head: bytes) -> bool:
-    """Return whether the first line of a file ends with a number after a space."""
-    return _FIRST_LINE.match(head) is not None
 
 
 class VectorsFile(Tensors):
@@ -45,71 +41,37 @@ class VectorsFile(Tensors):
 
     format = "word vectors"
 
-    def __init__(self, binary: Binary, notes: Notes | None = None) -> None:
-        self._binary = binary
-        self._sizes = _SIZES.match(binary.read(0, 64))
-        self._is_text = self._sizes is None or _looks_like_text(binary.read(self._sizes.end(), _SAMPLE))
-        stated = (int(self._sizes[1]), int(self._sizes[2])) if self._sizes else None
-        self._index = index.kept(binary, self._scanned, stated, Notes() if notes is None else notes)
-        shape = len(self._index.starts), self._index.dim
-        dtype = "decimal" if self._is_text else "float32"
-        size = binary.size - int(self._index.starts[0])
-        tensor = Tensor(binary.path.stem, shape, dtype, size, binary.path, int(self._index.starts[0]))
-        super().__init__(binary.path, {tensor.name: tensor})
+    def __init__(self, binary: Binary, notes: Notes) -> None:
+        match = _SIZES.match(binary.read(0, 64))
+        start, sizes = (match.end(), (int(match[1]), int(match[2]))) if match else (0, None)
+        if sizes is None or _looks_like_text(binary.read(start, _SAMPLE)):
+            dtype, scan = "decimal", partial(index.of_text, binary, start, sizes)
+        else:
+            dtype, scan = "float32", partial(index.of_binary, binary, start, sizes)
+        self._index = index.kept(binary, scan, sizes, notes)
+        self._first_line = 1 if sizes is None else 2
+        shape, first = (len(self._index.starts), self._index.dim), int(self._index.starts[0])
+        tensor = Tensor(binary.path.stem, shape, dtype, binary.size - first, binary.path, first)
+        super().__init__(binary, {tensor.name: tensor})
 
     def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
         """Return the matrix as a layer of rows; raises InputError if it is to be transposed."""
         if transposed:
             raise self.refused("a row is a word's vector; it cannot be transposed")
-        return VectorsLayer(self._binary, self._index, tensor.dtype, self._parsed if self._is_text else self._unpacked)
+        return VectorsLayer(self._binary, self._index, tensor.dtype, self._first_line)
 
     def own_words(self) -> OwnWords:
         """Return the encoding that the file's words make."""
         return OwnWords(self.path, self._index.vocabulary)
 
-    def _scanned(self) -> Index:
-        if self._sizes is None:
-            return index.of_text(self._binary, 0, 1, None)
-        count, dim = (int(size) for size in self._sizes.groups())
-        start = self._sizes.end()
-        if not self._is_text:
-            return index.of_binary(self._binary, start, count, dim)
-        scanned = index.of_text(self._binary, start, 2, dim)
-        if len(scanned.starts) != count:
-            raise self._binary.refused(f"its first line promises {count:,} rows, and it has {len(scanned.starts):,}")
-        return scanned
-
-    def _parsed(self, row: int, data: bytes) -> list[float]:
-        """Return the numbers after the word of a line of text."""
-        try:
-            values = [float(number) for number in data.split()]
-        except ValueError as error:
-            reason = str(error).removeprefix("could not convert string to float: ").removeprefix("b")
-            raise self._binary.refused(f"line {self._line(row):,} has {reason} in place of a number") from None
-        if len(values) != self._index.dim:
-            raise self._binary.refused(
-                f"line {self._line(row):,} has {len(values):,} numbers, and others have {self._index.dim:,}"
-            )
-        return values
-
-    def _unpacked(self, _: int, data: bytes) -> np.ndarray:
-        """Return the numbers after a word of binary numbers; newlines may follow them."""
-        return np.frombuffer(data, "<f4", count=self._index.dim)
-
-    def _line(self, row: int) -> int:
-        return row + 1 + (self._sizes is not None)
-
 
 class VectorsLayer(WidenedLayer):
     """Word vectors in a file, read and parsed row by row."""
 
-    def __init__(
-        self, binary: Binary, index: Index, dtype: str, values: Callable[[int, bytes], np.ndarray | list[float]]
-    ) -> None:
-        """Take a function from a row's ID and the bytes after its word to its values."""
+    def __init__(self, binary: Binary, index: Index, dtype: str, first_line: int) -> None:
         super().__init__((len(index.starts), index.dim), FLOAT32)
         self.dtype = dtype
-        self._binary, self._index, self._values = binary, index, values
+        self._binary, self._index, self._first_line = binary, index, first_line
         self._ends = np.cumsum(index.lengths, dtype=np.int64)  # of the words
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
@@ -123,6 +85,20 @@ class VectorsLayer(WidenedLayer):
                     for place, (row, data) in enumerate(read, start + first):
                         rows[place] = self._values(row, data)
         return rows
+
+    def _values(self, row: int, data: bytes) -> np.ndarray | list[float]:
+        """Return the numbers after the word of a row: of a line of text, or binary numbers with newlines after them."""
+        if self.dtype == "float32":
+            return np.frombuffer(data, "<f4", count=self._index.dim)
+        line = f"line {row + self._first_line:,}"
+        try:
+            values = [float(number) for number in data.split()]
+        except ValueError as error:
+            reason = str(error).removeprefix("could not convert string to float: ").removeprefix("b")
+            raise self._binary.refused(f"{line} has {reason} in place of a number") from None
+        if len(values) != self._index.dim:
+            raise self._binary.refused(f"{line} has {len(values):,} numbers, and others have {self._index.dim:,}")
+        return values
 
     def _lines(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         """Yield the ID of each row from `first` to before `last`, and the bytes after its word.

@@ -16,6 +16,7 @@ from gguf import GGUFWriter
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+import embcli
 from embcli.errors import InputError
 from embcli.files import checkpoint
 from embcli.files.checkpoint import Checkpoint
@@ -305,11 +306,17 @@ def test_what_a_gguf_file_says_of_positions_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a": 1', "[1]", '{"a": 1, "a": 2}', '{"a":' * 100_000])
-def test_a_config_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_config_that_cannot_be_read_is_refused_except_for_token_rows(tmp_path: Path, text: str) -> None:
     path = str(opened(tmp_path, {"wte": matrix(), "wpe": matrix()}).tensors.path)
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(InputError, match=r"config\.json"):
-        Checkpoint(path)
+    model = embcli.open(path)
+    done = [model.audit(), model.diff(model), model.neighbors([3]), model.weights(), model.info()]
+    assert all("config.json" in str(note) and str(note).endswith("; it is ignored") for note in done[0].notes)
+    assert len(list(done[0].notes)) == 1
+    assert "config.json" in str(model.info().recipe)
+    for ask in (lambda: model.lookup([3]), model.positions, lambda: model.weights(layer="position")):
+        with pytest.raises(InputError, match=r"config\.json"):
+            ask()
 
 
 # --- the output head ----------------------------------------------------------------------------------------------

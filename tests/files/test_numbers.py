@@ -11,7 +11,16 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from embcli.files.numbers import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, NAMED, NumberFormat, of, rounded_to
+from embcli.files.numbers import (
+    BFLOAT16,
+    FLOAT8_E4M3,
+    FLOAT8_E5M2,
+    FLOAT16,
+    NAMED,
+    NumberFormat,
+    number_format,
+    rounded_to,
+)
 from tests.files.made import assert_equal
 
 WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -74,7 +83,7 @@ def test_whole_numbers_are_rounded_as_numpy_rounds_them_and_what_changes_is_coun
 
 
 def test_what_is_no_real_number_has_no_way_to_float32() -> None:
-    assert [of(np.dtype(kind)) for kind in ("O", "S4", "V2", "c8", "?", "M8[s]")] == [None] * 6
+    assert [number_format(np.dtype(kind)) for kind in ("O", "S4", "V2", "c8", "?", "M8[s]")] == [None] * 6
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
