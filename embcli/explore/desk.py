@@ -48,6 +48,7 @@ class View:
 
     KEYS: ClassVar[tuple[Key, ...]] = ()
     above = 0  # lines above the list that keys move through
+    has_list = True  # whether they move through a list, and not only scroll
 
     def __init__(self, desk: Desk, count: int = 0, at: int = 0) -> None:
         self.desk = desk
@@ -78,15 +79,21 @@ class View:
 
     def scroll(self, lines: int) -> None:
         """Move by so many lines, as the wheel of a mouse does."""
-        self.moving.scroll(lines)
+        (self.moving.scroll if self.has_list else self.moving.by)(lines)
 
     def click(self, x: int, y: int) -> None:
-        """Move to the line of a click; a click on the current line is Enter."""
+        """Move to the line of a click in a list; a click on the current line is Enter."""
         place = self.moving.top + y - self.above
-        if self.moving.top <= place < min(self.moving.top + self.moving.height, self.moving.count):
+        if self.has_list and self.moving.top <= place < min(self.moving.top + self.moving.height, self.moving.count):
             if place == self.moving.at:
                 self.press("enter")
             self.moving.at = place
+
+    def scrolled(self, lines: list[Line], height: int) -> list[Line]:
+        """Return the lines from the one on that keys have moved to."""
+        self.moving.count, self.moving.height = max(len(lines) - height + 1, 1), height
+        self.moving.by(0)
+        return lines[self.moving.at : self.moving.at + height]
 
     def go_to(self, row: int | None, column: int | None) -> None:
         """Show a row of the matrix, and a column at the left."""
@@ -384,6 +391,7 @@ class KeysView(View):
     """All keys of a screen."""
 
     KEYS = MOVES[:1]
+    has_list = False
 
     def __init__(self, desk: Desk, of: View) -> None:
         super().__init__(desk)
@@ -404,6 +412,4 @@ class KeysView(View):
         keys = [*own, *(key for key in KEYS if not {*key.names} & taken)]
         column = max(cell_len(key.shown) for key in keys) + 2
         rows = [[Piece(f" {key.shown}{' ' * (column - cell_len(key.shown))}", BOLD), Piece(key.long)] for key in keys]
-        self.moving.count, self.moving.height = max(len(rows) - height + 1, 1), height
-        self.moving.by(0)
-        return rows[self.moving.at :]
+        return self.scrolled(rows, height)
