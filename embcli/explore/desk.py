@@ -239,6 +239,18 @@ class Desk:
                 if name in key.names:
                     getattr(self, f"do_{key.action}")()
 
+    def _lack(self, screen: str) -> str | None:
+        """Return what this model lacks for a screen."""
+        if screen in ("find", "lookup", "batch") and self.model.encoding is None:
+            return "these rows have no tokens: g goes to a row by its ID; --encoding names an encoding"
+        if screen == "batch" and not self.matrix.origin.is_seeded:
+            return "batches are of seeded layers; these are from a file"
+        return None
+
+    def possible(self, keys: tuple[Key, ...]) -> list[Key]:
+        """Return those of these keys that do something for this model."""
+        return [key for key in keys if self._lack(key.action) is None]
+
     def do_quit(self) -> None:
         """Leave."""
         self.ended = True
@@ -266,14 +278,13 @@ class Desk:
 
     def do_batch(self) -> None:
         """Show batches of the text."""
-        if not self.matrix.origin.is_seeded:
-            raise InputError("batches are of seeded layers; these are from a file")
         self._open_other("batch")
 
     def _open_other(self, name: str) -> None:
-        """Put a screen on top, unless it is there; raises InputError for one of a text if there are no tokens."""
-        if name != "whole" and self.model.encoding is None:
-            raise InputError("these rows have no tokens: g goes to a row by its ID; --encoding names an encoding")
+        """Put a screen on top, unless it is there already; raises InputError if the model lacks something for it."""
+        lack = self._lack(name)
+        if lack is not None:
+            raise InputError(lack)
         if not isinstance(self.view, self.screens[name]):
             self.open(name)
 
@@ -339,7 +350,7 @@ class Desk:
 
     def _title(self, width: int) -> Line:
         left, right = (in_line(each) for each in self.view.title())
-        right = shorten(right, max(width // 2, 1)) if right else ""
+        right = shorten(right, max(width - cell_len(left) - 4, width // 4, 1)) if right else ""
         left = shorten(left, max(width - len(right) - 4, 1))
         line = [Piece(f" {left}", BOLD)]
         return [*line, Piece(" " * max(width - length(line) - length([Piece(right)]) - 1, 1)), Piece(right, DIM)]
@@ -352,10 +363,11 @@ class Desk:
         if self.said:
             return text_line(f" {shorten(in_line(self.said), max(width - 2, 1))}", Look("warm"))
         line: Line = []
-        end = [Piece("  ?", BOLD), Piece(" keys", DIM), Piece("  q", BOLD), Piece(" quit", DIM)]
-        if self.field is not None:
-            end = [Piece("  Enter", BOLD), Piece(" go", DIM), Piece("  Esc", BOLD), Piece(" cancel", DIM)]
-        for key in [*self.view.KEYS, *FOOTER]:
+        ends = {"Enter": "go", "Esc": "cancel"} if self.field is not None else {"?": "keys", "q": "quit"}
+        if self.field is None and len(self.stack) > 1:
+            ends = {"Esc": "back", **ends}
+        end = [piece for key, words in ends.items() for piece in (Piece(f"  {key}", BOLD), Piece(f" {words}", DIM))]
+        for key in [*self.view.KEYS, *self.possible(FOOTER)]:
             if not key.in_footer or (self.field is not None and key.action not in ("move", "other")):
                 continue
             more = [Piece(f"  {key.shown}" if line else f" {key.shown}", BOLD), Piece(f" {key.words}", DIM)]
@@ -409,7 +421,7 @@ class KeysView(View):
         """Return a line for each key."""
         own = [key for key in self.of.KEYS if key.shown]
         taken = {name for key in own for name in key.names}
-        keys = [*own, *(key for key in KEYS if not {*key.names} & taken)]
+        keys = [*own, *(key for key in self.desk.possible(KEYS) if not {*key.names} & taken)]
         column = max(cell_len(key.shown) for key in keys) + 2
         rows = [[Piece(f" {key.shown}{' ' * (column - cell_len(key.shown))}", BOLD), Piece(key.long)] for key in keys]
         return self.scrolled(rows, height)
