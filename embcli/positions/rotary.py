@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from embcli.errors import LayerError
+from embcli.hints import hint
 from embcli.names import DEFAULT_THETA, Pairing
 from embcli.positions.kind import (
     JoinedPositions,
@@ -21,7 +22,7 @@ from embcli.positions.kind import (
     frequencies,
     in_turn,
 )
-from embcli.words import hint, naming
+from embcli.words import naming
 
 if TYPE_CHECKING:
     from embcli.recipe import Rotation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,10 @@ from embcli.options import Batching
 from embcli.records import Array, Names, Piece, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import select
-from embcli.tokens import check_ids
+from embcli.tokens import Tokens, check_ids
 from embcli.weights.build import loading_torch
-
-if TYPE_CHECKING:
-    from embcli.tokens import Tokens
-    from embcli.weights.seeded import Seeded
-    from embcli.weights.source import SeededSource
+from embcli.weights.seeded import Seeded
+from embcli.weights.source import SeededSource
 
 _PIECE = 1 << 18  # values that are computed at a time
 

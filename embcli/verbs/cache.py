@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embcli.errors import OutputError
 from embcli.files import index
 from embcli.records import FieldType, Records, listed
 from embcli.result import Result
+from embcli.store import Entry, Store
 from embcli.version import __version__
 from embcli.weights import kept
 from embcli.words import counted, in_bytes
-
-if TYPE_CHECKING:
-    from embcli.store import Entry, Store
 
 _CHECKS = {"token": kept.check, "position": kept.check, "vectors": index.check}  # by kind of file
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from embcli.options import Batching
 from embcli.records import Names, Records, in_pieces, run_of
 from embcli.result import Result
+from embcli.tokens import Tokens
 from embcli.verbs.batch import loader_order
-
-if TYPE_CHECKING:
-    from embcli.options import Batching
-    from embcli.tokens import Tokens
-    from embcli.weights.seeded import Seeded
+from embcli.weights.seeded import Seeded
 
 _PIECE = 1 << 16  # tokens
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32, rounded_to, steps
 from embcli.layer import Layer, Origin, Source, shape_of
@@ -22,9 +23,6 @@ from embcli.statistics import AT, dots, quantiles, squares
 from embcli.tokens import token_text, tokens_of
 from embcli.version import __version__
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = get_args(State)

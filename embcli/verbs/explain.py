@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from embcli import glossary
+from embcli.glossary import Entry
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.version import __version__
-
-if TYPE_CHECKING:
-    from embcli.glossary import Entry
 
 
 @dataclass(frozen=True, eq=False)

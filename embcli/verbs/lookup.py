@@ -6,29 +6,26 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.binary import shortened
 from embcli.errors import InputError
 from embcli.files.numbers import rounded_to
+from embcli.hints import hint
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
+from embcli.positions.kind import JoinedPositions
 from embcli.recipe import INSIDE, Norm, Recipe
 from embcli.records import Array, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
-from embcli.tokens import check_ids, check_length, id_in_words
+from embcli.tokens import Tokens, check_ids, check_length, id_in_words
 from embcli.verbs.hidden import Steps, own_positions, steps_of
-from embcli.words import Message, counted, hint, naming
-
-if TYPE_CHECKING:
-    from embcli.positions.kind import JoinedPositions
-    from embcli.tokens import Tokens
+from embcli.words import Message, counted, naming
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from embcli.binary import Binary
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.held import HOLDERS
 from embcli.hub import cache_folder, cached_models, model_file
+from embcli.notes import Notes
 from embcli.records import FieldType, Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
 from embcli.version import __version__
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.notes import Notes
 
 _PARTS = {"model.safetensors.index.json": "*.safetensors", "pytorch_model.bin.index.json": "*.bin"}
 

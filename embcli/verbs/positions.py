@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from embcli.binary import shortened
 from embcli.errors import InputError
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
+from embcli.options import PositionOptions
 from embcli.positions import DEFAULT_KIND, Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
 from embcli.records import Array, Names, Piece, Records
@@ -22,9 +23,6 @@ from embcli.verbs.hidden import own_positions
 from embcli.version import __version__
 from embcli.weights.seeded import check_size, refuse_too_large
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from embcli.options import PositionOptions
 
 _PIECE = 1 << 18  # values that are computed at a time
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, Summary, shape_of
+from embcli.names import Sort
 from embcli.passes import Watch, unwatched
 from embcli.records import Array, FieldType, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
@@ -18,10 +20,6 @@ from embcli.selection import select
 from embcli.statistics import NormOrder, norm_order, norms_of
 from embcli.tokens import token_text, tokens_of
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
-    from embcli.names import Sort
 
 _PIECE = 1 << 18  # values processed at a time
 _SCATTERED = 1 << 22  # values of rows in no order that are read at a time: a layer that is drawn is drawn for each read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import BROKEN
 from embcli.page import Block, Column, Excerpt, Page, Word
 from embcli.verbs.audit import Audit
@@ -16,7 +17,7 @@ from embcli.views.parts import (
     put_origin,
     token_column,
 )
-from embcli.words import QUANTILES, counted, hint
+from embcli.words import QUANTILES, counted
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
 from embcli.search import Ranking
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors, Query, Shares
 from embcli.views.parts import bar, put_left_out, put_origin, token_column
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _MOST_QUERIES = 20
 _MOST_ROWS = 200  # neighbours of a query

@@ -9,11 +9,11 @@ from itertools import islice
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.layer import Origin
 from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
 from embcli.tokens import Tokens, shown
-from embcli.words import hint
 
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"

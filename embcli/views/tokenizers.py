@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from embcli.hints import hint
 from embcli.page import TOKEN_TONES, Column, Columns, Page, Word
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.verbs.tokenizers import Stretch, Tokenizers
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
 _LONGEST_TOKEN = 18  # cells
