@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ def run_of(encoding: Encoding | None, **more: Any) -> dict[str, Any]:
     return {"embcli": __version__, "encoding": encoding.name if encoding else None, **more}
 
 
-def listed(run: dict[str, Any], unit: str, fields: Mapping[str, tuple[FieldType, Sequence[Any]]]) -> Records:
+def listed(run: dict[str, Any], unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
     """Return the records of rows that are in memory, from the type and the values of each field."""
     rows = len(next(iter(fields.values()))[1])
 
