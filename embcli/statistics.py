@@ -22,8 +22,8 @@ _MATRICES = 5  # of (D, D) float64 in memory at a time
 
 def dots(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return the dot products of pairs of rows, (n, D) float64 each -> (n,)."""
-    sums: np.ndarray = np.einsum("ij,ij->i", rows, others)
-    return sums
+    products: np.ndarray = np.einsum("ij,ij->i", rows, others)
+    return products
 
 
 def squares(rows: np.ndarray) -> np.ndarray:

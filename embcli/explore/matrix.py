@@ -184,7 +184,7 @@ class MatrixView(View):
         if self.order is not None:
             numbers[self.order.header] = self.order.numbers[places.start : places.stop]
         for name, values in numbers.items():
-            write = page.numbers([Block("", values[:, None])]).write
+            write = page.numbers(values).write
             labels.append(Column(name, [write(value) for value in values.tolist()], minimum=_NORM))
         return labels
 
@@ -199,7 +199,7 @@ class MatrixView(View):
             self.columns = min(max((available + GAP) // (cell + GAP), 1), dim)
             self.left = min(max(self.left, 0), dim - self.columns)
             here = values[:, self.left : self.left + self.columns]
-            numbers = page.numbers([Block("", here)])
+            numbers = page.numbers(here)
             if numbers.width <= cell:
                 return here, self.left, numbers, cell
             self.cell = numbers.width

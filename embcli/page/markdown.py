@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from embcli.page import Line, Table
 from embcli.page.heat import Strip
-from embcli.page.layout import Bar, Column, Columns, cell_len
+from embcli.page.layout import Bar, Column, Columns, Word, cell_len
 from embcli.page.markup import Markup
 
 _MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
@@ -36,7 +36,7 @@ class Markdown(Markup):
             if isinstance(column, Bar):
                 title, left = column.title, column.columns
             else:
-                yield self._line([f"{title} {column.header}" if left else column.header])
+                yield self._line([Word(f"{title} {column.header}" if left else column.header)])
                 left -= 1 if left else 0
 
     def _escaped(self, text: str) -> str:

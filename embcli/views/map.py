@@ -21,7 +21,7 @@ def view(result: WeightMap, page: Page) -> None:
     lines = max(page.paper.lines - _FRAME, 4)
     rows = -(-size // lines)
     starts = np.arange(0, size, rows)
-    labels = [Column("from row", [str(start) for start in starts])]
+    labels = [Column("from row", starts)]
     after = [Column("", [], "left", minimum=2), Column("mean norm", [], minimum=_NORM)]
     columns = -(-dim // page.strip_numbers(labels, after))
     bins = result.bins(rows, columns)

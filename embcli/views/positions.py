@@ -69,10 +69,10 @@ def _put(result: PositionTable, matrix: Matrix, page: Page, around: int | None) 
     rows = Excerpt.most(most, len(numbers))
     if matrix.numbers is None and result.options.rows is not None:
         rows = Excerpt.most(_MOST_ROWS, len(numbers))
-    labels = [Column(matrix.label, [str(number) for number in numbers[rows.places]])]
+    labels = [Column(matrix.label, numbers[rows.places])]
     blocks = [Block(each.title, each.rows(numbers[rows.places]), each.apart) for each in (matrix, *matrix.beside)]
     columns = page.grid(labels, blocks, matrix.columns, rows.gaps, every=result.options.columns is not None)
-    missing = left_out(rows.missing(numbers, "row"), columns.missing(matrix.columns, "column"))
+    missing = left_out(rows.missing("row", numbers), columns.missing("column", matrix.columns))
     if missing:
         page.line(missing)
 

@@ -10,7 +10,7 @@ import numpy as np
 from embcli.layer import Layer
 from embcli.names import Unused
 from embcli.passes import Watch
-from embcli.statistics import Covariance, dots, iso_score, mean_cosine, norms_of, squares
+from embcli.statistics import Covariance, iso_score, mean_cosine, norms_of, squares
 
 _PRODUCTS = 1 << 37  # multiplications of rows with an output head
 _LEAST_SAMPLE = 64  # rows
@@ -150,7 +150,8 @@ def _unit(row: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 def _apart(units: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return 1 - cos of unit rows, (n, D), to one unit row, (D,), or to one each, (n, D)."""
-    return 1 - dots(units, np.broadcast_to(other, units.shape)).clip(-1, 1)
+    cosines: np.ndarray = np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape))
+    return 1 - cosines.clip(-1, 1)
 
 
 def sampled(used: np.ndarray, size: int, dim: int) -> np.ndarray:
