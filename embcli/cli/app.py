@@ -13,7 +13,6 @@ from embcli import names
 from embcli.cli.completion import PROGRAM
 from embcli.cli.groups import grouped
 from embcli.cli.help import ALL, LEARN, MATRIX, MORE, TEXT, VECTORS, GroupHelp, Overview, VerbHelp
-from embcli.cli.input_options import FileInput, InputOrExample, LinesInput, QueriesInput, WindowsInput
 from embcli.cli.models import (
     AnyModel,
     ComparisonModel,
@@ -25,7 +24,15 @@ from embcli.cli.models import (
     compared,
     refuse_options,
 )
-from embcli.cli.output_options import MatrixTarget, Target
+from embcli.cli.streams import (
+    FileInput,
+    InputOrExample,
+    LinesInput,
+    MatrixTarget,
+    QueriesInput,
+    Target,
+    WindowsInput,
+)
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line

@@ -63,44 +63,35 @@ def _bands(result: Lookup, index: np.ndarray) -> tuple[list[Band], list[Band]]:
     in_table: list[Band] = []
     apart: list[Band] = []
     is_sum = shown == result.matrices and not result.positions.has_own_columns
+
+    def repeated(label: str, number: object, row: np.ndarray) -> Band:
+        rows = np.repeat(row[:, result.columns], len(index), axis=0)
+        return Band(label, "", [number] * len(index), False, rows)
+
     for name, values in result.rows(index, shown).items():
         numbers = (result.tokens.ids[index] if name == "token" else position).tolist()
         label = _SIGNS.get(name, name) if is_sum else name
         band = Band(label, "ID" if name == "token" else "pos", numbers, name != "position", values)
-        is_apart = result.has_own_columns(name)
-        (apart if is_apart else in_table).append(band)
-        if name == "token" and is_sum:
-            in_table += _scaled(result, values)
-        if is_sum and name == ("position" if result.recipe and result.recipe.type_is_last else "token"):
-            in_table += _typed(result, len(index))
-        if is_sum and name == "position" and result.constant_row is not None:
-            constant = np.repeat(result.constant_row[:, result.columns], len(index), axis=0)
-            in_table.append(Band("+ rows 0", "", [""] * len(index), False, constant))
+        (apart if result.has_own_columns(name) else in_table).append(band)
+        if not is_sum:
+            continue
+        if name == "token" and result.scale != 1:
+            rows = values * np.float32(result.scale)
+            in_table.append(Band(f"x {result.scale:.4g}", "", [""] * len(rows), True, rows))
+        type_after = "position" if result.recipe and result.recipe.type_is_last else "token"
+        if name == type_after and result.added_type is not None:
+            in_table.append(repeated("+ type", result.options.token_type, result.added_type))
+        if name == "position" and result.constant_row is not None:
+            in_table.append(repeated("+ rows 0", "", result.constant_row))
     return in_table, apart
-
-
-def _scaled(result: Lookup, token_rows: np.ndarray) -> list[Band]:
-    """Return the band of token rows by the model's scale; none if it has no scale."""
-    scale = result.recipe.scale if result.recipe else 1.0
-    rows = token_rows * np.float32(scale)
-    return [Band(f"x {scale:.4g}", "", [""] * len(rows), True, rows)] if scale != 1 else []
-
-
-def _typed(result: Lookup, count: int) -> list[Band]:
-    """Return the band of the row of a token type; none if none is added here."""
-    if result.type_row is None or not result.adds_type:
-        return []
-    rows = np.repeat(result.type_row[:, result.columns], count, axis=0)
-    return [Band("+ type", "", [result.options.token_type] * count, False, rows)]
 
 
 def _title(result: Lookup, words: JoinedWords, in_table: bool) -> str:
     show, token_type = result.shown, result.options.token_type
     if show != result.matrices:
         return f"{' and '.join(show).capitalize()} {'embeddings' if in_table else words.matrix}"
-    scale = result.recipe.scale if result.recipe else 1.0
-    scaled = f" x {scale:.4g}" if scale != 1 else ""
-    typed = f" + token type {token_type}" if result.type_row is not None and result.adds_type else ""
+    scaled = f" x {result.scale:.4g}" if result.scale != 1 else ""
+    typed = f" + token type {token_type}" if result.added_type is not None else ""
     token = "token" if words.title.startswith(" + ") and not (scaled or typed) else "token embeddings"
     return f"Input embeddings = {token}{scaled}{typed}{words.title}"
 
@@ -176,7 +167,7 @@ def _put_apart(result: Lookup, page: Page, index: np.ndarray, band: Band, words:
 
 def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
     """Say where the rows come from, in one line if it fits; the title tells it of a plain sum."""
-    shown, typed = result.shown, result.type_row is not None and result.adds_type
+    shown, typed = result.shown, result.added_type is not None
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
         tensor = f"{matrix_in_words(result.origin, 'token')}, " if result.origin.is_other else ""
@@ -223,6 +214,7 @@ def _goals(
 ) -> Column:
     """Return where each picked row goes, as many positions as fit beside two columns of numbers."""
     tokens = result.tokens
+    name = "to seq:pos" if tokens.many else "to pos"
     goals: list[list[str]] = []
     for row, mark in zip(picked.rows.tolist(), picked.marks, strict=True):
         sequence, position = tokens.places(index[tokens.ids[index] == row] if mark else index[:0])
@@ -232,7 +224,7 @@ def _goals(
     least += [Column("…", ["…"] * len(values))] if values.shape[1] > 1 else []
     for most in range(_MOST_GOALS, -1, -1):
         cells = [_goal(each, most) for each in goals]
-        column = Column("to seq:pos" if tokens.many else "to pos", cells, "left")
+        column = Column(name, cells, "left")
         if page.holds_grid([*least, column], [Block("", values[:, :1])], result.columns[:1]):
             break
     return column
@@ -249,22 +241,24 @@ def _goal(places: list[str], most: int) -> str:
 
 def _put_trace(result: Lookup, page: Page, place: int) -> None:
     """Put the sum of one token on the page, value by value, and the norm after it."""
-    rows = result.rows(np.array([place]), ("token", "position", "input"))
-    if typed := result.type_row is not None and result.adds_type:
-        rows = {"token": rows["token"], "type": result.type_row[:, result.columns], **rows}
+    index = np.array([place])
+    computed = result.rows(index, ("token", "position", "input"))
+    rows, formula = {"token": computed["token"]}, f"token row {result.tokens.ids[place]}"
+    if result.scale != 1:
+        rows[f"x {result.scale:.4g}"] = np.full_like(computed["input"], result.scale)
+        formula += f" x {result.scale:.4g}"
+    if result.added_type is not None:
+        rows["type"] = result.added_type[:, result.columns]
+        formula += f" + type row {result.options.token_type}"
+    if "position" in computed:
+        rows["position"] = computed["position"]
+        formula += f" + position row {result.origin.first_position + int(result.tokens.places(index)[1][0])}"
     if result.constant_row is not None:
-        rows = {**rows, "rows 0": result.constant_row[:, result.columns], "input": rows.pop("input")}
-    position = result.origin.first_position + int(result.tokens.places(np.array([place]))[1][0])
-    said = f"token row {result.tokens.ids[place]}"
-    scale = result.recipe.scale if result.recipe else 1.0
-    if scale != 1:
-        rows = {"token": rows.pop("token"), f"x {scale:.4g}": rows["input"] * 0 + np.float32(scale), **rows}
-        said += f" x {scale:.4g}"
-    said += f" + type row {result.options.token_type}" if typed else ""
-    said += f" + position row {position}" if "position" in rows else ""
-    said += " + rows 0" if "rows 0" in rows else ""
+        rows["rows 0"] = result.constant_row[:, result.columns]
+        formula += " + rows 0"
+    rows["input"] = computed["input"]
     page.line()
-    page.title(f"Trace of token {place}: {said} = input row {place}")
+    page.title(f"Trace of token {place}: {formula} = input row {place}")
     terms = Excerpt.most(_MOST_TERMS, len(result.columns))
     signs = {name: "" if name[0] == "x" else "=" if name == "input" else "+" for name in rows if name != "token"}
     page.table(_terms(result, page, rows, signs, terms), terms.gaps, ruled=False)
