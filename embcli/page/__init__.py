@@ -263,6 +263,10 @@ class Page(ABC):
         """Return how this page writes the numbers of some arrays, all alike."""
         return NumberFormat(arrays, self.paper.precision)
 
+    def written(self, values: np.ndarray) -> list[str]:
+        """Return the numbers of an array (n,) as this page writes them, all alike."""
+        return [*map(self.numbers(values).write, values)]
+
     def _format(self, blocks: Sequence[Block]) -> NumberFormat:
         return self.numbers(*(block.values for block in blocks))
 

@@ -27,6 +27,13 @@ Tone = Literal[
     "plain", "strong", "dim", "good", "bad", "embedding", "linear", "token 0", "token 1", "token 2", "token 3"
 ]
 TOKEN_TONES: tuple[Tone, ...] = ("token 0", "token 1", "token 2", "token 3")  # of consecutive tokens
+
+
+def token_tone(place: int) -> Tone:
+    """Return the tone of a token, which differs from those of its neighbours."""
+    return TOKEN_TONES[place % len(TOKEN_TONES)]
+
+
 Align = Literal["left", "right"]
 
 

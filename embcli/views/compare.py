@@ -40,7 +40,9 @@ def view(result: Comparison, page: Page) -> None:
     put_origin(origin, result.origin)
     available -= origin.lines
     _put_end(result, end, available)
-    _put_costs(result, cost)
+    if options.trace or result.gradient is not None:
+        cost.line()
+    _put_cost(result.cost, cost)
     if result.sweep:
         sweep.line()
         _put_sweep(result.sweep, sweep)
@@ -97,12 +99,6 @@ def _put_end(result: Comparison, page: Page, available: float) -> None:
     if result.gradient is not None:
         page.line()
         _put_gradient(result.gradient, page)
-
-
-def _put_costs(result: Comparison, page: Page) -> None:
-    if result.options.trace or result.gradient is not None:
-        page.line()
-    _put_cost(result.cost, page)
 
 
 def _put_head(result: Comparison, page: Page) -> None:
@@ -274,8 +270,7 @@ def _drawn(result: Comparison, page: Page, most: int, dots: bool) -> bool:
     values = np.concatenate([result.weight[rows.rows], result.linear[tokens.places]])
     tones: list[Tone] = [*rows.tones]
     tones += ["linear"] * len(tokens.places)
-    gaps = rows.gaps if dots else []
-    columns = page.grid(labels, [Block("", values)], np.arange(dim), gaps, tones=tones)
+    columns = page.grid(labels, [Block("", values)], np.arange(dim), rows.gaps if dots else [], tones=tones)
     put_left_out(page, tokens.missing("token"), columns.missing("column"))
     ends = np.arange(dim)[[0, -1][:dim]]
     return page.holds_grid([*labels, Column("…", [])], [Block("", values[:, ends])], ends)
@@ -350,11 +345,8 @@ def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
     """Put the first rows on the page: each before a step of training, its gradient, and after the step."""
     count = min(_MOST_TRAINED, len(gradient.ids))
     left, right = (
-        np.stack([each[:count] for each in three], axis=1).reshape(3 * count, three[0].shape[1])
-        for three in (
-            (training.before, gradient.embedding, training.embedding),
-            (training.before, gradient.linear, training.linear),
-        )
+        np.stack([training.before[:count], gradients[:count], rows[:count]], axis=1).reshape(-1, rows.shape[1])
+        for gradients, rows in ((gradient.embedding, training.embedding), (gradient.linear, training.linear))
     )
     labels = [
         Column("ID", [word for token_id in gradient.ids[:count].tolist() for word in (str(token_id), "", "")]),
@@ -399,9 +391,8 @@ def _put_cost(cost: Cost, page: Page) -> None:
 def _cost_columns(rows: Sequence[tuple[str, str, str, str]], is_wide: bool) -> Columns:
     names, lookups, products, formulas = zip(*rows, strict=True)
     apart = 0 if is_wide else max(map(len, products)) + 1  # without a rule, columns are one cell apart
-    columns: Columns = [Column("Cost", names, "left"), Column("embedding", lookups)]
-    columns.append(Column("linear", products, minimum=apart))
-    return [*columns, Column("", formulas, "left")] if is_wide else columns
+    columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products, minimum=apart)]
+    return [*columns, *([Column("", formulas, "left")] if is_wide else [])]
 
 
 def _runs(cost: Cost) -> str:

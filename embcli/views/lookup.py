@@ -17,7 +17,7 @@ from embcli.words import counted, hint
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
 _MOST_GOALS = 4  # positions that a picked row goes to
-_FEWEST_IN_A_SUM = 3  # bands whose rows stand token by token
+_FEWEST_IN_A_SUM = 3  # bands whose rows stand under each other for each token; fewer bands stand one after the other
 
 _SIGNS = {"position": "+ position", "input": "= input"}
 
@@ -43,8 +43,11 @@ def view(result: Lookup, page: Page) -> None:
     in_table, apart = _bands(result, index)
     page.title(f"{_title(result, words, bool(in_table))}: {_sizes(result, words, bool(in_table))}")
     columns = _put_bands(result, page, index, in_table, rows) if in_table else every
-    for band in apart:
-        _put_apart(result, page, index, band, words, rows)
+    for band in apart:  # in a table of its own
+        numbers, is_hidden = result.columns_of(band.label), band.label == "hidden"
+        page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}" if is_hidden else words.heading)
+        own_columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
+        put_left_out(page, own_columns.missing("column" if is_hidden else words.column, numbers))
     _put_meaning(result, words, page)
     if result.same_bag:
         page.line("Both sequences are the same bag of tokens in different orders:")
@@ -114,7 +117,7 @@ def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
 
 def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band], rows: Excerpt) -> Excerpt:
     """Put bands of these tokens in one table; return which of their columns it shows."""
-    by_token = _by_token(bands)
+    by_token = len(bands) >= _FEWEST_IN_A_SUM
     values = np.stack([band.values for band in bands], axis=1 if by_token else 0)
     gaps = [place * len(index) + gap for place in range(len(bands)) for gap in rows.gaps]
     if by_token:
@@ -122,11 +125,6 @@ def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band],
     every = result.options.columns is not None
     block = Block("", values.reshape(-1, values.shape[-1]), result.positions.apart(result.columns))
     return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
-
-
-def _by_token(bands: Sequence[Band]) -> bool:
-    """Say whether the rows of a token stand under each other, as a sum does; one or two matrices stand whole."""
-    return len(bands) >= _FEWEST_IN_A_SUM
 
 
 def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Column]:
@@ -137,7 +135,7 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
     tokens = result.tokens
     if result.shown == ("token",) and (result.options.draw or result.only is not None):
         return token_labels(tokens, index)
-    alone, by_token, count = len(bands) == 1, _by_token(bands), len(index)
+    alone, by_token, count = len(bands) == 1, len(bands) >= _FEWEST_IN_A_SUM, len(index)
     rows = [(band, row) for band in bands for row in range(count)]  # of the table
     if by_token:
         rows = [(band, row) for row in range(count) for band in bands]
@@ -154,15 +152,6 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
         cells = ["" if by_token and band is not bands[0] else sequence[row] for band, row in rows]
         labels.insert(0 if by_token or alone else 1, Column("seq", cells))
     return labels
-
-
-def _put_apart(result: Lookup, page: Page, index: np.ndarray, band: Band, words: JoinedWords, rows: Excerpt) -> None:
-    """Put a band with columns of its own, such as angles, in a table of its own."""
-    is_hidden = band.label == "hidden"
-    numbers = result.columns_of(band.label)
-    page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}" if is_hidden else words.heading)
-    columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
-    put_left_out(page, columns.missing("column" if is_hidden else words.column, numbers))
 
 
 def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
@@ -223,20 +212,12 @@ def _goals(
     least = [label for label in labels if not label.least]
     least += [Column("…", ["…"] * len(values))] if values.shape[1] > 1 else []
     for most in range(_MOST_GOALS, -1, -1):
-        cells = [_goal(each, most) for each in goals]
-        column = Column(name, cells, "left")
+        more = [[f"{len(each) - most:,} {'more' if most else 'in all'}"] * (len(each) > most) for each in goals]
+        cells = [", ".join([*each[:most], *rest]) for each, rest in zip(goals, more, strict=True)]
+        column = Column(name, [f"→ {cell}" if cell else "" for cell in cells], "left")
         if page.holds_grid([*least, column], [Block("", values[:, :1])], result.columns[:1]):
             break
     return column
-
-
-def _goal(places: list[str], most: int) -> str:
-    """Return the first places that a row goes to, and how many more there are."""
-    if not places:
-        return ""
-    hidden = len(places) - most
-    more = [f"{hidden:,} {'more' if most else 'in all'}"] if hidden > 0 else []
-    return f"→ {', '.join([*places[:most], *more])}"
 
 
 def _put_trace(result: Lookup, page: Page, place: int) -> None:
@@ -273,8 +254,7 @@ def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:
     traced = result.traced_norm(place)
     page.line()
     page.title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
-    numbers = page.numbers(np.array([traced.mean, traced.variance]))
-    mean, variance = numbers.write(traced.mean), numbers.write(traced.variance)
+    mean, variance = page.written(np.array([traced.mean, traced.variance]))
     page.line(f"mean {mean}, variance {variance}, over all {traced.size:,} columns; epsilon {traced.epsilon:g}")
     rows = {name: values[:, result.columns] for name, values in traced.rows.items()}
     rows |= result.rows(np.array([place]), ("hidden",))

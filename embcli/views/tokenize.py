@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Word
+from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, Column, Columns, Excerpt, Page, Word
+from embcli.page.layout import token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Spans, Tokenization
 from embcli.views.parts import put_left_out
@@ -94,7 +95,7 @@ def _columns(result: Tokenization, groups: list[list[_Row]], which: Excerpt) -> 
 
 
 def _toned(row: _Row, text: str) -> Word:
-    return Word(text, TOKEN_TONES[row.place % len(TOKEN_TONES)])
+    return Word(text, token_tone(row.place))
 
 
 def _shared(group: list[_Row]) -> str:

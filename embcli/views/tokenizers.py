@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
-from embcli.page import TOKEN_TONES, Column, Columns, Page, Word
-from embcli.page.layout import cell_len, shorten
+from embcli.page import Column, Columns, Page, Word
+from embcli.page.layout import cell_len, shorten, token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenizers import Stretch, Tokenizers
 from embcli.words import counted, hint
@@ -17,14 +16,6 @@ _LONGEST_TOKEN = 18  # cells
 _LEAST_NAME = 6
 _LINES = 7  # of a page, without its rows of encodings
 _CUT = "│"
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """A stretch of the text as a column: its place if it is cut differently, and a line for each encoding."""
-
-    sequence: int
-    column: Column
 
 
 def view(result: Tokenizers, page: Page) -> None:
@@ -63,9 +54,9 @@ def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     if not is_whole and result.different:
         rows = list(islice(_rows(result.stretches(different=True), room), most + 1))
     for row in rows[:most]:
-        title = f"line {row[0].sequence + 1}" if len(result.texts) > 1 else ""
+        title = f"line {row[0][0] + 1}" if len(result.texts) > 1 else ""
         label = Column(title, [Word(each, "dim") for each in labels], "left")
-        page.table([label, *(part.column for part in row)], ruled=False)
+        page.table([label, *(column for _, column in row)], ruled=False)
     if is_whole or not result.different:
         return "" if is_whole else "the rest of the text"
     missing = result.different - sum(map(len, rows[:most]))
@@ -73,19 +64,22 @@ def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     return " and ".join(filter(None, (alike, more)))
 
 
-def _rows(stretches: Iterable[Stretch], room: int) -> Iterator[list[_Part]]:
-    """Yield the parts of a text in rows that fit; each text begins a row."""
-    row: list[_Part] = []
+def _rows(stretches: Iterable[Stretch], room: int) -> Iterator[list[tuple[int, Column]]]:
+    """Yield the stretches of a text in rows that fit, each with its text's number and as a column; texts begin rows.
+
+    The header is the place of a stretch that is cut differently; a line is for each encoding.
+    """
+    row: list[tuple[int, Column]] = []
     cells = 0
     for place, stretch in enumerate(stretches):
-        tone = "plain" if stretch.is_same else TOKEN_TONES[place % len(TOKEN_TONES)]
+        tone = "plain" if stretch.is_same else token_tone(place)
         lines = [Word(line, tone) for line in _aligned(stretch, room)]
-        part = _Part(stretch.sequence, Column("" if stretch.is_same else str(stretch.start), lines, "left"))
-        if row and (cells + part.column.width > room or part.sequence != row[-1].sequence):
+        column = Column("" if stretch.is_same else str(stretch.start), lines, "left")
+        if row and (cells + column.width > room or stretch.sequence != row[-1][0]):
             yield row
             row, cells = [], 0
-        row.append(part)
-        cells += part.column.width + 1
+        row.append((stretch.sequence, column))
+        cells += column.width + 1
     if row:
         yield row
 
