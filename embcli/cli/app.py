@@ -169,8 +169,8 @@ def tokenize(
     """
     if draw and not merges:
         raise InputError("--draw draws the trees of --merges; give both")
-    asked = {"--merges": merges, "--roundtrip": roundtrip, "--encoding with several names": len(encoding) > 1}
-    pages = [flag for flag, is_asked in asked.items() if is_asked]
+    modes = {"--merges": merges, "--roundtrip": roundtrip, "--encoding with several names": len(encoding) > 1}
+    pages = [flag for flag, is_given in modes.items() if is_given]
     if len(pages) > 1:
         raise InputError(f"{pages[0]} and {pages[1]} are two pages; give one of them")
     if pages and source.ids is not None:

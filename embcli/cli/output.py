@@ -145,7 +145,7 @@ class Output:
         with explaining_failure(self.path), place as file:
             if content == "binary" and file.isatty():
                 raise OutputError(_NOT_FOR_A_TERMINAL)
-            yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
+            yield cast("BinaryIO", _EscapingTerminal(file)) if content == "text" and file.isatty() else file
 
 
 def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | None = None) -> Output:
@@ -214,7 +214,7 @@ def _colored(choice: Color, terminal: bool) -> bool:
     return terminal and os.environ.get("TERM") != "dumb"
 
 
-class _Safe:
+class _EscapingTerminal:
     """A terminal that gets any text with control characters and bidi controls escaped."""
 
     def __init__(self, file: BinaryIO) -> None:

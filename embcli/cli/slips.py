@@ -92,10 +92,11 @@ class Slip:
             verb, text = _VERBS[self.words[0]]
             model = "" if verb != "neighbors" or {"--from", "--model"} & {*self.words} else "--from gpt2"
             return f"That is: {' '.join(filter(None, ['embcli', verb, shlex.join(self.words[1:]) or text, model]))}"
-        dashed = next((word for word in self.words if self._unknown and self._is_dashed_text(word)), None)
-        if dashed is not None:
-            others = [shlex.quote(word) for word in self.words if word != dashed]
-            command = " ".join([self.command, *others, "--", _quoted(dashed)])
+        unknown, pattern = self._unknown, r"\s|^-[^-a-zA-Z]"
+        dashed = [word for word in self.words if unknown and word.startswith(unknown) and re.search(pattern, word)]
+        if dashed:
+            others = [shlex.quote(word) for word in self.words if word != dashed[0]]
+            command = " ".join([self.command, *others, "--", _quoted(dashed[0])])
             return f"Put -- before a text that begins with a dash: {command}"
         return f"Try '{self.command} --help' for help."
 
@@ -121,9 +122,6 @@ class Slip:
                 return place
             value = not value and word in self.valued
         return None
-
-    def _is_dashed_text(self, word: str) -> bool:
-        return word.startswith(self._unknown) and bool(re.search(r"\s|^-[^-a-zA-Z]", word))
 
     def _with_joined_ids(self) -> str:
         """Return the words with the IDs after --ids joined to one word."""

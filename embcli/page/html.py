@@ -7,7 +7,7 @@ from itertools import groupby
 from xml.sax.saxutils import escape
 
 from embcli.page.canvas import LINE, MARGIN, PALETTES, SIZE, Palette
-from embcli.page.shapes import Drawn, Run, boxes_of
+from embcli.page.shapes import Run, ThemedPage, boxes_of
 from embcli.page.svg import FONTS
 
 _DOCUMENT = """\
@@ -61,7 +61,7 @@ def _by_name(palette: Palette) -> Palette:
     return Palette("none", ink, dim, dim, dict(zip(palette.tones, tones, strict=True)))
 
 
-class Html(Drawn):
+class Html(ThemedPage):
     """A page as an XHTML document.
 
     ASCII stands as it is; other characters get boxes of their width, as they may come from another font.

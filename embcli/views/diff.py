@@ -77,7 +77,7 @@ def _put_tokens(result: Diff, page: Page) -> None:
 
 def _shown(result: Diff) -> Excerpt:
     """Return which of the rows that moved are shown."""
-    return Excerpt.most(2 * result.top, len(result.moved))
+    return Excerpt.ends(2 * result.top, len(result.moved))
 
 
 def _put_rows_without_partner(result: Diff, page: Page) -> None:

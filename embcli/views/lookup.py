@@ -16,7 +16,7 @@ from embcli.words import counted, hint
 
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
-_MOST_GOALS = 4  # positions that a picked row goes to
+_MOST_TARGETS = 4  # positions that a picked row goes to
 _FEWEST_IN_A_SUM = 3  # bands whose rows stand under each other for each token; fewer bands stand one after the other
 
 _SIGNS = {"position": "+ position", "input": "= input"}
@@ -38,7 +38,7 @@ def view(result: Lookup, page: Page) -> None:
     words = result.positions.joined_words(result.origin.first_position)
     every = Excerpt.first(len(result.columns), len(result.columns))
     drawn = _put_picture(result, page) if result.options.draw else every
-    rows = Excerpt.most(_MOST_TOKENS, len(result))
+    rows = Excerpt.ends(_MOST_TOKENS, len(result))
     index = result.index(rows.places)
     in_table, apart = _bands(result, index)
     page.title(f"{_title(result, words, bool(in_table))}: {_sizes(result, words, bool(in_table))}")
@@ -135,13 +135,13 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
     tokens = result.tokens
     if result.shown == ("token",) and (result.options.draw or result.only is not None):
         return token_labels(tokens, index)
-    alone, by_token, count = len(bands) == 1, len(bands) >= _FEWEST_IN_A_SUM, len(index)
+    is_single, by_token, count = len(bands) == 1, len(bands) >= _FEWEST_IN_A_SUM, len(index)
     rows = [(band, row) for band in bands for row in range(count)]  # of the table
     if by_token:
         rows = [(band, row) for row in range(count) for band in bands]
     band_column = Column("", [band.label if by_token or not row else "" for band, row in rows], "left")
-    numbers = Column(bands[0].header if alone else "row", [band.numbers[row] for band, row in rows])
-    labels = [numbers] if alone else [band_column, numbers]
+    numbers = Column(bands[0].header if is_single else "row", [band.numbers[row] for band, row in rows])
+    labels = [numbers] if is_single else [band_column, numbers]
     if tokens.encoding is not None and any(band.of_tokens for band in bands):
         words = tokens.bytes_of(tokens.ids[index])
         named = [band is bands[0] if by_token else band.of_tokens for band, _ in rows]
@@ -150,7 +150,7 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
     if tokens.many:
         sequence = tokens.places(index)[0]
         cells = ["" if by_token and band is not bands[0] else sequence[row] for band, row in rows]
-        labels.insert(0 if by_token or alone else 1, Column("seq", cells))
+        labels.insert(0 if by_token or is_single else 1, Column("seq", cells))
     return labels
 
 
@@ -176,7 +176,7 @@ def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
         other = next(part for part in PARTS if part != result.recipe.part)
         lines.append(f"part: {result.recipe.part}; {hint('part', part=other)}")
     line = "; ".join(lines)
-    for each in [line] if line and page.fits(line) else lines:
+    for each in [line] if line and page.fits_line(line) else lines:
         page.line(each)
 
 
@@ -192,30 +192,30 @@ def _put_picture(result: Lookup, page: Page) -> Excerpt:
         labels.insert(0, token_column([word if mark else None for word, mark in zip(words, picked.marks, strict=True)]))
     labels.append(Column("row", picked.rows))
     values = result.layer.rows(picked.rows)[:, result.columns]
-    goals = _goals(result, index, picked, page, labels, values)
-    columns = page.grid(labels, [Block("", values)], result.columns, picked.gaps, [goals], picked.tones)
+    targets = _target_column(result, index, picked, page, labels, values)
+    columns = page.grid(labels, [Block("", values)], result.columns, picked.gaps, [targets], picked.tones)
     put_left_out(page, picked.missing)
     return columns
 
 
-def _goals(
+def _target_column(
     result: Lookup, index: np.ndarray, picked: PickedRows, page: Page, labels: list[Column], values: np.ndarray
 ) -> Column:
     """Return where each picked row goes, as many positions as fit beside two columns of numbers."""
     tokens = result.tokens
     name = "to seq:pos" if tokens.many else "to pos"
-    goals: list[list[str]] = []
+    targets: list[list[str]] = []
     for row, mark in zip(picked.rows.tolist(), picked.marks, strict=True):
         sequence, position = tokens.places(index[tokens.ids[index] == row] if mark else index[:0])
         places = zip(sequence.tolist(), position.tolist(), strict=True)
-        goals.append([f"{s}:{p}" if tokens.many else str(p) for s, p in places])
+        targets.append([f"{s}:{p}" if tokens.many else str(p) for s, p in places])
     least = [label for label in labels if not label.least]
     least += [Column("…", ["…"] * len(values))] if values.shape[1] > 1 else []
-    for most in range(_MOST_GOALS, -1, -1):
-        more = [[f"{len(each) - most:,} {'more' if most else 'in all'}"] * (len(each) > most) for each in goals]
-        cells = [", ".join([*each[:most], *rest]) for each, rest in zip(goals, more, strict=True)]
+    for most in range(_MOST_TARGETS, -1, -1):
+        more = [[f"{len(each) - most:,} {'more' if most else 'in all'}"] * (len(each) > most) for each in targets]
+        cells = [", ".join([*each[:most], *rest]) for each, rest in zip(targets, more, strict=True)]
         column = Column(name, [f"→ {cell}" if cell else "" for cell in cells], "left")
-        if page.holds_grid([*least, column], [Block("", values[:, :1])], result.columns[:1]):
+        if page.fits_grid([*least, column], [Block("", values[:, :1])], result.columns[:1]):
             break
     return column
 
@@ -240,7 +240,7 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
     rows["input"] = computed["input"]
     page.line()
     page.title(f"Trace of token {place}: {formula} = input row {place}")
-    terms = Excerpt.most(_MOST_TERMS, len(result.columns))
+    terms = Excerpt.ends(_MOST_TERMS, len(result.columns))
     signs = {name: "" if name[0] == "x" else "=" if name == "input" else "+" for name in rows if name != "token"}
     page.table(_terms(result, page, rows, signs, terms), terms.gaps, ruled=False)
     page.line(f"The sum is computed in float32; it is shown to {page.paper.precision} decimals.")

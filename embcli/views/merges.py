@@ -44,7 +44,7 @@ def view(result: Merges, page: Page) -> None:
 
 def _put_table(result: Merges, page: Page) -> None:
     rows = [(number, step, each) for number, piece in enumerate(result.pieces) for step, each in piece.rows]
-    which = Excerpt.most(_MOST_ROWS, len(rows))
+    which = Excerpt.ends(_MOST_ROWS, len(rows))
     chosen = [rows[place] for place in which.places]
     firsts = [not k or chosen[k - 1][0] != number for k, (number, _, _) in enumerate(chosen)]
     pieces = [

@@ -115,7 +115,7 @@ class PickedRows:
     def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
         """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
         picked, _ = distinct(ids)
-        excerpt = Excerpt.most(_MOST_PICKED, len(picked))
+        excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
         rows, _ = distinct(np.concatenate([picked[excerpt.places], beside]).astype(np.int64))
         marks = np.isin(rows, picked[excerpt.places]).tolist()
         return cls(rows, marks, excerpt.missing("picked row", picked.astype(np.int64)))

@@ -33,7 +33,7 @@ class _Row:
 def view(result: Tokenization, page: Page) -> None:
     """Put one row per token on a page, the totals, and (on a screen) the text itself with the IDs below it."""
     tokens = result.tokens
-    which = Excerpt.most(_MOST_ROWS, len(tokens))
+    which = Excerpt.ends(_MOST_ROWS, len(tokens))
     rows: list[_Row] = []
     characters = size = 0
     for spans in result.spans():

@@ -48,11 +48,11 @@ def _columns(result: Tokenizers, names: list[str]) -> Columns:
 def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     """Put the text on the page, or what is cut differently if it is too long; return what is left out."""
     most = max((page.paper.lines - _LINES - len(labels)) // (len(labels) + 1), 1)
-    room = page.width - max(map(cell_len, labels)) - 1
-    rows = list(islice(_rows(result.stretches(), room), most + 1))
+    available = page.width - max(map(cell_len, labels)) - 1
+    rows = list(islice(_rows(result.stretches(), available), most + 1))
     is_whole = len(rows) <= most
     if not is_whole and result.different:
-        rows = list(islice(_rows(result.stretches(different=True), room), most + 1))
+        rows = list(islice(_rows(result.stretches(different=True), available), most + 1))
     for row in rows[:most]:
         title = f"line {row[0][0] + 1}" if len(result.texts) > 1 else ""
         label = Column(title, [Word(each, "dim") for each in labels], "left")
@@ -64,7 +64,7 @@ def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     return " and ".join(filter(None, (alike, more)))
 
 
-def _rows(stretches: Iterable[Stretch], room: int) -> Iterator[list[tuple[int, Column]]]:
+def _rows(stretches: Iterable[Stretch], available: int) -> Iterator[list[tuple[int, Column]]]:
     """Yield the stretches of a text in rows that fit, each with its text's number and as a column; texts begin rows.
 
     The header is the place of a stretch that is cut differently; a line is for each encoding.
@@ -73,9 +73,9 @@ def _rows(stretches: Iterable[Stretch], room: int) -> Iterator[list[tuple[int, C
     cells = 0
     for place, stretch in enumerate(stretches):
         tone = "plain" if stretch.is_same else token_tone(place)
-        lines = [Word(line, tone) for line in _aligned(stretch, room)]
+        lines = [Word(line, tone) for line in _aligned(stretch, available)]
         column = Column("" if stretch.is_same else str(stretch.start), lines, "left")
-        if row and (cells + column.width > room or stretch.sequence != row[-1][0]):
+        if row and (cells + column.width > available or stretch.sequence != row[-1][0]):
             yield row
             row, cells = [], 0
         row.append((stretch.sequence, column))
@@ -84,9 +84,9 @@ def _rows(stretches: Iterable[Stretch], room: int) -> Iterator[list[tuple[int, C
         yield row
 
 
-def _aligned(stretch: Stretch, room: int) -> list[str]:
+def _aligned(stretch: Stretch, available: int) -> list[str]:
     """Return a line for each encoding: its tokens, with a mark at each cut; the same cut is at the same cell."""
-    by_encoding = [_texts(*each, most=room) for each in zip(stretch.tokens, stretch.ends, strict=True)]
+    by_encoding = [_texts(*each, most=available) for each in zip(stretch.tokens, stretch.ends, strict=True)]
     cells: dict[int, int] = {}  # after the mark at each cut
     begins = [0] * len(by_encoding)  # the cell where the next token of each encoding begins
     last = 0
@@ -96,7 +96,7 @@ def _aligned(stretch: Stretch, room: int) -> list[str]:
         cells[place] = last
         for number in which:
             begins[number] = last
-    return [_line(texts, cells, room - 1 if last - 1 > room else last) for texts in by_encoding]
+    return [_line(texts, cells, available - 1 if last - 1 > available else last) for texts in by_encoding]
 
 
 def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
@@ -108,12 +108,12 @@ def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
     return texts
 
 
-def _line(texts: dict[int, str], cells: dict[int, int], room: int) -> str:
+def _line(texts: dict[int, str], cells: dict[int, int], available: int) -> str:
     """Return tokens with a mark at each cut, in so many cells; dots follow if they need more."""
     line = ""
     for place, text in texts.items():
-        if cells[place] > room:
-            return f"{line}{text if cell_len(line + text) <= room else ''}…"
+        if cells[place] > available:
+            return f"{line}{text if cell_len(line + text) <= available else ''}…"
         line += text
         line += " " * (cells[place] - 1 - cell_len(line)) + _CUT
     return line.removesuffix(_CUT)

@@ -18,7 +18,7 @@ _MOST_ROWS = 10  # if no rows are chosen
 
 def view(result: WeightMatrix, page: Page) -> None:
     """Put a weight matrix on a page, and a summary of the whole layer."""
-    rows = Excerpt.most(_MOST_CHOSEN_ROWS if result.rows_chosen else _MOST_ROWS, len(result.ids))
+    rows = Excerpt.ends(_MOST_CHOSEN_ROWS if result.rows_chosen else _MOST_ROWS, len(result.ids))
     ids = result.ids[rows.places]
     label = "row" if result.origin.is_other and result.encoding is None else "ID"
     tokens = result.tokens(ids) if result.encoding is not None else None
