@@ -20,15 +20,10 @@ _SAME = 1e-6  # a relative difference that is rounding
 _MATRICES = 5  # of (D, D) float64 in memory at a time
 
 
-def dots(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the dot products of pairs of rows, (n, D) float64 each -> (n,)."""
-    sums: np.ndarray = np.einsum("ij,ij->i", rows, others)
-    return sums
-
-
 def squares(rows: np.ndarray) -> np.ndarray:
     """Return the squared length of each row, (n, D) float64 -> (n,)."""
-    return dots(rows, rows)
+    sums: np.ndarray = np.einsum("ij,ij->i", rows, rows)
+    return sums
 
 
 def norms_of(rows: np.ndarray) -> np.ndarray:

@@ -108,7 +108,9 @@ def test_a_newline_in_a_text_ends_no_line() -> None:
 
 ODD = [1e30, -1e30, 1e-30, -1e-30, 3.4e38, 1e-45, float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.5, -999999.94]
 tables_of_floats = st_numpy.arrays(
-    np.float32, st.tuples(st.integers(1, 4), st.integers(1, 30)), elements=st.floats(width=32) | st.sampled_from(ODD)
+    np.float32,
+    st.tuples(st.integers(1, 4), st.integers(1, 30)),
+    elements=st.floats(width=32) | st.sampled_from(np.float32(ODD).tolist()),
 )
 
 

@@ -8,10 +8,10 @@ import shlex
 import stat
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from embcli import memory
 from embcli.cli.console import say
 from embcli.cli.paths import is_file
 from embcli.errors import InputError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from embcli.names import TextMode
 
 _PIECE, _MOST_OF_A_DEVICE = 1 << 20, 10**7  # bytes
+_COPIES = 8  # its pieces, its bytes, and its characters, which may take four bytes each
 
 
 def read(
@@ -125,19 +126,28 @@ def _file(path: Path) -> bytes:
 def _all_of(file: BinaryIO, name: str) -> bytes:
     """Return what a file holds, read in pieces between which signals are handled.
 
-    Raises InputError for a device with more than anybody types: it may have no end, as /dev/zero.
+    Raises InputError for a device with more than anybody types, and for more than fits into memory: a device and a pipe
+    may have no end, as /dev/zero and what `yes` prints.
     """
-    pieces, size = [], 0
-    mode = 0
-    with suppress(OSError):  # not a file of the system
-        mode = os.fstat(file.fileno()).st_mode
-    is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+    pieces, size, most = [], 0, _MOST_OF_A_DEVICE
     while piece := file.read(_PIECE):
         pieces.append(piece)
         size += len(piece)
-        if is_device and size > _MOST_OF_A_DEVICE:
-            raise InputError(f"cannot read {name}: it is a device that gives more than {in_bytes(_MOST_OF_A_DEVICE)}")
+        if size > most:
+            if _is_device(file):
+                raise InputError(f"cannot read {name}: it is a device that gives more than {in_bytes(most)}")
+            most = max(most, memory.free() // _COPIES)
+        if size > most:
+            raise InputError(f"cannot read {name}: it holds more than {in_bytes(most)}, too much for the free memory")
     return b"".join(pieces)
+
+
+def _is_device(file: BinaryIO) -> bool:
+    try:
+        mode = os.fstat(file.fileno()).st_mode
+    except OSError:  # not a file of the system
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def _standard_input(name: str, example: str, errors: str | None = None) -> str:

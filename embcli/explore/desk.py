@@ -12,7 +12,7 @@ from embcli.errors import EmbcliError, InputError
 from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, Moving, cut, folded, length, text_line
 from embcli.explore.field import Field
 from embcli.explore.fuzzy import Words
-from embcli.explore.jobs import Job
+from embcli.explore.jobs import Job, Keys
 from embcli.explore.picture import saved
 from embcli.page.layout import cell_len, shorten
 from embcli.page.lines import Look, Piece
@@ -32,6 +32,8 @@ Found = TypeVar("Found")
 _MOST_SCREENS = 100  # that one can go back to
 FRAME = 3  # lines around a screen: the title, the command, the keys
 _ACCENT: Color = "cold"
+# What errors name and explore has no option for: how a screen calls it.
+_WORDS = {"rows": "go to", "ids": "IDs", "metric": "metric", "max_length": "window"}
 
 
 class Spell(Protocol):
@@ -119,7 +121,7 @@ class Desk:
         self.screens = screens
         self.stack: list[View] = []
         self.field: Field | None = None
-        self._turn, self._jobs = Lock(), list[Job[Any]]()
+        self._turn, self._keys_pressed, self._jobs = Lock(), Keys(), list[Job[Any]]()
         self.said = ""  # in place of the keys, until the next key
         self.ended = False
         self.changed: Callable[[], None] = lambda: None  # draws anew; may be called by any thread
@@ -172,7 +174,7 @@ class Desk:
 
     def start(self, work: Callable[[Model], Found], in_turn: bool = False) -> Job[Found]:
         """Run work on the model in the background, perhaps only when other such work has ended."""
-        job = Job(self.model, work, lambda: self.changed(), self._turn if in_turn else None)
+        job = Job(self.model, work, lambda: self.changed(), self._keys_pressed, self._turn if in_turn else None)
         self._jobs = [*(each for each in self._jobs if not each.done or each.failure), job]
         return job
 
@@ -184,7 +186,10 @@ class Desk:
 
     def words_of(self, error: EmbcliError) -> str:
         """Return an error as a sentence."""
-        return " ".join(filter(None, (each.spelled(self.named) for each in error.sentences)))
+        return "; ".join(filter(None, (each.spelled(self._name_of) for each in error.sentences)))
+
+    def _name_of(self, parameter: str) -> str:
+        return _WORDS.get(parameter) or self.named(parameter)
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
@@ -205,6 +210,7 @@ class Desk:
     def _try(self, action: Callable[[], None]) -> None:
         """Do something; what cannot be done is said in the last line."""
         self.said = ""
+        self._keys_pressed.pressed()
         try:
             action()
         except EmbcliError as error:
@@ -258,7 +264,9 @@ class Desk:
         self._open_other("batch")
 
     def _open_other(self, name: str) -> None:
-        """Put a screen on top, unless it is there already."""
+        """Put a screen on top, unless it is there; raises InputError for one of a text if there are no tokens."""
+        if name != "whole" and self.model.encoding is None:
+            raise InputError("these rows have no tokens: g goes to a row by its ID; --encoding names an encoding")
         if not isinstance(self.view, self.screens[name]):
             self.open(name)
 
@@ -287,11 +295,22 @@ class Desk:
         self.said = f"Saved {saved(self.frame(*self.size))}"
 
     def row_of(self, text: str) -> int:
-        """Return the ID of a row that is named by its ID or its token; raises InputError for no or several rows."""
-        rows = select(self.model.numbered(text), len(self.model), "row")
-        if len(rows) != 1:
-            raise InputError(f"{text[:40]!r} is {len(rows):,} rows; give one")
-        return int(rows[0])
+        """Return the ID of a row that is named by its ID or its token; raises InputError if it does not exist."""
+        number = (self.model.numbered(text) or "").strip()
+        if not (number.isascii() and number.isdigit()):
+            named = "ID" if self.matrix.encoding is None else "ID or its token"
+            raise InputError(f"{text[:40]!r} is not a row; give its {named}")
+        return int(select(number, len(self.model), "row")[0])
+
+    def mark(self, row: int) -> None:
+        """Mark a row, or take its mark away."""
+        self.marked = None if self.marked == row else row
+
+    def compare(self, row: int) -> None:
+        """Compare a row with the marked one; raises InputError if there is none."""
+        if self.marked in (None, row):
+            raise InputError("Space marks a row; then c on another row compares the two")
+        self.open("pair", self.marked, row)
 
     # --- the frame --------------------------------------------------------------------------------------------------
 

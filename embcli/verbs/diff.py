@@ -18,7 +18,7 @@ from embcli.notes import Notes
 from embcli.passes import Watch, ahead, readers, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
-from embcli.statistics import AT, dots, quantiles, squares
+from embcli.statistics import AT, quantiles, squares
 from embcli.tokens import token_text, tokens_of
 from embcli.version import __version__
 from embcli.words import counted
@@ -33,7 +33,8 @@ _BLOCK = 1 << 17  # values compared at a time: they fit into the processor's cac
 _STORED = 1 << 22  # values read at a time, as they are stored
 _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes per value in windows of rows as stored
 _PIECE = 4096  # rows written at a time
-_ROUNDING = 2.0**-50  # of a length, for each value of a row
+_ROUNDING = 2.0**-52  # of a length, for each value of a row
+_NEAR = 1e-8  # squared sine of an angle below which rounding would show
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ class _Pairs:
         unequal = np.flatnonzero(_bits_differ(left, right)) if self._same_dtype else np.arange(len(left))
         for block in _blocks(len(unequal), self._base.shape[1], _BLOCK):
             rows = unequal[block]
-            one, other = _exact(self._base, left[rows]), _exact(self._tuned, right[rows])
+            one, other = _Rows.of(self._base, left[rows]), _Rows.of(self._tuned, right[rows])
             states = _states(one, other, (self._base.dtype, self._tuned.dtype))
             self.states[first + rows] = states
             apart = states != _EQUAL
@@ -296,9 +297,26 @@ def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return differ
 
 
-def _exact(layer: Layer, stored: np.ndarray) -> np.ndarray:
-    """Return rows that are as they are stored, (n, width), as float32, or as float64 if float32 does not hold them."""
-    return layer.widened(stored) if held_by_float32(layer.dtype) else stored.astype(np.float64)
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of numbers, exactly: of whole numbers of 64 bits, float64 values and what these leave of the numbers."""
+
+    values: np.ndarray  # (n, D) float32, or float64 if float32 does not represent them
+    rests: np.ndarray | None = None  # (n, D) float64; None for 0
+
+    @classmethod
+    def of(cls, layer: Layer, stored: np.ndarray) -> _Rows:
+        """Return rows that are as they are stored, (n, width)."""
+        if held_by_float32(layer.dtype):
+            return cls(layer.widened(stored))
+        values = stored.astype(np.float64)
+        if layer.dtype not in ("int64", "uint64"):
+            return cls(values)
+        high, low = stored >> 32, stored & (2**32 - 1)
+        return cls(values, (high.astype(np.float64) * 2**32 - values) + low.astype(np.float64))
+
+    def __getitem__(self, rows: np.ndarray) -> _Rows:
+        return _Rows(self.values[rows], None if self.rests is None else self.rests[rows])
 
 
 def _blocks(rows: int, dim: int, values: int) -> Iterator[slice]:
@@ -307,13 +325,14 @@ def _blocks(rows: int, dim: int, values: int) -> Iterator[slice]:
         yield slice(start, min(start + step, rows))
 
 
-def _states(left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str]) -> np.ndarray:
+def _states(one: _Rows, other: _Rows, dtypes: tuple[str, str]) -> np.ndarray:
     """Return the states of pairs of rows, (n, D) each -> (n,) int8; rows of the same dtype have different bits."""
-    if dtypes[0] == dtypes[1] and "int" in dtypes[0]:
-        return np.full(len(left), _MOVED, np.int8)  # even numbers that are equal in float64
+    left, right = one.values, other.values
     moved = (left != right) & ~(np.isnan(left) & np.isnan(right))
     bits = np.ones(len(left), bool)
-    if dtypes[0] != dtypes[1]:
+    if one.rests is not None and other.rests is not None:
+        moved |= one.rests != other.rests
+    elif dtypes[0] != dtypes[1]:
         moved &= (_rounded_to(dtypes[1], left) != right) & (left != _rounded_to(dtypes[0], right))
         moved[moved] = _too_far(left[moved], right[moved], dtypes)
         if all(map(held_by_float32, dtypes)):
@@ -337,19 +356,68 @@ def _too_far(left: np.ndarray, right: np.ndarray, dtypes: tuple[str, str]) -> np
     return too_far
 
 
-def _distances(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return 1 - cos and the L2 distances of pairs of rows, (n, D) each, (n,) float64 each.
+def _distances(left: _Rows, right: _Rows) -> tuple[np.ndarray, np.ndarray]:
+    """Return 1 - cos and the L2 distances of pairs of rows, (n, D) each, (n,) float64 each; both to 10 digits or more.
 
     1 - cos = sin^2 / (1 + cos), which does not cancel: sin is the length of the part of one row that is perpendicular
-    to the other, divided by the length of that row; 0 if only rounding is left of that part.
+    to the other, divided by the length of that row.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        base, tuned = left.astype(np.float64), right.astype(np.float64)
-        lengths, lengths_of_tuned, products = squares(base), squares(tuned), dots(base, tuned)
-        distances = np.sqrt(squares(tuned - base))
+        base, tuned = left.values.astype(np.float64), right.values.astype(np.float64)
+        lengths, lengths_of_tuned, products = squares(base), squares(tuned), _products(base, tuned)
+        moves = tuned - base
         base *= (products / lengths)[:, None]
         across = squares(np.subtract(tuned, base, out=base))
-        across[across <= (base.shape[1] * _ROUNDING) ** 2 * lengths_of_tuned] = 0
+        if right.rests is not None:
+            moves += right.rests
+        if left.rests is not None:
+            moves -= left.rests
+        distances = np.sqrt(squares(moves))
+        near = across < _NEAR * lengths_of_tuned
+        if near.any():
+            across[near] = _across(left[near], right[near])
         cosines = products / (np.sqrt(lengths) * np.sqrt(lengths_of_tuned))
         apart = np.where(cosines > 0, across / lengths_of_tuned / (1 + cosines), np.minimum(1 - cosines, 2))
     return np.where(np.isfinite(apart), apart, np.nan), np.where(np.isfinite(distances), distances, np.nan)
+
+
+def _across(left: _Rows, right: _Rows) -> np.ndarray:
+    """Return the squared length of the part of each row of `right` that is perpendicular to that of `left`, (n,).
+
+    What is left of the row after subtracting its projection is computed from exact products, and then projected once
+    more: it can be as small as a rounding.
+    """
+    base, tuned = left.values.astype(np.float64), right.values.astype(np.float64)
+    lengths = squares(base)
+    factors = (_products(base, tuned) / lengths)[:, None]
+    across = _remainders(tuned, factors, base)
+    if left.rests is not None:
+        across -= factors * left.rests
+    if right.rests is not None:
+        across += right.rests
+    before = squares(across)
+    across -= (_products(across, base) / lengths)[:, None] * base
+    after = squares(across)
+    return np.where(after > (base.shape[1] * _ROUNDING) ** 2 * before, after, 0)  # or only rounding is left
+
+
+def _products(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the dot products of pairs of rows, (n, D) float64 each -> (n,)."""
+    products: np.ndarray = np.einsum("ij,ij->i", rows, others)
+    return products
+
+
+def _remainders(values: np.ndarray, factors: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return values - factors * others, (n, D) float64, from exact products in two parts (Dekker 1971)."""
+    products = factors * others
+    (high, low), (upper, lower) = _halves(factors), _halves(others)
+    rests = low * lower - (((products - high * upper) - low * upper) - high * lower)
+    remainders: np.ndarray = (values - products) - rests
+    return remainders
+
+
+def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return float64 values as sums of two numbers of 26 bits, whose products are exact."""
+    scaled = values * (2.0**27 + 1)
+    high = scaled - (scaled - values)
+    return high, values - high

@@ -20,13 +20,7 @@ from embcli.words import counted, hint, in_bytes, in_seconds
 
 _WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
 _FRAME = 4  # lines of the heading, of what is not shown, and of the prompt
-_BY_IMPORTANCE = (
-    "outputs",
-    "ids",
-    "one-hot",
-    "shared",
-    "first",
-)  # the steps in the order in which a page takes them up
+_BY_IMPORTANCE = ("outputs", "ids", "one-hot", "shared", "first")  # the steps that a page takes up in this order
 _MOST_TOKENS = 40
 _MOST_IDS = 12  # in one line
 _MOST_WEIGHTS = 8  # rows of a weight matrix
@@ -38,7 +32,7 @@ _LEAST_BAR, _WIDEST_BAR = 8, 30
 
 
 def view(result: Comparison, page: Page) -> None:
-    """Put the steps on a page, the verdict and the cost; on a screen what fits, first of all what the options ask for."""
+    """Put the steps on a page, the verdict and the cost; a screen shows first of all what the options ask for."""
     options, screen = result.options, page.paper.screen
     available = math.inf if screen is None else screen - _FRAME  # lines
     extras = options.draw or options.trace or result.gradient is not None or bool(result.sweep)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.statistics import Covariance, dots, iso_score, mean_cosine, norms_of, squares
+from embcli.statistics import Covariance, iso_score, mean_cosine, norms_of, squares
 
 if TYPE_CHECKING:
     from embcli.layer import Layer
@@ -153,7 +153,8 @@ def _unit(row: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 def _apart(units: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return 1 - cos of unit rows, (n, D), to one unit row, (D,), or to one each, (n, D)."""
-    return 1 - dots(units, np.broadcast_to(other, units.shape)).clip(-1, 1)
+    cosines: np.ndarray = np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape))
+    return 1 - cosines.clip(-1, 1)
 
 
 def sampled(used: np.ndarray, size: int, dim: int) -> np.ndarray:
