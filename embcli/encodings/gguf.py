@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.binary import Binary, shortened
-from embcli.encodings.charsmap import Charsmap
 from embcli.encodings.merging import BytePairs, Scores, ranks_of
-from embcli.encodings.normalizing import Normalization
+from embcli.encodings.normalizing import Charsmap, Normalization
 from embcli.encodings.own import Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
 from embcli.encodings.splitting import SPLITTINGS, Splitting, splitting_of

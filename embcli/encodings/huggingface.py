@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import Binary, refused, shortened
-from embcli.encodings.derivation import Derivation, Step
+from embcli.encodings.algorithm import Derivation, Step
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.growth import Growth
 from embcli.encodings.merging import NEVER, derived

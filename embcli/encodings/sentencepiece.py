@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.encodings.charsmap import Charsmap
 from embcli.encodings.listed import LONGEST, MOST_IDS, Listed
 from embcli.encodings.merging import Scores
-from embcli.encodings.normalizing import Normalization
+from embcli.encodings.normalizing import Charsmap, Normalization
 from embcli.encodings.ranks import read_tiktoken
 from embcli.encodings.spelling import from_piece
 from embcli.encodings.unigram import Unigrams

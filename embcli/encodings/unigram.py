@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from embcli.encodings.algorithm import LONGEST_KEPT, MOST_KEPT, Algorithm, Parts
-from embcli.encodings.derivation import Derivation, Step
-from embcli.encodings.merging import words_between
+from embcli.encodings.algorithm import LONGEST_CACHED, MOST_CACHED, Derivation, Parts, Step
+from embcli.encodings.normalizing import Normalization, NormalizedWords
 from embcli.encodings.spelling import from_piece
 
 if TYPE_CHECKING:
-    from embcli.encodings.normalizing import Normalization
-
     _Way = tuple[Parts, list[float]]  # tokens and their scores
 
 _PENALTY = np.float32(10)  # of an unknown character, below the worst token
 _CLOSE = 1e-4  # the order of sums that differ by less can depend on the text before them
 
 
-class Unigrams(Algorithm):
+class Unigrams(NormalizedWords):
     """A text is normalised first."""
 
     def __init__(
@@ -40,28 +37,13 @@ class Unigrams(Algorithm):
         `ids_of_bytes` are the tokens of the 256 bytes, if unknown characters are spelled by them. `sums` of scores are
         float32 in SentencePiece and float64 in llama.cpp, which decides between ways that are nearly as good.
         """
+        super().__init__(normalization, map(str.encode, tokens))
         self._sums = sums
-        self._tokens, self._unknown, self._normalization = tokens, unknown, normalization
+        self._tokens, self._unknown = tokens, unknown
         self._ids_of_bytes = ids_of_bytes
         self._unknown_score = float(np.float32(worst) - _PENALTY)
         self._longest = max(map(len, tokens), default=0)
-        self._words = words_between(map(str.encode, tokens))
         self._kept: dict[str, _Way] = {}
-
-    def pieces(self, text: str) -> Iterable[str]:
-        """Return the words of a text in order, as the vocabulary spells them."""
-        return (word[0] for word in self._words.finditer(self._normalization.spelled(text)))
-
-    def ids(self, text: str) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32."""
-        return np.fromiter((token_id for token_id, _ in self._parts(text)), np.uint32)
-
-    def places(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the first byte and the end of each token of a text in the pieces, joined."""
-        place = 0
-        for _, length in self._parts(text):
-            yield place, place + length
-            place += length
 
     def derivations(self, text: str) -> Iterator[Derivation]:
         """Yield the best path through each word; words are one piece if an unknown token spans them."""
@@ -91,14 +73,9 @@ class Unigrams(Algorithm):
                 steps[-1] = replace(steps[-1], token=steps[-1].token + from_piece(spelled))
             else:
                 steps.append(Step(from_piece(spelled), token_id, score=score))
-        ids = tuple(step.token_id for step in steps if step.token_id is not None)
-        return Derivation((from_piece(text),), tuple(steps), ids, merges=False)
+        return Derivation.in_order(from_piece(text), steps)
 
-    def origins(self, text: str) -> Iterable[tuple[int, int]]:
-        """Return the span in the text of each character of the pieces, joined."""
-        return self._normalization.origins(text)
-
-    def _parts(self, text: str) -> Iterator[tuple[int, int]]:
+    def parts_of(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the tokens of a text and their bytes; unknown characters that follow each other are one token."""
         total, unknown = array(self._sums, [0.0]), 0  # the sum of scores, and bytes of unknown characters before
         for word in self.pieces(text):
@@ -135,7 +112,7 @@ class Unigrams(Algorithm):
         way = _followed(word, steps)
         if self._ids_of_bytes:
             way = self._in_bytes(word.encode(), way)
-        if is_clear and len(word) <= LONGEST_KEPT and len(self._kept) < MOST_KEPT:
+        if is_clear and len(word) <= LONGEST_CACHED and len(self._kept) < MOST_CACHED:
             self._kept[word] = way
         return way
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.encodings.derivation import Derivation
+from embcli.encodings.algorithm import Derivation
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.spelling import characters_of
 from embcli.errors import InputError

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from embcli.encodings import Encoding
-    from embcli.encodings.derivation import Derivation
+    from embcli.encodings.algorithm import Derivation
     from embcli.verbs.merges import Merges
 
 _MOST_ROWS = 200
