@@ -15,7 +15,7 @@ from embcli.words import naming
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embcli.encodings.listed import Read
+    from embcli.encodings.vocabulary import Read
     from embcli.notes import Notes
 
 
@@ -75,12 +75,12 @@ def _of_path(path: Path, name: str, pre: str | None) -> Encoding:
 
             return gguf_encoding(path, name, pre)
     if (read := _reader(path)) is not None:
-        from embcli.encodings.listed import ListedEncoding
+        from embcli.encodings.vocabulary import ListedEncoding
 
         return ListedEncoding(path, name, read, pre)
     _refuse_splitting(name, pre)
     if path.suffix == ".txt":
-        from embcli.encodings.bert import BertEncoding
+        from embcli.encodings.huggingface import BertEncoding
 
         return BertEncoding(path, name)
     from embcli.encodings.huggingface import HuggingFaceEncoding

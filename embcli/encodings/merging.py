@@ -81,6 +81,18 @@ def ranks_of(merges: Sequence[bytes]) -> dict[bytes, int]:
     return dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
 
 
+def merged_ids(merges: Iterable[bytes], ids: Mapping[bytes, int]) -> list[int]:
+    """Return the IDs of the tokens that merges, each `left right`, make, in their order."""
+    known = (ids.get(merge.replace(b" ", b"", 1)) for merge in merges)
+    return list(dict.fromkeys(token_id for token_id in known if token_id is not None))
+
+
+def merges_by_score(words: Sequence[bytes], scores: Sequence[float], ids: Iterable[int]) -> list[int]:
+    """Return those of these IDs whose tokens have several characters, the best score first."""
+    long = [token_id for token_id in ids if len(words[token_id].decode(errors="replace")) > 1]
+    return sorted(long, key=lambda token_id: -scores[token_id])
+
+
 def derived(
     symbols: Sequence[bytes],
     order: Order,

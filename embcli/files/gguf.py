@@ -104,7 +104,7 @@ class Gguf(Tensors):
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
         words = self._header.arrays.get("tokenizer.ggml.tokens")
         binary = next(iter(self._binaries.values()))
-        return GgufEncoding(binary, self._header) if words is not None and words.has_strings else None
+        return GgufEncoding(binary, self._header, str(self.path)) if words is not None and words.has_strings else None
 
 
 def _tensors(binary: Binary, header: Header) -> list[Tensor]:
