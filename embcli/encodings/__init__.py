@@ -15,7 +15,6 @@ from embcli.words import naming
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embcli.encodings.vocabulary import Read
     from embcli.notes import Notes
 
 
@@ -74,29 +73,20 @@ def _of_path(path: Path, name: str, pre: str | None) -> Encoding:
             from embcli.encodings.gguf import gguf_encoding
 
             return gguf_encoding(path, name, pre)
-    if (read := _reader(path)) is not None:
-        from embcli.encodings.vocabulary import ListedEncoding
-
-        return ListedEncoding(path, name, read, pre)
-    _refuse_splitting(name, pre)
-    if path.suffix == ".txt":
-        from embcli.encodings.huggingface import BertEncoding
-
-        return BertEncoding(path, name)
-    from embcli.encodings.huggingface import HuggingFaceEncoding
-
-    return HuggingFaceEncoding(path, name)
-
-
-def _reader(path: Path) -> Read | None:
-    """Return what reads a file that lists tokens, by its name; None for a tokenizer.json and a vocab.txt."""
     from embcli.encodings.pairs import read_pairs
     from embcli.encodings.ranks import read_tekken, read_tiktoken
     from embcli.encodings.sentencepiece import read_sentencepiece
+    from embcli.encodings.vocabulary import ListedEncoding
 
     readers = {"*.tiktoken": read_tiktoken, "tekken.json": read_tekken, "*vocab.json": read_pairs}
     readers |= {"*.model": read_sentencepiece}
-    return next((read for pattern, read in readers.items() if path.match(pattern)), None)
+    for pattern, read in readers.items():
+        if path.match(pattern):
+            return ListedEncoding(path, name, read, pre)
+    _refuse_splitting(name, pre)
+    from embcli.encodings.huggingface import BertEncoding, HuggingFaceEncoding
+
+    return (BertEncoding if path.suffix == ".txt" else HuggingFaceEncoding)(path, name)
 
 
 @lru_cache
