@@ -69,21 +69,16 @@ class Gguf(Tensors):
 
     def __init__(self, binary: Binary) -> None:
         first = read_header(binary)
-        self._binaries = {binary.path: binary}
-        headers = [first]
-        if first.metadata.get("split.count", 1) != 1:
-            self._binaries = {path: binary if path == binary.path else Binary(path) for path in _parts(binary, first)}
-            headers = [first if part is binary else read_header(part) for part in self._binaries.values()]
+        is_split = first.metadata.get("split.count", 1) != 1
+        paths = _parts(binary, first) if is_split else [binary.path]
+        self._binaries = {path: binary if path == binary.path else Binary(path) for path in paths}
+        headers = [first if part is binary else read_header(part) for part in self._binaries.values()]
         tensors: dict[str, Tensor] = {}
-        each = (
-            tensor
-            for part, header in zip(self._binaries.values(), headers, strict=True)
-            for tensor in _tensors(part, header)
-        )
-        for tensor in each:
-            if tensor.name in tensors:
-                raise self._binaries[tensor.file].refused(f"it has the tensor {shortened(tensor.name)} twice")
-            tensors[tensor.name] = tensor
+        for part, header in zip(self._binaries.values(), headers, strict=True):
+            for tensor in _tensors(part, header):
+                if tensor.name in tensors:
+                    raise part.refused(f"it has the tensor {shortened(tensor.name)} twice")
+                tensors[tensor.name] = tensor
         super().__init__(binary, tensors, headers[0].metadata, self._binaries)
         self._header = headers[0]
 
