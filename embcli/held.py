@@ -33,16 +33,19 @@ _MODEL_LAYER = "application/vnd.ollama.image.model"
 _RUNNERS = ("ggml", "llamacpp")  # of a manifest that lists others, those with a GGUF
 
 
+def expanded(path: str) -> Path:
+    """Return a path with the user's home and variables of the environment in it."""
+    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - keeps "~" if there is no home
+
+
 @dataclass(frozen=True)
 class Holder:
-    """A program that holds models in folders: each has an entry with a name, which leads to a file."""
+    """A program that holds models in folders: each has entries with a name, which are GGUF files or lead to one."""
 
     name: str
     command: str  # that brings a model
     folders: Callable[[], list[Path]]
-    entries: Callable[[Path], Iterator[tuple[str, Path]]]  # of a folder
-    find: Callable[[Path, str], Path | None]  # the entry with a name
-    file: Callable[[Path, Path], Path]  # of an entry in a folder
+    pattern: str  # of its files in a folder
 
     def located(self, name: str) -> Path:
         """Return the file of a model; raises InputError if there is none."""
@@ -74,43 +77,63 @@ class Holder:
         except (InputError, OSError):
             return False
 
+    def entries(self, folder: Path) -> Iterator[tuple[str, Path]]:
+        """Yield the entries of a folder with their names; of a model in several parts, the first one."""
+        for path in sorted(folder.glob(self.pattern)):
+            if path.is_file() and not re.search(r"-(?!00001)\d{5}-of-\d{5}\.gguf$", path.name):
+                yield path.relative_to(folder).as_posix().removesuffix(".gguf"), path
 
-def expanded(path: str) -> Path:
-    """Return a path with the user's home and variables of the environment in it."""
-    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - keeps "~" if there is no home
+    def find(self, folder: Path, name: str) -> Path | None:
+        """Return the entry with a name, or the only one of which this is a part between slashes."""
+        wanted, listed = f"/{name.removesuffix('.gguf').casefold()}/", dict(self.entries(folder))
+        exact = [each for each in listed if f"/{each.casefold()}/" == wanted]
+        matches = exact or [each for each in listed if wanted in f"/{each.casefold()}/"]
+        if len(matches) > 1:
+            names = ", ".join(map(shortened, matches[:6]))
+            raise InputError(f"{str(folder)!r} has {len(matches)} models {shortened(name)}: {names}; choose one")
+        return listed[matches[0]] if matches else None
 
-
-def _ollama_folders() -> list[Path]:
-    named = os.environ.get("OLLAMA_MODELS")
-    if named:
-        return [expanded(named)]
-    return [expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]  # the second one: of a service
-
-
-def _in_ollama(folder: Path, name: str) -> Path | None:
-    """Return the manifest of a model."""
-    named = _OLLAMA.fullmatch(name)
-    if named is None:
-        return None
-    hosts = (named["host"].replace(":", "%3A"), named["host"]) if named["host"] else _HOSTS
-    rest = (named["namespace"] or "library", named["model"], named["tag"] or "latest")
-    paths = (folder.joinpath(manifests, host, *rest) for manifests in _MANIFESTS for host in hosts)
-    return next((path for path in paths if path.is_file()), None)
+    def file(self, folder: Path, entry: Path) -> Path:
+        """Return the file that an entry of a folder leads to; raises InputError if it leads to none."""
+        return entry
 
 
-def _blob_of(folder: Path, path: Path) -> Path:
-    """Return the GGUF that a manifest leads to; raises InputError if it leads to none."""
-    binary = Binary(path)
-    manifest = read_object(binary, _LONGEST)
-    children = _objects(manifest, "manifests")
-    if children:
-        ranked = [child for runner in _RUNNERS for child in children if child.get("runner") == runner]
-        child = Binary(_blob(folder, binary, (ranked or children)[0]))
-        manifest = read_object(child, _LONGEST)
-    layers = [layer for layer in _objects(manifest, "layers") if layer.get("mediaType") == _MODEL_LAYER]
-    if not layers:
-        raise binary.refused("it leads to no GGUF: it has no layer with a model")
-    return _blob(folder, binary, layers[0])
+class _Ollama(Holder):
+    """Ollama, whose entries are manifests."""
+
+    def entries(self, folder: Path) -> Iterator[tuple[str, Path]]:
+        names = set()
+        for manifests in _MANIFESTS:
+            for path in sorted((folder / manifests).glob(self.pattern)):
+                host, namespace, model, tag = path.relative_to(folder / manifests).parts
+                place = "" if host in _HOSTS else f"{host.replace('%3A', ':')}/"
+                owner = "" if namespace == "library" and not place else f"{namespace}/"
+                name = f"{place}{owner}{model}:{tag}"
+                if name not in names and _OLLAMA.fullmatch(name):
+                    names.add(name)
+                    yield name, path
+
+    def find(self, folder: Path, name: str) -> Path | None:
+        named = _OLLAMA.fullmatch(name)
+        if named is None:
+            return None
+        hosts = (named["host"].replace(":", "%3A"), named["host"]) if named["host"] else _HOSTS
+        rest = (named["namespace"] or "library", named["model"], named["tag"] or "latest")
+        paths = (folder.joinpath(manifests, host, *rest) for manifests in _MANIFESTS for host in hosts)
+        return next((path for path in paths if path.is_file()), None)
+
+    def file(self, folder: Path, entry: Path) -> Path:
+        binary = Binary(entry)
+        manifest = read_object(binary, _LONGEST)
+        children = _objects(manifest, "manifests")
+        if children:
+            ranked = [child for runner in _RUNNERS for child in children if child.get("runner") == runner]
+            child = Binary(_blob(folder, binary, (ranked or children)[0]))
+            manifest = read_object(child, _LONGEST)
+        layers = [layer for layer in _objects(manifest, "layers") if layer.get("mediaType") == _MODEL_LAYER]
+        if not layers:
+            raise binary.refused("it leads to no GGUF: it has no layer with a model")
+        return _blob(folder, binary, layers[0])
 
 
 def _objects(manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -128,17 +151,11 @@ def _blob(folder: Path, binary: Binary, described: dict[str, Any]) -> Path:
     return path
 
 
-def _ollama_entries(folder: Path) -> Iterator[tuple[str, Path]]:
-    seen = set()
-    for manifests in _MANIFESTS:
-        for path in sorted((folder / manifests).glob("*/*/*/*")):
-            host, namespace, model, tag = path.relative_to(folder / manifests).parts
-            place = "" if host in _HOSTS else f"{host.replace('%3A', ':')}/"
-            owner = "" if namespace == "library" and not place else f"{namespace}/"
-            name = f"{place}{owner}{model}:{tag}"
-            if name not in seen and _OLLAMA.fullmatch(name):
-                seen.add(name)
-                yield name, path
+def _ollama_folders() -> list[Path]:
+    named = os.environ.get("OLLAMA_MODELS")
+    if named:
+        return [expanded(named)]
+    return [expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]  # the second one: of a service
 
 
 def _lm_studio_folders() -> list[Path]:
@@ -154,39 +171,8 @@ def _llama_folders() -> list[Path]:
     return [expanded(os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "llama.cpp"]
 
 
-def _ggufs(pattern: str) -> Callable[[Path], Iterator[tuple[str, Path]]]:
-    """Return a function that yields the files of a folder that match a pattern; of several parts, the first one."""
-
-    def entries(folder: Path) -> Iterator[tuple[str, Path]]:
-        for path in sorted(folder.glob(pattern)):
-            if path.is_file() and not re.search(r"-(?!00001)\d{5}-of-\d{5}\.gguf$", path.name):
-                yield path.relative_to(folder).as_posix().removesuffix(".gguf"), path
-
-    return entries
-
-
-def _among_ggufs(entries: Callable[[Path], Iterator[tuple[str, Path]]]) -> Callable[[Path, str], Path | None]:
-    """Return a function that finds the file with a name, or the only one of which this is a part between slashes."""
-
-    def find(folder: Path, name: str) -> Path | None:
-        wanted, listed = f"/{name.removesuffix('.gguf').casefold()}/", dict(entries(folder))
-        exact = [each for each in listed if f"/{each.casefold()}/" == wanted]
-        matches = exact or [each for each in listed if wanted in f"/{each.casefold()}/"]
-        if len(matches) > 1:
-            names = ", ".join(map(shortened, matches[:6]))
-            raise InputError(f"{str(folder)!r} has {len(matches)} models {shortened(name)}: {names}; choose one")
-        return listed[matches[0]] if matches else None
-
-    return find
-
-
-def _of_files(name: str, command: str, folders: Callable[[], list[Path]], pattern: str) -> Holder:
-    entries = _ggufs(pattern)
-    return Holder(name, command, folders, entries, _among_ggufs(entries), lambda _, path: path)
-
-
 HOLDERS: dict[str, Holder] = {
-    "ollama": Holder("Ollama", "ollama pull", _ollama_folders, _ollama_entries, _in_ollama, _blob_of),
-    "lmstudio": _of_files("LM Studio", "lms get", _lm_studio_folders, "*/*/*.gguf"),
-    "llama.cpp": _of_files("llama.cpp", "llama-cli -hf", _llama_folders, "*.gguf"),
+    "ollama": _Ollama("Ollama", "ollama pull", _ollama_folders, "*/*/*/*"),
+    "lmstudio": Holder("LM Studio", "lms get", _lm_studio_folders, "*/*/*.gguf"),
+    "llama.cpp": Holder("llama.cpp", "llama-cli -hf", _llama_folders, "*.gguf"),
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from embcli.notes import Notes
     from embcli.recipe import Recipe, Rotation
 
+Sums = TypeVar("Sums")
 _BLOCK = 1 << 18  # values in a block
 
 
@@ -70,10 +71,26 @@ class Layer(ABC):
 
     def summary(self, watch: Watch = unwatched) -> Summary:
         """Return statistics of the whole matrix, from one pass over its blocks; `watch` counts the rows."""
-        parts = [(Meter(), blocks) for _, blocks in self.parts()]
-        for _ in watch(ahead([meter.reading(blocks) for meter, blocks in parts]), self.shape[0], int):
+        return sum(self.sums(Meter, lambda meter, _, block: meter.add(block), watch), Meter()).summary()
+
+    def sums(
+        self, new: Callable[[], Sums], add: Callable[[Sums, int, np.ndarray], None], watch: Watch = unwatched
+    ) -> list[Sums]:
+        """Return sums over the blocks of each part, which run side by side; `watch` counts the rows.
+
+        `new` makes sums for a part, and `add` adds a block from a row on.
+        """
+
+        def added(own: Sums, row: int, blocks: Iterator[np.ndarray]) -> Iterator[int]:
+            for block in blocks:
+                add(own, row, block)
+                row += len(block)
+                yield len(block)
+
+        parts = [(new(), first, blocks) for first, blocks in self.parts()]
+        for _ in watch(ahead([added(*part) for part in parts]), self.shape[0], int):
             pass
-        return sum((meter for meter, _ in parts), Meter()).summary()
+        return [own for own, _, _ in parts]
 
 
 @dataclass(frozen=True)
@@ -191,12 +208,6 @@ class Meter:
         self._squares += squares
         self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN if there is one, like torch
         self._maximum = float(np.maximum(self._maximum, piece.max()))
-
-    def reading(self, pieces: Iterator[np.ndarray]) -> Iterator[int]:
-        """Add pieces, and yield the length of each."""
-        for piece in pieces:
-            self.add(piece)
-            yield len(piece)
 
     def __add__(self, other: Meter) -> Meter:
         both = Meter()

@@ -24,8 +24,7 @@ _SCALARS |= {10: Struct("<Q"), 11: Struct("<q"), 12: Struct("<d")}
 _MOST_KEYS, _MOST_TENSORS, _MOST_WORDS = 1 << 16, 1 << 17, 1 << 22
 _LONGEST_NAME, _LONGEST_TEXT, _LONGEST_VOCABULARY = 1 << 16, 1 << 20, 1 << 28
 _DIMENSIONS = 4
-_WINDOW, _SMALL_WINDOW = 1 << 20, 1 << 14  # bytes of the header that are read at a time
-_FEW = 1000  # strings of an array that is shorter than any vocabulary
+_WINDOW = 1 << 20  # bytes of the header that are read at a time
 
 
 @dataclass(frozen=True)
@@ -56,27 +55,6 @@ class Header:
 def read_header(binary: Binary) -> Header:
     """Return the header of a file; raises InputError for one that is damaged, or of another version."""
     reader, header = _Reader(binary), Header()
-    tensors, keys = _begun(reader)
-    for _ in range(keys):
-        _read_pair(reader, header)
-    header.tensors += [_read_tensor(reader) for _ in range(tensors)]
-    header.end = reader.place
-    return header
-
-
-def peek(binary: Binary) -> Header:
-    """Return the metadata up to the first long array of strings, which is not read; it is the vocabulary."""
-    reader, header = _Reader(binary, _SMALL_WINDOW), Header()
-    _, keys = _begun(reader)
-    for _ in range(keys):
-        if not _read_pair(reader, header, longest=_FEW):
-            break
-    return header
-
-
-def _begun(reader: _Reader) -> tuple[int, int]:
-    """Return the number of tensors and of keys."""
-    binary = reader.binary
     magic, version = reader.take(4), reader.number(_U32)
     if magic != b"GGUF":
         raise binary.refused(f"it begins with {magic!r}, and not with b'GGUF'")
@@ -86,7 +64,11 @@ def _begun(reader: _Reader) -> tuple[int, int]:
     tensors, keys = reader.number(_U64), reader.number(_U64)
     if tensors > _MOST_TENSORS or keys > _MOST_KEYS:
         raise binary.refused(f"its header claims {tensors:,} tensors and {keys:,} keys, more than any has")
-    return tensors, keys
+    for _ in range(keys):
+        _read_pair(reader, header)
+    header.tensors += [_read_tensor(reader) for _ in range(tensors)]
+    header.end = reader.place
+    return header
 
 
 def read_words(binary: Binary, words: Array) -> tuple[bytes, np.ndarray, np.ndarray]:
@@ -109,11 +91,8 @@ def read_numbers(binary: Binary, numbers: Array) -> np.ndarray:
     return np.frombuffer(binary.read(numbers.start, numbers.count * form.itemsize), form)
 
 
-def _read_pair(reader: _Reader, header: Header, longest: int | None = None) -> bool:
-    """Read a key of the metadata and its value; skip the items of an array.
-
-    Returns whether they were skipped: they are not if there are more than `longest` strings.
-    """
+def _read_pair(reader: _Reader, header: Header) -> None:
+    """Read a key of the metadata and its value; skip the items of an array."""
     key = reader.text("a key of its metadata", _LONGEST_NAME)
     if key in header.metadata or key in header.arrays:
         raise reader.binary.refused(f"its metadata has {shortened(key)} twice")
@@ -127,9 +106,6 @@ def _read_pair(reader: _Reader, header: Header, longest: int | None = None) -> b
         start = reader.place
         if kind in _SCALARS:
             reader.skip(count * _SCALARS[kind].size)
-        elif kind == _STRING and longest is not None and count > longest:
-            header.arrays[key] = Array(kind, count, start, start)
-            return False
         elif kind == _STRING:
             reader.skip_strings(count)
         else:
@@ -137,7 +113,6 @@ def _read_pair(reader: _Reader, header: Header, longest: int | None = None) -> b
         header.arrays[key] = Array(kind, count, start, reader.place)
     else:
         raise reader.binary.refused(f"{shortened(key)} of its metadata is of the unknown type {kind}")
-    return True
 
 
 def _read_tensor(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
@@ -154,9 +129,8 @@ def _read_tensor(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
 class _Reader:
     """Reads a header from its beginning, a window at a time."""
 
-    def __init__(self, binary: Binary, size: int = _WINDOW) -> None:
-        self.binary = binary
-        self.place, self._size = 0, size
+    def __init__(self, binary: Binary) -> None:
+        self.binary, self.place = binary, 0
         self._window, self._start = b"", 0
         self._words = 0
 
@@ -165,7 +139,7 @@ class _Reader:
         first = self.place - self._start
         if not 0 <= first <= len(self._window) - count:
             self._need(count)
-            self._window, self._start, first = self.binary.read(self.place, max(count, self._size)), self.place, 0
+            self._window, self._start, first = self.binary.read(self.place, max(count, _WINDOW)), self.place, 0
         self.place += count
         return self._window[first : first + count]
 

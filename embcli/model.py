@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import Source, shape_of
 from embcli.names import (
@@ -38,7 +37,7 @@ from embcli.notes import Notes
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.passes import Watch, unwatched
 from embcli.text import Sequences, lines_of
-from embcli.tokens import Tokens, check_known, shown, tokenize
+from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize
 from embcli.words import counted, naming
 
 if TYPE_CHECKING:

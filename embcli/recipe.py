@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Inside = Literal["", "rotary", "alibi", "relative"]  # the positions that blocks compute; empty for none
 
-_INSIDE = {"rotary": "rotary", "alibi": "ALiBi", "relative": "relative"}
+INSIDE: dict[Inside, str] = {"rotary": "rotary", "alibi": "ALiBi", "relative": "relative"}
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Recipe:
     @property
     def inside_in_words(self) -> str:
         """What the blocks do with positions; empty if they do nothing."""
-        return f"{_INSIDE[self.inside]} positions inside the blocks" if self.inside else ""
+        return f"{INSIDE[self.inside]} positions inside the blocks" if self.inside else ""
 
     @property
     def positions_in_words(self) -> str:

@@ -1,11 +1,16 @@
-"""Statistics of the rows of a matrix in float64: norms, ranks, directions, covariance, equal rows."""
+"""Statistics of the rows of a matrix in float64: norms and their order, directions, covariance, equal rows."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.layer import Layer, Meter, Summary
 from embcli.memory import free
+from embcli.passes import Watch, unwatched
 from embcli.words import QUANTILES, naming
 
 AT = tuple(QUANTILES.values())
@@ -180,3 +185,35 @@ def equal_rows(digests: list[bytes], among: np.ndarray) -> tuple[tuple[int, ...]
     for row in among.tolist():
         groups.setdefault(digests[row], []).append(row)
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class NormOrder:
+    """The L2 norm of each row of a layer, and the order of the rows by it."""
+
+    norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
+    summary: Summary  # of all values, from the same pass
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """The IDs, (V,) int64, the largest norm first; rows that are not finite last, ties by ID."""
+        return np.argsort(-self.norms, kind="stable")
+
+    @cached_property
+    def ranks(self) -> np.ndarray:
+        """The rank of each row by ID, (V,) int64: its place in that order, from 1."""
+        ranks = np.empty(len(self.norms), np.int64)
+        ranks[self.ids] = np.arange(1, len(ranks) + 1)
+        return ranks
+
+
+def norm_order(layer: Layer, watch: Watch = unwatched) -> NormOrder:
+    """Return the norms of all rows of a layer and their order; `watch` counts the rows."""
+    norms = np.empty(layer.shape[0])
+
+    def add(meter: Meter, first: int, block: np.ndarray) -> None:
+        exact = block.astype(np.float64)
+        norms[first : first + len(block)] = part = norms_of(exact)
+        meter.take(block, float(exact.sum()), float(np.square(part).sum()))
+
+    return NormOrder(norms, sum(layer.sums(Meter, add, watch), Meter()).summary())

@@ -20,12 +20,11 @@ import orjson
 
 from embcli.errors import OutputError
 from embcli.files.safetensors import header
-from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
 from embcli.records import Array, Names, Piece, Records
 from embcli.safe import in_data
-from embcli.words import naming
+from embcli.words import hint, naming
 
 if TYPE_CHECKING:
     from embcli.formats import Data

@@ -296,6 +296,21 @@ def test_a_device_without_an_end_is_refused(words: tuple[str, ...]) -> None:
     assert "'/dev/zero': it is a device that gives more than 10.0 MB" in Inside().refused(*words)
 
 
+@pytest.mark.parametrize("words", ["tokenize", "tokenize --file {}", "lookup --ids -", "batch {}", "decode"])
+def test_a_text_that_is_larger_than_memory_allows_is_refused(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text of up to 10 MB is read anyway, a longer one if there is memory for some copies of it."""
+    text = b"1 " * 6_000_000
+    monkeypatch.setattr("embcli.memory.free", lambda: 8 * len(text))
+    assert _all_of(io.BytesIO(text), "standard input") == text
+    monkeypatch.setattr("embcli.memory.free", lambda: 8 * len(text) - 8)
+    (tmp_path / "text").write_bytes(text)
+    said = Inside().refused(*words.format(tmp_path / "text").split(), stdin=text)
+    name = repr(str(tmp_path / "text")) if "{}" in words else "standard input"
+    assert said == f"embcli: cannot read {name}: it holds more than 12.0 MB, too much for the free memory\n"
+
+
 def test_a_text_is_read_in_pieces_between_which_a_signal_ends_it() -> None:
     """A read without a size would go on in C as long as there is more, and Python's handlers would have to wait."""
     sizes: list[int] = []

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from embcli import encodings
-from embcli.fuzzy import Words
+from embcli.explore.fuzzy import Words
 from embcli.tokens import shown
 
 LETTERS = st.text("aAbB␣é中ßİiΣς\\x", max_size=8)

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as st_numpy
 
 from embcli.formats import VIEWS as PAGES
 from embcli.page import Block, Column, Paper, heat
-from embcli.page.heat import Fit, Scale, Squares, means
+from embcli.page.heat import Fit, Lines, Scale, means
 from embcli.page.latex import Latex
 from embcli.page.markdown import Markdown
 from embcli.page.shapes import LINE, MARGIN
@@ -236,11 +236,11 @@ def test_columns_are_in_bins_only_where_they_have_no_room(columns: int, room: in
 def test_a_picture_fits_and_its_numbers_are_square(
     rows: int, columns: int, lines: int, room: int, in_colour: bool
 ) -> None:
-    squares = Squares.of((rows, columns), lines, room, in_colour)
+    squares = Lines.squares((rows, columns), lines, room, in_colour)
     bins = np.zeros((-(-rows // squares.per), -(-columns // squares.per)))
     drawn = squares.strips(bins, Scale(1.0))
     assert len(drawn) <= lines
-    assert {strip.width for strip in drawn} == {bins.shape[1] * squares.size * (1 if in_colour else 2)}
+    assert {strip.width for strip in drawn} == {bins.shape[1] * squares.height * (1 if in_colour else 2)}
     assert drawn[0].width <= room
     begin = [row for row in squares.rows(len(drawn)) if row is not None]
     assert begin[0] == 0

@@ -28,7 +28,6 @@ from embcli.cli.output import Output, output_for
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, Kind
 from embcli.layer import Layers
-from embcli.result import Style
 from embcli.text import parse_ids
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli, Ran
@@ -42,7 +41,7 @@ LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors", "parquet")
 
 def to(kind: Kind, form: str | None = None, path: Path | None = None) -> Output:
     """Return the output of a kind of result."""
-    return output_for(kind, form, path, "auto", Style(), {})
+    return output_for(kind, {"format": form, "output": path, "color": "auto", "theme": None})
 
 
 def bash(script: str, stdin: str = "", **environment: str) -> Ran:

@@ -238,10 +238,12 @@ def test_universal_line_ends_are_those_of_pythons_open(
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("embcli.cli.text._PIECE", size)
-        assert texts(read(file=path, mode="universal")) == [path.read_text("utf-8")]
-        assert texts(read(text, mode="universal")) == texts(read(file=path, mode="universal"))
+        assert texts(read(file=path, text_mode="universal")) == [path.read_text("utf-8")]
+        assert texts(read(text, text_mode="universal")) == texts(read(file=path, text_mode="universal"))
         with path.open(encoding="utf-8") as lines:
-            assert texts(read(file=path, lines=True, mode="universal")) == [line.removesuffix("\n") for line in lines]
+            assert texts(read(file=path, lines=True, text_mode="universal")) == [
+                line.removesuffix("\n") for line in lines
+            ]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_universal_line_ends_are_those_of_pythons_open(
         ("a\r\nb\r", {}, "the text keeps 2 CRLF or CR line ends"),
         ("a\r\nb\rc", {"lines": True}, "the text keeps 1 CR line end"),
         ("a\r\nb\r\n", {"lines": True}, ""),  # which lose them anyway
-        ("a\r\nb\r\n", {"mode": "universal"}, ""),
+        ("a\r\nb\r\n", {"text_mode": "universal"}, ""),
         ("a\nb\n", {}, ""),
     ],
 )
@@ -288,7 +290,7 @@ def test_a_text_is_held_twice_at_most_while_it_is_read_and_once_afterwards(
     size = 400 * len(line)
     tracemalloc.start()
     try:
-        result = read(file=tmp_path / "long", lines=lines, mode=mode)
+        result = read(file=tmp_path / "long", lines=lines, text_mode=mode)
         now, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -11,20 +11,21 @@ import typer
 
 from embcli import names
 from embcli.cli.completion import PROGRAM
-from embcli.cli.given import GivenFile, GivenLines, GivenOrExample, GivenQueries, GivenWindows
 from embcli.cli.groups import grouped
 from embcli.cli.help import ALL, LEARN, MATRIX, MORE, TEXT, VECTORS, GroupHelp, Overview, VerbHelp
+from embcli.cli.input_options import FileInput, InputOrExample, LinesInput, QueriesInput, WindowsInput
 from embcli.cli.models import (
     AnyModel,
-    ModelOfBatches,
-    ModelOfComparison,
-    ModelOfPositions,
+    ComparisonModel,
     NamedFile,
     NamedModel,
+    PositionsModel,
+    SeededModel,
     TwoModels,
     compared,
+    refuse_options,
 )
-from embcli.cli.places import Place, PlaceOfNumbers
+from embcli.cli.output_options import MatrixTarget, Target
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
@@ -146,14 +147,14 @@ def embcli(
     },
 )
 def tokenize(
-    given: GivenLines,
+    source: LinesInput,
     encoding: tuple[str, ...] = (names.DEFAULT_ENCODING,),
     pre: str | None = None,
     merges: bool = False,
     draw: bool = False,
     roundtrip: bool = False,
     *,
-    place: Place,
+    target: Target,
 ) -> int | None:
     """Show the tokens of a text.
 
@@ -165,17 +166,17 @@ def tokenize(
     pages = [flag for flag, is_asked in asked.items() if is_asked]
     if len(pages) > 1:
         raise InputError(f"{pages[0]} and {pages[1]} are two pages; give one of them")
-    if pages and given.ids is not None:
+    if pages and source.ids is not None:
         raise InputError(f"{pages[0]} shows how a text becomes tokens; --ids gives none")
-    output = place.output_of("list" if pages else "tokens", {"draw": draw})
+    output = target.output_of("list" if pages else "tokens", {"draw": draw})
     if len(encoding) > 1:
-        return output.write(compared(given.sequences(), encoding, pre, given.special))
+        return output.write(compared(source.sequences(), encoding, pre, source.special))
     model = AnyModel(pre=pre).opened(encoding[0])
     if merges:
-        return output.write(model.merges(given.sequences(), special=given.special, draw=draw))
+        return output.write(model.merges(source.sequences(), special=source.special, draw=draw))
     if roundtrip:
-        return output.write(model.roundtrip(given.sequences(), special=given.special))
-    return output.write(model.tokenize(given.sequences(), special=given.special))
+        return output.write(model.roundtrip(source.sequences(), special=source.special))
+    return output.write(model.tokenize(source.sequences(), special=source.special))
 
 
 @verb(
@@ -226,7 +227,7 @@ def weights(
     encoding: str | None = None,
     scatter: bool = False,
     *,
-    place: PlaceOfNumbers,
+    target: MatrixTarget,
 ) -> None:
     """Show the weight matrix of a layer.
 
@@ -234,9 +235,9 @@ def weights(
     """
     from embcli.layer import shape_of
 
-    if map and place.heat:
+    if map and target.heat:
         raise InputError("--map is a picture in colours already; leave out --heat")
-    output = place.output_of("embeddings", {"map": map, "scatter": scatter, "difference": difference})
+    output = target.output_of("embeddings", {"map": map, "scatter": scatter, "difference": difference})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
     rows = opened.numbered(rows, layer)
@@ -260,19 +261,19 @@ def _count(spec: str | None, size: int, what: str) -> int:
     },
 )
 def lookup(
-    given: GivenWindows, model: AnyModel, options: LookupOptions, encoding: str | None = None, *, place: PlaceOfNumbers
+    source: WindowsInput, model: AnyModel, options: LookupOptions, encoding: str | None = None, *, target: MatrixTarget
 ) -> None:
     """Show the rows that tokens pick, and their input embeddings.
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    output = place.output_of("embeddings", vars(options), options.show)
+    output = target.output_of("embeddings", vars(options), options.show)
     opened = model.opened(encoding)
-    tokens = opened.tokens(given.sequences(), given.special)
+    tokens = opened.tokens(source.sequences(), source.special)
     if options.only is None and options.only_ids is None:
         columns = _count(options.columns, opened.shape[1], "column")
         output.refuse_many_numbers(len(tokens) * columns, len(options.show or options.matrices))
-    output.write(opened.lookup(tokens, window=given.window, **vars(options)))
+    output.write(opened.lookup(tokens, window=source.window, **vars(options)))
 
 
 @verb(
@@ -285,21 +286,21 @@ def lookup(
     },
 )
 def compare(
-    given: GivenOrExample,
-    model: ModelOfComparison,
+    source: InputOrExample,
+    model: ComparisonModel,
     options: ComparisonOptions,
     encoding: str | None = None,
     *,
-    place: PlaceOfNumbers,
+    target: MatrixTarget,
 ) -> int:
     """Show that a lookup is a one-hot product.
 
     With the same weight, bit for bit; the exit status is 1 if they differ.
     """
-    output = place.output_of("matrices", vars(options), options.outputs)
-    sequences = given.sequences()
+    output = target.output_of("matrices", vars(options), options.outputs)
+    sequences = source.sequences()
     opened = model.opened_for(sequences, encoding)
-    tokens = opened.tokens(sequences, given.special)
+    tokens = opened.tokens(sequences, source.special)
     weights = len({"first", "shared"} & {*(options.show or ())}) * math.prod(opened.shape)
     output.refuse_many_numbers(len(tokens) * opened.shape[1], len(options.outputs or names.OUTPUTS), weights)
     return output.write(opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options)))
@@ -315,21 +316,21 @@ def compare(
     },
 )
 def batch(
-    given: GivenFile,
-    model: ModelOfBatches,
+    source: FileInput,
+    model: SeededModel,
     batching: Batching,
     encoding: str = names.DEFAULT_ENCODING,
     columns: str | None = None,
     *,
-    place: PlaceOfNumbers,
+    target: MatrixTarget,
 ) -> None:
     """Show sliding-window batches of a text.
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = place.output_of("list" if batching.coverage else "batches", vars(batching))
+    output = target.output_of("list" if batching.coverage else "batches", vars(batching))
     opened = model.opened(encoding)
-    tokens = opened.tokens(given.sequences(), given.special)
+    tokens = opened.tokens(source.sequences(), source.special)
     output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))
 
 
@@ -343,13 +344,13 @@ def batch(
     },
 )
 def positions(
-    model: ModelOfPositions, options: PositionOptions, encoding: str | None = None, *, place: PlaceOfNumbers
+    model: PositionsModel, options: PositionOptions, encoding: str | None = None, *, target: MatrixTarget
 ) -> None:
     """Show how a position becomes a vector.
 
     In six ways, or as in a real model. A page shows positions 0 to 15, unless you choose T or rows.
     """
-    output = place.output_of("embeddings", vars(options))
+    output = target.output_of("embeddings", vars(options))
     output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
 
 
@@ -363,15 +364,15 @@ def positions(
     },
 )
 def neighbors(
-    given: GivenQueries, model: AnyModel, nearness: Nearness, encoding: str | None = None, *, place: PlaceOfNumbers
+    source: QueriesInput, model: AnyModel, nearness: Nearness, encoding: str | None = None, *, target: MatrixTarget
 ) -> None:
     """Show the rows nearest to a row.
 
     Among all rows of the token layer. The search is exact: the top scores are verified in float64.
     """
-    output = place.output_of("ranking", vars(nearness))
+    output = target.output_of("ranking", vars(nearness))
     opened = model.opened(encoding)
-    output.write(opened.neighbors(**given.queries(opened), **vars(nearness)))
+    output.write(opened.neighbors(**source.queries(opened), **vars(nearness)))
 
 
 @verb(
@@ -389,13 +390,13 @@ def audit(
     top: int = names.SHOWN_ROWS,
     encoding: str | None = None,
     *,
-    place: Place,
+    target: Target,
 ) -> int:
     """Show what looks unusual in a token matrix.
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
-    output = place.output_of("ranking")
+    output = target.output_of("ranking")
     return output.write(model.opened(encoding).audit(fail_on=fail_on, top=top))
 
 
@@ -408,12 +409,12 @@ def audit(
         "status 1 if any row differs, for a script": "embcli diff model.safetensors tuned.safetensors -o changed.csv",
     },
 )
-def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = None, *, place: Place) -> int:
+def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = None, *, target: Target) -> int:
     """Show which rows of two checkpoints differ.
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
-    output = place.output_of("ranking")
+    output = target.output_of("ranking")
     base, tuned = models.opened(encoding)
     return output.write(base.diff(tuned, top=top))
 
@@ -473,14 +474,14 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
         "the list of words": "embcli explain",
     },
 )
-def explain(word: list[str] | None = None, *, place: Place) -> None:
+def explain(word: list[str] | None = None, *, target: Target) -> None:
     """Explain a word of a page, with an example and its source.
 
     Also errors and notes, by their own words. Without WORD, list all words that are explained.
     """
     from embcli.verbs.explain import explain
 
-    place.output_of("list").write(explain(" ".join(word) if word else None))
+    target.output_of("list").write(explain(" ".join(word) if word else None))
 
 
 @verb(
@@ -507,36 +508,36 @@ def help(words: list[str] | None = None) -> None:
     },
 )
 def info(
-    model: NamedFile, tensors: bool = False, models: bool = False, encoding: str | None = None, *, place: Place
+    model: NamedFile, tensors: bool = False, models: bool = False, encoding: str | None = None, *, target: Target
 ) -> None:
     """Show versions and the cache, or the tensors of a model.
 
     Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli reads, or all.
     """
-    output = place.output_of("list")
+    output = target.output_of("list")
     if models:
         from embcli.cli.console import PrintedNotes
         from embcli.verbs.models import held_models
 
         if model.path is not None:
             raise InputError("--models lists all models; leave out the model")
-        model.refuse_without_file()
+        refuse_options(vars(model))
         output.write(held_models(PrintedNotes()))
     elif model.path is None:
         from embcli.verbs.info import info
 
-        model.refuse_without_file()
+        refuse_options(vars(model))
         output.write(info())
     else:
         output.write(model.opened(encoding).info(tensors=tensors))
 
 
-def cache_show(context: typer.Context, place: Place) -> None:
+def cache_show(context: typer.Context, target: Target) -> None:
     """Show where layers and indexes are kept, and how much space each of them takes."""
     if context.invoked_subcommand is None:
         from embcli.verbs.cache import contents
 
-        place.output_of("list").write(contents(_store()))
+        target.output_of("list").write(contents(_store()))
 
 
 def cache_clear() -> None:
@@ -546,11 +547,11 @@ def cache_clear() -> None:
     typer.echo(in_line(clear(_store()).removed))
 
 
-def cache_verify(place: Place) -> int:
+def cache_verify(target: Target) -> int:
     """Check everything in the cache. Name damaged files; the exit status is 1 if there are any."""
     from embcli.verbs.cache import contents
 
-    output = place.output_of("list")
+    output = target.output_of("list")
     return output.write(contents(_store(), verify=True))
 
 

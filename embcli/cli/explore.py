@@ -51,7 +51,7 @@ def _colored() -> bool:
 
 def speller(model: NamedModel, encoding: str | None) -> Spell:
     """Return a function that writes the command lines of a verb for this model."""
-    given = {name: value for name, value in vars(model).items() if name not in ("path", "named")}
+    given = {name: value for name, value in vars(model).items() if name != "path"}
     given["encoding"] = encoding
 
     def spelled(verb: str, *words: str, text: str | None = None, piped: str | None = None) -> str:

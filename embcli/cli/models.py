@@ -18,12 +18,23 @@ if TYPE_CHECKING:
     from embcli.text import Sequences
     from embcli.verbs.tokenizers import Tokenizers
 
-_OF_SEEDED = ("vocab", "dim", "context_length", "seed", "no_cache")
-_OF_FILES = ("tensor", "position_tensor", "transposed", "part")
+_OF_SEEDED: tuple[str, ...] = ("vocab", "dim", "context_length", "seed", "no_cache")
+_OF_FILES: tuple[str, ...] = ("tensor", "position_tensor", "transposed", "part")
 
 
-class ModelInFile(Group):
-    """A checkpoint's file, if one is named."""
+class ModelOptions(Group):
+    """The options that choose a model: a checkpoint's file, seeded layers, or either."""
+
+    def opened(self, encoding: str | None) -> Model:
+        """Return the model; nothing is drawn or read whole yet.
+
+        Raises InputError for options that describe a file if none is named, and for those of seeded layers if one is.
+        """
+        return _opened(encoding, vars(self))
+
+
+class TokenFile(ModelOptions):
+    """The token matrix of a checkpoint's file, if one is named."""
 
     path: str | None = None
     pre: str | None = None
@@ -31,100 +42,51 @@ class ModelInFile(Group):
     transposed: bool = False
     part: Part | None = None
 
-    def from_file(self, encoding: str | None, of_seeded: tuple[str, ...] = _OF_SEEDED) -> Model | None:
-        """Return the model of a file; None if no file is named.
 
-        Raises InputError for options of the other kind: those of seeded layers, or those that describe a file.
-        """
-        from embcli import model as library
-        from embcli.cli.console import PrintedNotes
-
-        if self.path is None:
-            self.refuse_without_file()
-            return None
-        self._refuse(of_seeded, "is for seeded layers; --from takes what the file holds")
-        model = library.open(
-            self.path,
-            encoding=encoding,
-            pre=self.pre,
-            tensor=self.tensor,
-            position_tensor=getattr(self, "position_tensor", None),
-            transposed=self.transposed,
-            part=self.part,
-            notes=PrintedNotes(),
-        )
-        return _watched(model)
-
-    def refuse_without_file(self) -> None:
-        """Raise InputError for options that describe a file if no file is named."""
-        self._refuse(_OF_FILES, "goes with --from, which names the file")
-
-    def _refuse(self, fields: tuple[str, ...], why: str) -> None:
-        for field in fields:
-            value = getattr(self, field, None)
-            if value is not None and value is not False:
-                raise InputError(f"{flag_of(field)} {why}")
-
-
-class OneModel(ModelInFile):
-    """A checkpoint's file."""
+class FileModel(TokenFile):
+    """A checkpoint's file, if one is named."""
 
     position_tensor: str | None = None
 
-    def opened(self, encoding: str | None) -> Model:
-        """Return the model; raises InputError if no file is named."""
-        model = self.from_file(encoding)
-        if model is None:
-            raise InputError("--from names the file")
-        return model
 
+class SeededModel(ModelOptions):
+    """A seeded pair of layers."""
 
-class AnyModel(ModelInFile):
-    """A checkpoint's file, or else a seeded pair of layers."""
-
-    position_tensor: str | None = None
+    pre: str | None = None
     vocab: int | None = None
     dim: int | None = None
     context_length: int | None = None
     seed: int | None = None
     no_cache: bool = False
 
-    def opened(self, encoding: str | None) -> Model:
-        """Return the model; nothing is drawn or read whole yet."""
-        sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
-        model = self.from_file(encoding)
-        return model or _seeded(encoding, self.pre, **sizes, seed=self.seed, no_cache=self.no_cache)
+
+class AnyModel(SeededModel, FileModel):
+    """A checkpoint's file, or else a seeded pair of layers."""
 
 
-class Named(Group):
-    """A model that an argument can name in place of --from."""
+class NamedFile(FileModel):
+    """A checkpoint's file, which an argument can name in place of --from."""
 
     named: str | None = None
 
     @staticmethod
     def merge(given: dict[str, Any]) -> None:
         """Let the argument be the path; raises InputError if --from names one, too."""
-        if given["named"] is not None and given["path"] is not None:
-            raise InputError(f"{given['named'][:60]!r} and --from name the same thing, the model; give one of them")
-        given["path"] = given["path"] or given["named"]
+        named = given["named"]
+        if named is not None and given["path"] is not None:
+            raise InputError(f"{named[:60]!r} and --from name the same thing, the model; give one of them")
+        given |= {"path": given["path"] or named, "named": None}
 
 
-class NamedFile(Named, OneModel):
-    """A checkpoint's file, which an argument can name."""
-
-
-class NamedModel(Named, AnyModel):
+class NamedModel(NamedFile, AnyModel):
     """A checkpoint's file, which an argument can name, or else a seeded pair of layers."""
 
 
-class NamedKind(Group):
-    """A kind of positions that an argument can name in place of --kind."""
+class PositionsModel(AnyModel):
+    """A model that an argument can name, after the kind of positions."""
 
     named_kind: str | None = None
-
-
-class ModelOfPositions(Named, NamedKind, AnyModel):
-    """A model that an argument can name, after the kind of positions."""
+    named: str | None = None
 
     @staticmethod
     def merge(given: dict[str, Any]) -> None:
@@ -132,6 +94,7 @@ class ModelOfPositions(Named, NamedKind, AnyModel):
         from difflib import get_close_matches
 
         first = given["named_kind"] and kind_named(given["named_kind"])
+        given["named_kind"] = None
         if first in KINDS:
             if given["kind"] not in (first, None):
                 raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
@@ -141,48 +104,31 @@ class ModelOfPositions(Named, NamedKind, AnyModel):
             if misspelled or given["named"] is not None:
                 raise InputError(f"{first[:60]!r} is not a kind of positions; choose from {', '.join(KINDS)}")
             given["named"] = first
-        Named.merge(given)
+        NamedFile.merge(given)
 
 
-class ModelOfBatches(Group):
-    """A seeded pair of layers, with a position row for each token of a sample."""
-
-    pre: str | None = None
-    vocab: int | None = None
-    dim: int | None = None
-    context_length: int | None = None
-    seed: int | None = None
-    no_cache: bool = False
-
-    def opened(self, encoding: str) -> Model:
-        """Return the model, whose position layer the batches draw themselves."""
-        sizes = {"vocab": self.vocab, "dim": self.dim, "context_length": self.context_length}
-        return _seeded(encoding, self.pre, **sizes, seed=self.seed, no_cache=self.no_cache)
-
-
-class ModelOfComparison(ModelInFile):
+class ComparisonModel(TokenFile):
     """The token matrix of a checkpoint's file, or else a seeded layer as large as the IDs need it."""
 
     vocab: int | None = None
     dim: int | None = None
     seed: int = names.DEFAULT_SEED  # also of the linear layer's own first weights
 
-    def opened_for(self, given: Sequences, encoding: str | None) -> Model:
+    def opened_for(self, sequences: Sequences, encoding: str | None) -> Model:
         """Return the model on which these sequences are compared."""
-        return self.from_file(encoding, ("vocab", "dim")) or self._small(given, encoding)
+        if self.path is not None:
+            return _opened(encoding, vars(self) | {"seed": None})
+        vocab = self.vocab
+        if vocab is None and sequences.ids is not None:
+            vocab = max((int(ids.max(initial=0)) for ids in sequences.ids), default=0) + 1
+        dim = names.COMPARED_DIM if self.dim is None else self.dim
+        return _opened(encoding, vars(self) | {"vocab": vocab, "dim": dim, "context_length": 1, "no_cache": True})
 
     def largest(self, model: Model) -> int | None:
         """Return the largest V of a benchmark: --vocab, or that of the encoding; of a file, all of its rows."""
         if self.path is not None or model.encoding is None:
             return None
         return self.vocab or model.encoding.vocabulary_size
-
-    def _small(self, given: Sequences, encoding: str | None) -> Model:
-        vocab = self.vocab
-        if vocab is None and given.ids is not None:
-            vocab = max((int(ids.max(initial=0)) for ids in given.ids), default=0) + 1
-        dim = names.COMPARED_DIM if self.dim is None else self.dim
-        return _seeded(encoding, self.pre, vocab=vocab, dim=dim, context_length=1, seed=self.seed, no_cache=True)
 
 
 class TwoModels(Group):
@@ -196,10 +142,8 @@ class TwoModels(Group):
 
     def opened(self, encoding: str | None) -> tuple[Model, Model]:
         """Return both models."""
-        base, tuned = (
-            OneModel(path=path, pre=self.pre, tensor=self.tensor, transposed=self.transposed).opened(encoding)
-            for path in (self.base, self.tuned)
-        )
+        options = {"pre": self.pre, "tensor": self.tensor, "transposed": self.transposed}
+        base, tuned = (_opened(encoding, {"path": path, **options}) for path in (self.base, self.tuned))
         return base, tuned
 
 
@@ -211,17 +155,25 @@ def compared(given: Sequences, encodings: Sequence[str], pre: str | None, specia
     return tokenizers(given, encodings, pre=pre, special=special, notes=PrintedNotes())
 
 
-def _seeded(encoding: str | None, pre: str | None, **given: int | None) -> Model:
-    """Return seeded layers; None means the default."""
+def refuse_options(options: dict[str, Any]) -> None:
+    """Raise InputError for options of seeded layers if a file is named, and for those of files if none is."""
+    wrong, why = _OF_FILES, "goes with --from, which names the file"
+    if options.get("path") is not None:
+        wrong, why = _OF_SEEDED, "is for seeded layers; --from takes what the file holds"
+    for name in wrong:
+        if options.get(name) is not None and options[name] is not False:
+            raise InputError(f"{flag_of(name)} {why}")
+
+
+def _opened(encoding: str | None, options: dict[str, Any]) -> Model:
     from embcli import model as library
-    from embcli.cli.console import PrintedNotes
+    from embcli.cli.console import PrintedNotes, watched
 
-    known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return _watched(library.seeded(encoding=encoding or names.DEFAULT_ENCODING, pre=pre, notes=PrintedNotes(), **known))
-
-
-def _watched(model: Model) -> Model:
-    from embcli.cli.console import watched
-
+    refuse_options(options)
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    if "path" in given:
+        model = library.open(**given, encoding=encoding, notes=PrintedNotes())
+    else:
+        model = library.seeded(**given, encoding=encoding or names.DEFAULT_ENCODING, notes=PrintedNotes())
     model.watch = watched
     return model

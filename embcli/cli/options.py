@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import typer
 from typer.completion import show_callback
+from typer.models import OptionInfo
 
 from embcli import formats, names
 from embcli.cli import completion
@@ -64,7 +65,7 @@ def _format(value: str) -> str:
     return name
 
 
-def _names_of(flag: str, known: tuple[str, ...]) -> Callable[[str | tuple[str, ...]], tuple[str, ...]]:
+def _names_of(parameter: str, known: tuple[str, ...]) -> Callable[[str | tuple[str, ...]], tuple[str, ...]]:
     """Return a parser of comma-separated names; it returns them in the order of the known ones."""
 
     def parse(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -72,7 +73,7 @@ def _names_of(flag: str, known: tuple[str, ...]) -> Callable[[str | tuple[str, .
         for name in chosen:
             if name not in known:
                 choice = f"choose from {', '.join(known)}, separated by commas"
-                raise InputError(f"{flag} {name[:40]!r} is not known; {choice}")
+                raise InputError(f"{flag_of(parameter)} {name[:40]!r} is not known; {choice}")
         return tuple(name for name in known if name in chosen)
 
     return parse
@@ -123,25 +124,29 @@ def _encodings(incomplete: str) -> list[str]:
     return known
 
 
-def _list_of(flag: str, known: tuple[str, ...]) -> dict[str, Any]:
-    return {"parser": _names_of(flag, known), "metavar": "NAMES", "autocompletion": _some_of(known)}
+def _list_of(name: str, known: tuple[str, ...]) -> dict[str, Any]:
+    return {"parser": _names_of(name, known), "metavar": "NAMES", "autocompletion": _some_of(known)}
 
 
-def _option(panel: str, flags: str, help: str, default: str | None = None, **settings: Any) -> Any:
-    """Return the declaration of an option; `default` describes its default in words."""
+def _option(panel: str | None, help: str, default: str | None = None, flags: str = "", **settings: Any) -> Any:
+    """Return the declaration of an option.
+
+    `default` describes its default in words; `flags` are separated by blanks, and by default its name as a flag.
+    """
     if default is not None:
         settings["show_default"] = default
-    return typer.Option(*flags.split(), help=help, rich_help_panel=panel, **settings)
+    return typer.Option(..., *flags.split(), help=help, rich_help_panel=panel, **settings)
 
 
 def _argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
 
 
-def _kinds(flag: str, help: str, known: tuple[str, ...], default: str = DEFAULT_KIND) -> Any:
-    return _option(MODEL, flag, help, default, parser=kind_named, autocompletion=_one_of(known))
+def _kinds(help: str, known: tuple[str, ...], default: str = DEFAULT_KIND) -> Any:
+    return _option(MODEL, help, default, parser=kind_named, autocompletion=_one_of(known))
 
 
+_MODEL = "A model: file, folder, or name in the Hugging Face cache."
 # By the name of the parameter; `verb.parameter` if a verb declares it differently.
 DECLARED: dict[str, Any] = {
     # What is given.
@@ -150,32 +155,30 @@ DECLARED: dict[str, Any] = {
     "word": _argument(
         "WORD", "A term, field or format of a page; or the words of an error or a note.", autocompletion=_words
     ),
-    "tour.text": _option(INPUT, "--text", "The text of the steps that take one.", metavar="TEXT"),
-    "explore.text": _option(INPUT, "--text", "Begin at the tokens of a text.", metavar="TEXT"),
-    "file": _option(INPUT, "--file", "Read the text from a file.", metavar="PATH"),
+    "tour.text": _option(INPUT, "The text of the steps that take one.", metavar="TEXT"),
+    "explore.text": _option(INPUT, "Begin at the tokens of a text.", metavar="TEXT"),
+    "file": _option(INPUT, "Read the text from a file.", metavar="PATH"),
     "batch.file": _argument("FILE", "A file with the text; omit it or pass - to read standard input."),
     "tour.file": _argument("FILE", "A tour of your own, in JSON.", show_default="embcli's"),
     "words": _argument("VERB", "The verb, such as lookup, or cache verify."),
     "decode.ids": _argument("IDS", "Token IDs: 6109 3626, or 6109,3626."),
-    "ids": _option(INPUT, "--ids", "Token IDs in place of the text: 2,3,5,1, or - to read them.", metavar="IDS"),
-    "positions.ids": _option(INPUT, "--ids", "Token row that the positions are applied to.", "0", metavar="ID"),
-    "errors": _option(INPUT, "--errors", "Refuse or replace invalid UTF-8."),
-    "text_mode": _option(INPUT, "--text-mode", "Keep line ends, or read CRLF and CR as LF."),
-    "special": _option(INPUT, "--special", "Recognise special tokens in the text."),
-    "lines": _option(INPUT, "--lines", "Make each line of the input a sequence of its own."),
-    "window": _option(INPUT, "--window", "Split longer input into sequences of C tokens."),
-    "plus": _option(INPUT, "--plus", "Add the row of this token.", metavar="TEXT"),
-    "minus": _option(INPUT, "--minus", "Subtract the row of this token.", metavar="TEXT"),
+    "ids": _option(INPUT, "Token IDs in place of the text: 2,3,5,1, or - to read them.", metavar="IDS"),
+    "positions.ids": _option(INPUT, "Token row that the positions are applied to.", "0", metavar="ID"),
+    "errors": _option(INPUT, "Refuse or replace invalid UTF-8."),
+    "text_mode": _option(INPUT, "Keep line ends, or read CRLF and CR as LF."),
+    "special": _option(INPUT, "Recognise special tokens in the text."),
+    "lines": _option(INPUT, "Make each line of the input a sequence of its own."),
+    "window": _option(INPUT, "Split longer input into sequences of C tokens."),
+    "plus": _option(INPUT, "Add the row of this token.", metavar="TEXT"),
+    "minus": _option(INPUT, "Subtract the row of this token.", metavar="TEXT"),
     "vector": _option(
         INPUT,
-        "--vector",
         "Vectors in place of the text: one JSON array, or one object of lookup's ndjson, per line; - reads standard "
         "input.",
         metavar="PATH",
     ),
     "neighbors.show": _option(
         INPUT,
-        "--show",
         "With --vector: which vectors of lookup's objects.",
         "input",
         metavar="NAME",
@@ -183,175 +186,132 @@ DECLARED: dict[str, Any] = {
     ),
     "encoding": _option(
         INPUT,
-        "--encoding",
         "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF.",
         f"{names.DEFAULT_ENCODING}; of a real model, its own",
         metavar="NAME",
         autocompletion=_encodings,
     ),
-    "pre": _option(
-        INPUT, "--pre", "Pre-tokenizer for a vocabulary that names none: gpt-2, llama-bpe, ...", metavar="NAME"
-    ),
-    "step": _option(VIEW, "--step", "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
-    "batch_size": _option(INPUT, "--batch-size", "Samples in a batch.", metavar="B"),
-    "max_length": _option(INPUT, "--max-length", "Tokens in a sample.", metavar="T"),
-    "stride": _option(INPUT, "--stride", "Tokens from one sample to the next.", metavar="N"),
-    "shuffle": _option(INPUT, "--shuffle", "Shuffle the samples."),
-    "keep_last": _option(INPUT, "--keep-last", "Keep the last batch even if incomplete."),
-    "index": _option(INPUT, "--index", "Which batch, counted from 0.", "0", metavar="K"),
-    "all": _option(INPUT, "--all", "All batches."),
-    "layers_first": _option(INPUT, "--layers-first", "Draw both layers before the loader consumes random numbers."),
-    "loader_first": _option(
-        INPUT, "--loader-first", "Let the loader draw its random numbers first, right after the seed."
-    ),
-    "merges": _option(VIEW, "--merges", "Show how each piece becomes tokens, merge by merge."),
-    "roundtrip": _option(VIEW, "--roundtrip", "Decode the tokens again and compare; status 1 if they differ."),
-    "tokenize.draw": _option(VIEW, "--draw", "Draw the merges as trees."),
-    "coverage": _option(VIEW, "--coverage", "Show which tokens are read, and how often."),
+    "pre": _option(INPUT, "Pre-tokenizer for a vocabulary that names none: gpt-2, llama-bpe, ...", metavar="NAME"),
+    "step": _option(VIEW, "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
+    "batch_size": _option(INPUT, "Samples in a batch.", metavar="B"),
+    "max_length": _option(INPUT, "Tokens in a sample.", metavar="T"),
+    "stride": _option(INPUT, "Tokens from one sample to the next.", metavar="N"),
+    "shuffle": _option(INPUT, "Shuffle the samples."),
+    "keep_last": _option(INPUT, "Keep the last batch even if incomplete."),
+    "index": _option(INPUT, "Which batch, counted from 0.", "0", metavar="K"),
+    "all": _option(INPUT, "All batches."),
+    "layers_first": _option(INPUT, "Draw both layers before the loader consumes random numbers."),
+    "loader_first": _option(INPUT, "Let the loader draw its random numbers first, right after the seed."),
+    "merges": _option(VIEW, "Show how each piece becomes tokens, merge by merge."),
+    "roundtrip": _option(VIEW, "Decode the tokens again and compare; status 1 if they differ."),
+    "tokenize.draw": _option(VIEW, "Draw the merges as trees."),
+    "coverage": _option(VIEW, "Show which tokens are read, and how often."),
     # The model.
-    "path": _option(
-        MODEL,
-        "--from",
-        "A model: file, folder, or name in the Hugging Face cache.",
-        metavar="PATH",
-    ),
-    "named": _argument("PATH", "A model: file, folder, or name in the Hugging Face cache."),
+    "path": _option(MODEL, _MODEL, flags="--from", metavar="PATH"),
+    "named": _argument("PATH", _MODEL),
     "named_kind": _argument("KIND", f"{', '.join(KINDS[:-1])} or {KINDS[-1]}; or PATH."),
-    "tensor": _option(MODEL, "--tensor", "The token matrix in that file.", metavar="NAME"),
-    "diff.tensor": _option(MODEL, "--tensor", "The token matrix in both files.", metavar="NAME"),
-    "position_tensor": _option(MODEL, "--position-tensor", "The position matrix in that file.", metavar="NAME"),
-    "transposed": _option(MODEL, "--transposed", "Its matrices are stored as (D, V)."),
-    "part": _option(MODEL, "--part", "With --from: the encoder or the decoder, if both read tokens.", "encoder"),
-    "diff.transposed": _option(MODEL, "--transposed", "It is stored as (D, V) in both."),
-    "base": _argument("BASE", "A model: file, folder, or name in the Hugging Face cache."),
+    "tensor": _option(MODEL, "The token matrix in that file.", metavar="NAME"),
+    "diff.tensor": _option(MODEL, "The token matrix in both files.", metavar="NAME"),
+    "position_tensor": _option(MODEL, "The position matrix in that file.", metavar="NAME"),
+    "transposed": _option(MODEL, "Its matrices are stored as (D, V)."),
+    "part": _option(MODEL, "With --from: the encoder or the decoder, if both read tokens.", "encoder"),
+    "diff.transposed": _option(MODEL, "It is stored as (D, V) in both."),
+    "base": _argument("BASE", _MODEL),
     "tuned": _argument("TUNED", "The other model, usually fine-tuned from BASE."),
-    "vocab": _option(MODEL, "--vocab", "Rows of the token layer.", "the encoding's", metavar="V"),
+    "vocab": _option(MODEL, "Rows of the token layer.", "the encoding's", metavar="V"),
     "compare.vocab": _option(
-        MODEL,
-        "--vocab",
-        "Rows of the token layer.",
-        "the encoding's; with --ids, the largest ID + 1",
-        metavar="V",
+        MODEL, "Rows of the token layer.", "the encoding's; with --ids, the largest ID + 1", metavar="V"
     ),
-    "dim": _option(MODEL, "--dim", "Columns: the embedding dimension.", str(names.DEFAULT_DIM), metavar="D"),
-    "compare.dim": _option(MODEL, "--dim", "Columns: the embedding dimension.", str(names.COMPARED_DIM), metavar="D"),
-    "context_length": _option(
-        MODEL, "--context-length", "Rows of the position layer.", str(names.DEFAULT_CONTEXT_LENGTH), metavar="C"
-    ),
+    "dim": _option(MODEL, "Columns: the embedding dimension.", str(names.DEFAULT_DIM), metavar="D"),
+    "compare.dim": _option(MODEL, "Columns: the embedding dimension.", str(names.COMPARED_DIM), metavar="D"),
+    "context_length": _option(MODEL, "Rows of the position layer.", str(names.DEFAULT_CONTEXT_LENGTH), metavar="C"),
     "positions.context_length": _option(
         MODEL,
-        "--context-length",
         "T, the number of positions: rows of the position layer.",
         f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}",
         metavar="T",
     ),
-    "batch.context_length": _option(
-        MODEL, "--context-length", "Rows of the position layer.", "--max-length", metavar="C"
-    ),
-    "seed": _option(MODEL, "--seed", "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
-    "no_cache": _option(MODEL, "--no-cache", "Do not use the cache."),
-    "layer": _option(MODEL, "--layer", "Which layer."),
-    "kind": _kinds("--kind", "Which kind of positions.", KINDS, f"{DEFAULT_KIND}; with --from, the model's own"),
-    "clip": _option(
-        MODEL, "--clip", "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"
-    ),
-    "heads": _option(MODEL, "--heads", "Heads of ALiBi positions.", str(names.DEFAULT_HEADS), metavar="H"),
-    "pairing": _option(MODEL, "--pairing", "Which columns rotary positions rotate together.", "interleaved"),
+    "batch.context_length": _option(MODEL, "Rows of the position layer.", "--max-length", metavar="C"),
+    "seed": _option(MODEL, "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
+    "no_cache": _option(MODEL, "Do not use the cache."),
+    "layer": _option(MODEL, "Which layer."),
+    "kind": _kinds("Which kind of positions.", KINDS, f"{DEFAULT_KIND}; with --from, the model's own"),
+    "clip": _option(MODEL, "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"),
+    "heads": _option(MODEL, "Heads of ALiBi positions.", str(names.DEFAULT_HEADS), metavar="H"),
+    "pairing": _option(MODEL, "Which columns rotary positions rotate together.", "interleaved"),
     "positions.pairing": _option(
-        MODEL, "--pairing", "Which columns rotary positions rotate together; both compares the two.", "interleaved"
+        MODEL, "Which columns rotary positions rotate together; both compares the two.", "interleaved"
     ),
-    "theta": _option(MODEL, "--theta", "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
+    "theta": _option(MODEL, "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
     "position": _kinds(
-        "--position",
-        "Which kind of positions; --columns does not choose among the angles of rotary ones.",
-        JOINED_KINDS,
+        "Which kind of positions; --columns does not choose among the angles of rotary ones.", JOINED_KINDS
     ),
-    "token_type": _option(
-        MODEL, "--token-type", "With --from: add row N of the model's token types (BERT).", metavar="N"
-    ),
+    "token_type": _option(MODEL, "With --from: add row N of the model's token types (BERT).", metavar="N"),
     # What is shown.
-    "show": _option(
-        VIEW, "--show", "Which matrices: token, position, input, hidden.", "all", **_list_of("--show", names.MATRICES)
-    ),
+    "show": _option(VIEW, "Which matrices: token, position, input, hidden.", "all", **_list_of("show", names.MATRICES)),
     "compare.show": _option(
         VIEW,
-        "--show",
         "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs; or embedding or linear.",
         "outputs, and what fits",
-        **_list_of("--show", (*names.STEPS, *names.OUTPUTS)),
+        **_list_of("show", (*names.STEPS, *names.OUTPUTS)),
     ),
-    "only": _option(VIEW, "--only", "Only the tokens of this text.", metavar="TEXT"),
-    "only_ids": _option(VIEW, "--only-ids", "Only the tokens with these IDs.", metavar="IDS"),
-    "rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256.", metavar="ROWS"),
-    "weights.rows": _option(VIEW, "--rows", "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
-    "row": _option(VIEW, "--row", "Begin at a row, by its ID or token.", metavar="ROW"),
-    "columns": _option(VIEW, "--columns", "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
-    "sort": _option(VIEW, "--sort", "Order of the rows; norm: the largest first."),
-    "norms": _option(VIEW, "--norms", "Show the norm of each row."),
-    "difference": _option(VIEW, "--difference", "Show the first of two rows minus the second."),
-    "map": _option(VIEW, "--map", "Show the whole matrix at once: how large its numbers are."),
-    "scatter": _option(VIEW, "--scatter", "Draw the rows by the first two principal components."),
-    "draw": _option(VIEW, "--draw", "Draw it as a picture."),
-    "trace": _option(VIEW, "--trace", "Spell out the sum for token N, counted from 0.", metavar="N"),
-    "compare.trace": _option(VIEW, "--trace", "Write out the product of each token."),
-    "gradient": _option(VIEW, "--gradient", "Also compare the gradients of one backward pass."),
-    "learning_rate": _option(
-        VIEW, "--learning-rate", "Also take one step of training by the gradients.", metavar="RATE"
+    "only": _option(VIEW, "Only the tokens of this text.", metavar="TEXT"),
+    "only_ids": _option(VIEW, "Only the tokens with these IDs.", metavar="IDS"),
+    "rows": _option(VIEW, "Which rows: 0:5,100,50256.", metavar="ROWS"),
+    "weights.rows": _option(VIEW, "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
+    "row": _option(VIEW, "Begin at a row, by its ID or token.", metavar="ROW"),
+    "columns": _option(VIEW, "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
+    "sort": _option(VIEW, "Order of the rows; norm: the largest first."),
+    "norms": _option(VIEW, "Show the norm of each row."),
+    "difference": _option(VIEW, "Show the first of two rows minus the second."),
+    "map": _option(VIEW, "Show the whole matrix at once: how large its numbers are."),
+    "scatter": _option(VIEW, "Draw the rows by the first two principal components."),
+    "draw": _option(VIEW, "Draw it as a picture."),
+    "trace": _option(VIEW, "Spell out the sum for token N, counted from 0.", metavar="N"),
+    "compare.trace": _option(VIEW, "Write out the product of each token."),
+    "gradient": _option(VIEW, "Also compare the gradients of one backward pass."),
+    "learning_rate": _option(VIEW, "Also take one step of training by the gradients.", metavar="RATE"),
+    "bench": _option(VIEW, "Time both for growing V, up to --vocab or the encoding's."),
+    "similarity": _option(VIEW, "Show the dot products of positions."),
+    "metric": _option(VIEW, "What near means."),
+    "top": _option(VIEW, "How many neighbours.", "10; with --within, all", "--top -k", metavar="K"),
+    **dict.fromkeys(
+        ("audit.top", "diff.top"), _option(VIEW, "Rows of each kind to show.", flags="--top -k", metavar="K")
     ),
-    "bench": _option(VIEW, "--bench", "Time both for growing V, up to --vocab or the encoding's."),
-    "similarity": _option(VIEW, "--similarity", "Show the dot products of positions."),
-    "metric": _option(VIEW, "--metric", "What near means."),
-    "top": _option(VIEW, "--top -k", "How many neighbours.", "10; with --within, all", metavar="K"),
-    **dict.fromkeys(("audit.top", "diff.top"), _option(VIEW, "--top -k", "Rows of each kind to show.", metavar="K")),
-    "include_query": _option(VIEW, "--include-query", "Include the query's tokens in the results."),
-    "center": _option(VIEW, "--center", "Subtract the mean row."),
-    "within": _option(
-        VIEW, "--within", "Only rows with a score of at least R; with l2, at a distance of at most R.", metavar="R"
-    ),
-    "match": _option(VIEW, "--match", "Only tokens matching REGEX.", metavar="REGEX"),
-    "why": _option(VIEW, "--why", "Show what each score is made of."),
+    "include_query": _option(VIEW, "Include the query's tokens in the results."),
+    "center": _option(VIEW, "Subtract the mean row."),
+    "within": _option(VIEW, "Only rows with a score of at least R; with l2, at a distance of at most R.", metavar="R"),
+    "match": _option(VIEW, "Only tokens matching REGEX.", metavar="REGEX"),
+    "why": _option(VIEW, "Show what each score is made of."),
     "fail_on": _option(
         VIEW,
-        "--fail-on",
         f"Exit with 1 for these: {', '.join(names.FAULTS)}.",
         ",".join(names.BROKEN),
-        **_list_of("--fail-on", names.FAULTS),
+        **_list_of("fail_on", names.FAULTS),
     ),
-    "tensors": _option(VIEW, "--tensors", "List all tensors of the model."),
-    "models": _option(VIEW, "--models", "List the models on this machine."),
-    "precision": _option(VIEW, "--precision", "Decimals in a table.", metavar="N"),
-    "heat": _option(VIEW, "--heat", "Show all columns as a heat map."),
-    "scale": _option(VIEW, "--scale", "With --heat: the numbers from -R to R.", "the largest |number|", metavar="R"),
-    "color": _option(VIEW, "--color", "Colour in a table."),
-    "width": _option(
-        VIEW,
-        "--width",
-        "Columns of a page.",
-        "the terminal's; in a pipe 120, a picture 100",
-        metavar="N",
-    ),
-    "theme": _option(VIEW, "--theme", "Background of a picture.", "light"),
+    "tensors": _option(VIEW, "List all tensors of the model."),
+    "models": _option(VIEW, "List the models on this machine."),
+    "precision": _option(VIEW, "Decimals in a table.", metavar="N"),
+    "heat": _option(VIEW, "Show all columns as a heat map."),
+    "scale": _option(VIEW, "With --heat: the numbers from -R to R.", "the largest |number|", metavar="R"),
+    "color": _option(VIEW, "Colour in a table."),
+    "width": _option(VIEW, "Columns of a page.", "the terminal's; in a pipe 120, a picture 100", metavar="N"),
+    "theme": _option(VIEW, "Background of a picture.", "light"),
     # Where the result goes.
     "format": _option(
-        OUTPUT,
-        "--format -f",
-        "",
-        "by -o's suffix, EMBCLI_FORMAT or table",
-        parser=_format,
-        metavar="FORMAT",
+        OUTPUT, "", "by -o's suffix, EMBCLI_FORMAT or table", "--format -f", parser=_format, metavar="FORMAT"
     ),
-    "output": _option(OUTPUT, "--output -o", "Write to a file; written atomically.", metavar="PATH"),
-    "version": typer.Option(
-        "--version", "-V", help="Show the version and exit.", callback=completion.show_version, is_eager=True
+    "output": _option(OUTPUT, "Write to a file; written atomically.", flags="--output -o", metavar="PATH"),
+    "version": _option(
+        None, "Show the version and exit.", flags="--version -V", callback=completion.show_version, is_eager=True
     ),
     # Typer's own two options of these names detect the shell; here it is named, so that a script can be made anywhere.
-    "show_completion": typer.Option(
-        "--show-completion", help="Print the completion script for a shell.", callback=show_callback, hidden=True
-    ),
-    "install_completion": typer.Option(
-        "--install-completion", help="Install completion for a shell.", callback=completion.install, hidden=True
-    ),
+    "show_completion": _option(None, "Print the completion script for a shell.", callback=show_callback, hidden=True),
+    "install_completion": _option(None, "Install completion for a shell.", callback=completion.install, hidden=True),
 }
+for _name, _declared in DECLARED.items():
+    if isinstance(_declared, OptionInfo) and not _declared.param_decls:
+        _declared.param_decls = (f"--{_name.rpartition('.')[2].replace('_', '-')}",)
 _ENCODING = copy.copy(DECLARED["encoding"])
 _ENCODING.show_default = names.DEFAULT_ENCODING
 _SEVERAL = copy.copy(_ENCODING)
@@ -384,5 +344,6 @@ def flag_of(name: str) -> str:
     ('--only-ids', 'TEXT', 'anything')
     """
     option = DECLARED.get(name)
-    declared_names = [str(option.default), *(option.param_decls or ()), str(option.metavar)] if option else []
-    return next((each for each in declared_names if each.startswith("--") or each.isupper()), name)
+    if option is None:
+        return name
+    return next((each for each in option.param_decls or () if each.startswith("--")), str(option.metavar))

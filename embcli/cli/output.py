@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from embcli.atomic import destination
 from embcli.cli.console import say, watched
+from embcli.cli.options import flag_of
 from embcli.errors import OutputError
-from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
+from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able, either
+from embcli.names import STEPS
 from embcli.passes import unwatched
 from embcli.result import Result, Style, new_page, number_in, paper_of
 from embcli.safe import printable
@@ -26,6 +28,14 @@ if TYPE_CHECKING:
     from embcli.names import Color
     from embcli.page import Page, Paper
 
+# Options that only some formats support, and these formats.
+_SHOWN_IN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("width", "heat", "trace", "draw", "map", "difference"), VIEWS),
+    "theme": PICTURES,
+    "scatter": able("drawing"),
+    "why": (*VIEWS, "json", "ndjson"),
+    **dict.fromkeys(("gradient", "learning_rate", "bench"), (*VIEWS, "json")),
+}
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
@@ -142,26 +152,20 @@ class Output:
             yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
 
 
-def output_for(
-    kind: Kind,
-    format: str | None,
-    path: Path | None,
-    color: Color,
-    style: Style,
-    limits: Mapping[str, tuple[str, ...]],
-    show: tuple[str, ...] | None = None,
-) -> Output:
-    """Return the output that the user asked for; nothing is opened yet.
+def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | None = None) -> Output:
+    """Return the output that a verb's options, by their names, choose; nothing is opened yet.
 
-    `limits` maps each given flag to the formats that support it; `show` are the matrices that the user named. Raises
-    OutputError for a format or a file that cannot hold the result.
+    `show` are the matrices that the user named. Raises OutputError for a format or a file that cannot hold the result.
     """
-    file = named(path)
+    heat = bool(options.get("heat") or options.get("map"))  # a map is coloured, too
+    others = {name: options[name] for name in ("precision", "scale", "width") if name in options}
+    style = Style(heat=heat, theme=options["theme"] or "light", **others)
+    format, file = options["format"], named(options["output"])
     default = os.environ.get("EMBCLI_FORMAT") or ""
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     chosen = chosen_format(kind, format, file, default)
-    for flag, formats in limits.items():
+    for flag, formats in _limits(options).items():
         if chosen not in formats:
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
     refuse_many(show, chosen)
@@ -171,7 +175,21 @@ def output_for(
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and FORMATS[chosen].binary and sys.stdout is not None and sys.stdout.isatty():
         raise OutputError(_NOT_FOR_A_TERMINAL)
-    return Output(chosen, file, color, style)
+    return Output(chosen, file, options["color"], style)
+
+
+def _limits(options: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the given flags that only some formats can show, with these formats."""
+    limits = {
+        flag_of(name): shown
+        for name, shown in _SHOWN_IN.items()
+        if options.get(name) is not None and options[name] is not False
+    }
+    steps = [step for step in options.get("show") or () if step in STEPS and step != "outputs"]
+    limits |= {f"--show {step}": (*VIEWS, "json") for step in steps}
+    if options.get("kind") == "relative" and not options["similarity"]:
+        limits["--kind relative"] = able("batches")
+    return limits
 
 
 def named(path: Path | None) -> Path | None:

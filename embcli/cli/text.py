@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from embcli import memory
 from embcli.cli.console import say
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids, universal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from embcli.names import TextMode
 
 _PIECE, _MOST_OF_A_DEVICE = 1 << 20, 10**7  # bytes
+_COPIES = 8  # its pieces, its bytes, and its characters, which may take four bytes each
 
 
 def read(
@@ -32,7 +34,7 @@ def read(
     lines: bool = False,
     errors: str = "strict",
     example: str = 'embcli lookup "Every effort moves you"',
-    mode: TextMode = "as-is",
+    text_mode: TextMode = "as-is",
 ) -> Sequences:
     """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
 
@@ -53,7 +55,7 @@ def read(
     texts = [_text(text, file, errors, example)]
     if text is not None:
         _note_other_readings(text, _verb(example))
-    if mode == "universal":
+    if text_mode == "universal":
         texts = [universal(texts.pop())]
     if lines:
         texts = lines_of(texts[0])
@@ -119,15 +121,19 @@ def _file(path: Path) -> bytes:
 def _all_of(file: BinaryIO, name: str) -> bytes:
     """Return what a file holds, read in pieces between which signals are handled.
 
-    Raises InputError for a device with more than anybody types: it may have no end, as /dev/zero.
+    Raises InputError for a device with more than anybody types, and for more than fits into memory: a device and a pipe
+    may have no end, as /dev/zero and what `yes` prints.
     """
-    pieces, size = [], 0
-    is_device = _is_device(file)
+    pieces, size, most = [], 0, _MOST_OF_A_DEVICE
     while piece := file.read(_PIECE):
         pieces.append(piece)
         size += len(piece)
-        if is_device and size > _MOST_OF_A_DEVICE:
-            raise InputError(f"cannot read {name}: it is a device that gives more than {in_bytes(_MOST_OF_A_DEVICE)}")
+        if size > most:
+            if _is_device(file):
+                raise InputError(f"cannot read {name}: it is a device that gives more than {in_bytes(most)}")
+            most = max(most, memory.free() // _COPIES)
+        if size > most:
+            raise InputError(f"cannot read {name}: it holds more than {in_bytes(most)}, too much for the free memory")
     return b"".join(pieces)
 
 

@@ -8,8 +8,9 @@ import signal
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import App
+from textual.app import App, ScreenStackError
 from textual.binding import Binding
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.binding import BindingType
+    from textual.geometry import Region
     from textual.strip import Strip
 
     from embcli.explore.desk import Desk
@@ -85,7 +87,7 @@ class Explorer(App[None], inherit_bindings=False):
 
     def draw(self) -> None:
         """Draw the desk as it is now."""
-        with suppress(Exception):
+        with suppress(NoMatches, ScreenStackError):  # before the first screen, and after the last
             self.query_one(_Lines).draw()
 
 
@@ -119,16 +121,16 @@ class _Lines(Widget, can_focus=True):
             self.app.fail(error)  # type: ignore[attr-defined]  # the Explorer
         self.draw()
 
-    def render_line(self, y: int) -> Strip:
-        """Return a line of the screen."""
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the lines of the screen, or a part of them; textual's own styles have no part in them."""
         size = self.size.width, self.size.height
         if self._strips is None or self._drawn_for != size:
-            self._strips, self._drawn_for = [], size
+            self._strips, self._drawn_for = [self._paint.strip([], 0)] * size[1], size
             try:
-                self._strips = [self._paint.strip(line) for line in self.desk.frame(*size)]
+                self._strips = [self._paint.strip(line, size[0]) for line in self.desk.frame(*size)]
             except Exception as error:
                 self.app.fail(error)  # type: ignore[attr-defined]
-        return self._strips[y] if y < len(self._strips) else self._paint.strip([])
+        return [strip.crop(*crop.column_span) for strip in self._strips[crop.y : crop.bottom]]
 
     def on_key(self, event: events.Key) -> None:
         """Press a key."""
@@ -160,12 +162,17 @@ class _Lines(Widget, can_focus=True):
             self.desk.click(event.x, event.y)
 
 
-def run(desk: Desk) -> int:
-    """Show the desk until somebody leaves it; return the exit status. Raises the error that nobody expected."""
-    gc.freeze()  # what the start has made stays: looking through it takes 0.1 s, in which no key is answered
+def stay() -> None:
+    """Let this process live long: what the start has made stays, and what threads free is used again."""
+    gc.freeze()  # looking through all objects takes 0.1 s, in which no key is answered
     gc.set_threshold(5_000)  # objects, about a screen of them
     gc.enable()  # a short process has no need of it
     share_heaps()
+
+
+def run(desk: Desk) -> int:
+    """Show the desk until somebody leaves it; return the exit status. Raises the error that nobody expected."""
+    stay()
     app = Explorer(desk)
     app.run()
     if app.failure is not None:

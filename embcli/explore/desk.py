@@ -11,9 +11,9 @@ import numpy as np
 from embcli.errors import EmbcliError, InputError
 from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, Moving, cut, folded, length, text_line
 from embcli.explore.field import Field
-from embcli.explore.jobs import Job
+from embcli.explore.fuzzy import Words
+from embcli.explore.jobs import Job, Keys
 from embcli.explore.picture import saved
-from embcli.fuzzy import Words
 from embcli.page.layout import cell_len, shorten
 from embcli.page.lines import Look, Piece
 from embcli.safe import in_line
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embcli.model import Model
-    from embcli.norms import NormOrder
     from embcli.page.lines import Color
+    from embcli.statistics import NormOrder
     from embcli.verbs.weights import WeightMatrix
 
 Found = TypeVar("Found")
@@ -119,7 +119,7 @@ class Desk:
         self.screens = screens
         self.stack: list[View] = []
         self.field: Field | None = None
-        self._turn, self._jobs = Lock(), list[Job[Any]]()
+        self._turn, self._keys_pressed, self._jobs = Lock(), Keys(), list[Job[Any]]()
         self.said = ""  # in place of the keys, until the next key
         self.ended = False
         self.changed: Callable[[], None] = lambda: None  # draws anew; may be called by any thread
@@ -172,7 +172,7 @@ class Desk:
 
     def start(self, work: Callable[[Model], Found], in_turn: bool = False) -> Job[Found]:
         """Run work on the model in the background, perhaps only when other such work has ended."""
-        job = Job(self.model, work, lambda: self.changed(), self._turn if in_turn else None)
+        job = Job(self.model, work, lambda: self.changed(), self._keys_pressed, self._turn if in_turn else None)
         self._jobs = [*(each for each in self._jobs if not each.done or each.failure), job]
         return job
 
@@ -205,6 +205,7 @@ class Desk:
     def _try(self, action: Callable[[], None]) -> None:
         """Do something; what cannot be done is said in the last line."""
         self.said = ""
+        self._keys_pressed.pressed()
         try:
             action()
         except EmbcliError as error:

@@ -16,8 +16,8 @@ from embcli.tokens import shown
 
 if TYPE_CHECKING:
     from embcli.explore.desk import Desk
+    from embcli.explore.fuzzy import Words
     from embcli.explore.jobs import Job
-    from embcli.fuzzy import Words
     from embcli.model import Model
     from embcli.tokens import Tokens
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from embcli.explore.desk import Desk
     from embcli.explore.jobs import Job
-    from embcli.norms import NormOrder
     from embcli.page import NumberFormat, Page
+    from embcli.statistics import NormOrder
     from embcli.verbs.neighbors import Neighbors
 
 _MOST_OF_TOKEN, _NORM = 24, 7  # cells
@@ -184,7 +184,7 @@ class MatrixView(View):
         if self.order is not None:
             numbers[self.order.header] = self.order.numbers[places.start : places.stop]
         for name, values in numbers.items():
-            write = page.numbers([Block("", values[:, None])]).write
+            write = page.numbers(values).write
             labels.append(Column(name, [write(value) for value in values.tolist()], minimum=_NORM))
         return labels
 
@@ -199,7 +199,7 @@ class MatrixView(View):
             self.columns = min(max((available + GAP) // (cell + GAP), 1), dim)
             self.left = min(max(self.left, 0), dim - self.columns)
             here = values[:, self.left : self.left + self.columns]
-            numbers = page.numbers([Block("", here)])
+            numbers = page.numbers(here)
             if numbers.width <= cell:
                 return here, self.left, numbers, cell
             self.cell = numbers.width

@@ -91,7 +91,7 @@ class PairView(View):
                 line.append(Piece("…  ", BOLD))
                 continue
             scores = job.found.scores
-            write = new_sheet(1, self.desk.color).numbers([Block("", scores[:, None])]).write
+            write = new_sheet(1, self.desk.color).numbers(scores).write
             line.append(Piece(f"{write(scores[0])}  " if len(scores) else "none  ", BOLD))
         return line
 

@@ -127,7 +127,7 @@ class RowView(View):
     def _norm(self, width: int) -> Line:
         """Return the norm and its rank."""
         norm = self.desk.matrix.norms(np.array([self.row]))
-        write = new_sheet(width, self.desk.color).numbers([Block("", norm)]).write
+        write = new_sheet(width, self.desk.color).numbers(norm).write
         order = self.desk.norms_if_done
         rank = f"{order.ranks[self.row]:,}" if order else "…"
         size = f" of {self.desk.matrix.layer.shape[0]:,}"
@@ -175,7 +175,7 @@ class RowView(View):
         moving.count = len(ranking.ids)
         places = moving.fit(height - ABOVE)
         page = new_sheet(_LIST, self.desk.color)
-        write = page.numbers([Block("", ranking.scores[:, None])]).write
+        write = page.numbers(ranking.scores).write
         here = slice(places.start, places.stop)
         ids = ranking.ids[here]
         tokens = [shorten(shown(token), _TOKEN) for token in found.tokens(ids)]

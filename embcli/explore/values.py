@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from embcli.explore.drawing import BOLD, DIM, PLAIN, Line, beside, length, lines_of, new_sheet
-from embcli.page import Bar, Block, Column, Word
+from embcli.page import Bar, Column, Word
 from embcli.page.layout import GAP, cell_len
 from embcli.page.lines import Look, Piece
 
@@ -31,7 +31,7 @@ def across(page: Page, values: np.ndarray, first: int, width: int, lines: int) -
     label = max(len(str(dim - 1)), len(_LABEL))
     here = values[first : first + lines * _PER_LINE[0]]
     while True:
-        numbers = page.numbers([Block("", here)])
+        numbers = page.numbers(here)
         available = width - label - 2 * GAP - 1
         per = next((each for each in _PER_LINE if each * (numbers.width + GAP) - GAP <= available), 1)
         if len(here) <= lines * per:
@@ -54,11 +54,11 @@ def down(
     """
     page = new_sheet(width, color)
     dim, lines = len(next(iter(rows.values()))), max(height - ABOVE, 1)
-    widest = page.numbers([Block("", values[first : first + lines * width]) for values in rows.values()]).width
+    widest = page.numbers(*(values[first : first + lines * width] for values in rows.values())).width
     label = max(len(str(dim - 1)), len(_LABEL))
     cells = label + GAP + 1 + sum(GAP + max(widest, cell_len(name)) for name in rows)
     end = min(first + max((width + GAP + 1) // (cells + GAP + 1), 1) * lines, dim)
-    numbers = page.numbers([Block("", values[first:end]) for values in rows.values()])
+    numbers = page.numbers(*(values[first:end] for values in rows.values()))
     drawn: list[Line] = []
     for start in range(first, end, lines):
         stop = min(start + lines, end)

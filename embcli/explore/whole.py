@@ -9,7 +9,7 @@ import numpy as np
 from embcli.explore.desk import View
 from embcli.explore.drawing import MOVES, Key, Line, Moving, lines_of, new_sheet, text_line, under_cursor
 from embcli.explore.paged import Paged, PageView
-from embcli.page import Block, Column, Columns
+from embcli.page import Column, Columns
 from embcli.page.layout import shorten
 from embcli.tokens import shown
 
@@ -68,7 +68,7 @@ class WholeView(PageView):
         here = findings[places.start : places.stop]
         ids = np.array([row for _, row in here])
         page = new_sheet(width, self.desk.color)
-        write = page.numbers([Block("", result.norms[ids][:, None])]).write
+        write = page.numbers(result.norms[ids]).write
         columns: Columns = [
             Column("finding", [what for what, _ in here], "left", minimum=12),
             Column("ID", list(map(str, ids.tolist())), minimum=len(str(result.shape[0] - 1))),

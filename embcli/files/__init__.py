@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.binary import Binary
-from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.text import is_text
+from embcli.words import hint
 
 if TYPE_CHECKING:
     from pathlib import Path

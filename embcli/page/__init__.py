@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import heat
-from embcli.page.heat import Fit, Lines, Scale, Squares, Strip
+from embcli.page.heat import Fit, Lines, Scale, Strip
 from embcli.page.layout import (
     BYTE_IN_HEX,
     LEAST_TOKEN,
     TOKEN_TONES,
     Bar,
     Block,
-    Cell,
     Column,
     Columns,
     Excerpt,
@@ -32,7 +31,6 @@ from embcli.page.layout import (
     Raster,
     Tone,
     Word,
-    as_word,
     beside,
     cell_len,
     fitted,
@@ -119,7 +117,7 @@ class Page(ABC):
 
     def line(self, *words: str | Word) -> None:
         """Put a line on the page; without words it is blank."""
-        self.items.append(Line([self._safe_word(word) for word in words]))
+        self.items.append(Line([self._safe_word(Word(word) if isinstance(word, str) else word) for word in words]))
 
     def drawing(self, lines: Sequence[Sequence[Word]]) -> None:
         """Put lines on the page whose characters are aligned with those below them."""
@@ -152,7 +150,7 @@ class Page(ABC):
         """
         if self.paper.heat:
             return self.strips(labels, blocks, numbers, gaps, after)
-        grid = Grid(labels, blocks, numbers, self.numbers(blocks), after, tones)
+        grid = Grid(labels, blocks, numbers, self._format(blocks), after, tones)
         if not every or grid.fits(self.width):
             columns, shown = grid.columns(self.width)
             self.table(columns, gaps)
@@ -161,7 +159,7 @@ class Page(ABC):
             if place:
                 self.line()
             self.table(part.columns(self.width)[0], gaps)
-        return Excerpt(len(numbers), 0, len(numbers))
+        return Excerpt.first(len(numbers), len(numbers))
 
     def strips(
         self,
@@ -186,12 +184,12 @@ class Page(ABC):
         blank = [""] * len(marks)
         columns: Columns = [replace(label, cells=[*label.cells, *blank]) for label in shown_labels]
         for block, values in zip(blocks, shown, strict=True):
-            strips: list[Cell] = [*fit.strips(values, scale), *marks]
+            strips = [*fit.strips(values, scale), *marks]
             columns += [Bar(block.title), Column(_axis(numbers, fit.width), strips, "left")]
         columns += [replace(column, cells=[*column.cells, *blank]) for column in after]
         self.table(columns, gaps)
         self._put_scale(scale, shown, _mean(1, fit.per, (1, len(numbers)), fit.apart))
-        return Excerpt(len(numbers), 0, len(numbers))
+        return Excerpt.first(len(numbers), len(numbers))
 
     def picture(self, raster: Raster, lines: int, square: bool = False) -> None:
         """Put a matrix on the page as a picture of all its rows, with a colour bar, in at most `lines` lines.
@@ -209,16 +207,16 @@ class Page(ABC):
         rows, columns, colored = raster.rows, raster.columns, self.colors > 0
         shape = len(rows), len(columns)
         _, cells = beside(self.width, [Column(raster.label, [str(rows.max(initial=0))])], ())
-        fit: Squares | Lines = Squares.of(shape, lines, cells, colored)
-        if not square:
-            fit = Lines.of(shape, lines, cells, colored, raster.apart)
-        values = heat.means(heat.row_means(raster.values, rows, fit.per), fit.per_columns, raster.apart)
+        fit = Lines.of(shape, lines, cells, colored, raster.apart)
+        if square:
+            fit = Lines.squares(shape, lines, cells, colored)
+        values = heat.means(heat.row_means(raster.values, rows, fit.per), fit.columns.per, raster.apart)
         scale = Scale.of([values], self.paper.scale)
         strips = fit.strips(values, scale)
         begin = ["" if row is None else str(rows[row]) for row in fit.rows(len(strips))]
         axis = _axis(columns, max((strip.width for strip in strips), default=0))
         self.table([Column(raster.label, begin), Bar(), Column(axis, strips, "left")])
-        self._put_scale(scale, [values], _mean(fit.per, fit.per_columns, shape, raster.apart))
+        self._put_scale(scale, [values], _mean(fit.per, fit.columns.per, shape, raster.apart))
 
     def _put_scale(self, scale: Scale, shown: Sequence[np.ndarray], mean: str) -> None:
         """Put a colour bar on the page, with remarks about the colours above it, which are each a mean of numbers."""
@@ -259,11 +257,14 @@ class Page(ABC):
         if self.paper.heat:
             least = max(-(-len(numbers) // self._per_cell), heat.LEAST)
             return beside(self.width, labels, (), len(blocks), least)[1] >= least
-        return Grid(labels, blocks, numbers, self.numbers(blocks)).fits(self.width)
+        return Grid(labels, blocks, numbers, self._format(blocks)).fits(self.width)
 
-    def numbers(self, blocks: Sequence[Block]) -> NumberFormat:
-        """Return how this page writes the numbers of some matrices, all alike."""
-        return NumberFormat(blocks, self.paper.precision)
+    def numbers(self, *arrays: np.ndarray) -> NumberFormat:
+        """Return how this page writes the numbers of some arrays, all alike."""
+        return NumberFormat(arrays, self.paper.precision)
+
+    def _format(self, blocks: Sequence[Block]) -> NumberFormat:
+        return self.numbers(*(block.values for block in blocks))
 
     def part(self) -> Page:
         """Return an empty page like this one, for a part that may be added."""
@@ -282,8 +283,7 @@ class Page(ABC):
         """Return a text as this page can show it within a line."""
         return in_line(text)
 
-    def _safe_word(self, word: str | Word) -> Word:
-        word = as_word(word)
+    def _safe_word(self, word: Word) -> Word:
         return replace(word, text=self.safe(word.text))
 
     def _safe_column(self, column: Column | Bar) -> Column | Bar:

@@ -8,14 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from embcli.names import Theme
 from embcli.safe import in_line
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from embcli.names import Theme
 
 CELL, LINE = 8.5, 18  # width and height of a cell: sums of powers of two, so that edges of neighbours are equal
 SIZE, BASELINE = 14, 13.5  # of the font, whose cells are about 0.6 as wide; below the top of a line

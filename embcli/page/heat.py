@@ -162,71 +162,47 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Squares:
-    """How a matrix fits on a page with each number as high as it is wide: half a line, or a line of two cells.
+class Lines:
+    """How a matrix fits into lines of a page, each with a row, or with two, one above the other.
 
-    A large matrix is averaged in square bins; a number of a small one is drawn larger.
+    More rows are averaged in bins.
     """
 
-    per: int  # rows and columns in a bin
-    size: int  # of a number, in half lines or in lines
-    halves: bool
-
-    @classmethod
-    def of(cls, shape: tuple[int, int], lines: int, available: int, halves: bool) -> Squares:
-        """Return how a matrix fits into a number of lines with `available` cells each."""
-        rows, columns = (2 * lines, available) if halves else (lines, available // 2)
-        per = max(-(-shape[0] // rows), -(-shape[1] // columns), 1)
-        sizes = [size for size in (WIDEST, 2) if size * shape[0] <= rows and size * shape[1] <= columns]
-        return cls(per, sizes[0] if sizes else 1, halves)
-
-    @property
-    def per_columns(self) -> int:
-        """Columns in a bin: as many as rows."""
-        return self.per
-
-    def strips(self, values: np.ndarray, scale: Scale) -> list[Strip]:
-        """Return a matrix in bins, (rows, columns), as strips, line by line."""
-        high = values.repeat(self.size, axis=0)
-        if not self.halves:
-            return [Strip(row[None], scale, 2 * self.size) for row in high]
-        return [Strip(high[top : top + 2], scale, self.size, "column") for top in range(0, len(high), 2)]
-
-    def rows(self, lines: int) -> Sequence[int | None]:
-        """Return the row that begins in each line, or None."""
-        tops = [2 * line if self.halves else line for line in range(lines)]
-        return [top // self.size * self.per if top % self.size == 0 else None for top in tops]
-
-
-@dataclass(frozen=True, eq=False)
-class Lines:
-    """How a matrix fits on a page with a row in each line, or two, one above the other; more rows are averaged."""
-
     per: int  # rows in a bin
-    stacked: bool  # whether two bins share a line
     columns: Fit
+    stacked: bool  # whether two rows share a line
+    height: int = 1  # of a bin, in rows
 
     @classmethod
     def of(cls, shape: tuple[int, int], lines: int, available: int, colored: bool, apart: int = 1) -> Lines:
         """Return how a matrix fits into a number of lines with `available` cells each."""
         stacked = colored and shape[0] > lines
         per = max(-(-shape[0] // (2 * lines if stacked else lines)), 1)
-        return cls(per, stacked, Fit.of(shape[1], available, colored and not stacked, apart))
+        return cls(per, Fit.of(shape[1], available, colored and not stacked, apart), stacked)
 
-    @property
-    def per_columns(self) -> int:
-        """Columns in a bin."""
-        return self.columns.per
+    @classmethod
+    def squares(cls, shape: tuple[int, int], lines: int, available: int, colored: bool) -> Lines:
+        """Return how a matrix fits with each number as high as it is wide: half a line, or a line of two cells.
+
+        A large matrix is averaged in square bins; a number of a small one is drawn larger.
+        """
+        rows, columns = (2 * lines, available) if colored else (lines, available // 2)
+        per = max(-(-shape[0] // rows), -(-shape[1] // columns), 1)
+        sizes = (size for size in (WIDEST, 2) if size * shape[0] <= rows and size * shape[1] <= columns)
+        size = next(sizes, 1)
+        return cls(per, Fit(-(-shape[1] // per), per, size if colored else 2 * size), colored, size)
 
     def strips(self, values: np.ndarray, scale: Scale) -> list[Strip]:
         """Return a matrix in bins, (rows, columns), as strips, line by line."""
+        rows = values.repeat(self.height, axis=0)
         if not self.stacked:
-            return self.columns.strips(values, scale)
-        return [Strip(values[top : top + 2], scale, self.columns.cells, "column") for top in range(0, len(values), 2)]
+            return self.columns.strips(rows, scale)
+        return [Strip(rows[top : top + 2], scale, self.columns.cells, "column") for top in range(0, len(rows), 2)]
 
-    def rows(self, lines: int) -> Sequence[int]:
-        """Return the row that begins in each line."""
-        return [line * self.per * (2 if self.stacked else 1) for line in range(lines)]
+    def rows(self, lines: int) -> Sequence[int | None]:
+        """Return the row that begins in each line, or None."""
+        tops = [2 * line if self.stacked else line for line in range(lines)]
+        return [top // self.height * self.per if top % self.height == 0 else None for top in tops]
 
 
 def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:

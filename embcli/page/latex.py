@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from embcli.page.layout import Bar, Column, Columns
+from embcli.page import Table
+from embcli.page.heat import Strip
+from embcli.page.layout import Bar, Column, Columns, Word
 from embcli.page.markup import Markup
-
-if TYPE_CHECKING:
-    from embcli.page import Table
-    from embcli.page.heat import Strip
 
 _COMMANDS = str.maketrans(
     {
@@ -55,7 +52,7 @@ class Latex(Markup):
 
     def _table(self, table: Table) -> str:
         layout = "".join("|" if isinstance(column, Bar) else column.align[0] for column in table.columns)
-        header = [self._line([column.header]) for column in table.columns if isinstance(column, Column)]
+        header = [self._line([Word(column.header)]) for column in table.columns if isinstance(column, Column)]
         lines = [rf"\begin{{tabular}}{{{layout}}}", *self._titles(table.columns, layout), _row(header)]
         if table.ruled:
             lines.append(r"\hline")
@@ -68,7 +65,7 @@ class Latex(Markup):
             if isinstance(column, Bar) and column.title:
                 left = column.columns
                 next_bar = layout[place + 1 : place + left + 2].lstrip("lr")
-                cells.append(rf"\multicolumn{{{left}}}{{c{next_bar}}}{{{self._line([column.title])}}}")
+                cells.append(rf"\multicolumn{{{left}}}{{c{next_bar}}}{{{self._line([Word(column.title)])}}}")
             elif isinstance(column, Column) and left:
                 left -= 1
             elif isinstance(column, Column):

@@ -9,7 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -48,36 +48,39 @@ class Word:
         return replace(self, tone=tone if self.tone == "plain" else self.tone, sign=0 if tone == "dim" else self.sign)
 
 
-Cell = str | Word | Strip
+Cell = Word | Strip
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column of a table; `least` is the width to which its cells may be shortened, in the middle."""
+    """A column of a table; `least` is the width to which its cells may be shortened, in the middle.
+
+    Anything that is neither a word nor a strip becomes a word.
+    """
 
     header: str
-    cells: Sequence[Cell]
+    cells: Sequence[Any] | np.ndarray
     align: Align = "right"
     least: int | None = None
     unit: re.Pattern[str] = _UNIT  # never split
     tone: Tone = "plain"
     minimum: int = 0  # cells of an empty column
 
+    def __post_init__(self) -> None:
+        cells = [cell if isinstance(cell, Cell) else Word(str(cell)) for cell in self.cells]
+        object.__setattr__(self, "cells", cells)
+
     @property
     def width(self) -> int:
         """The number of cells."""
-        cells = (cell_len(cell) if isinstance(cell, str) else cell.width for cell in self.cells)
-        return max(self.minimum, cell_len(self.header), *cells, 0)
+        widest: int = max(self.minimum, cell_len(self.header), *(cell.width for cell in self.cells))
+        return widest
 
     def shortened(self, most: int) -> Column:
         """Return the column with each text in at most `most` cells, if they may be shortened."""
-        return replace(self, cells=[self._shortened(cell, most) for cell in self.cells]) if self.least else self
-
-    def _shortened(self, cell: Cell, most: int) -> Cell:
-        if isinstance(cell, Strip):
-            return cell
-        word = as_word(cell)
-        return replace(word, text=shorten(word.text, most, self.unit))
+        if not self.least:
+            return self
+        return replace(self, cells=[replace(cell, text=shorten(cell.text, most, self.unit)) for cell in self.cells])
 
     @property
     def shortest(self) -> Column:
@@ -141,20 +144,24 @@ class Excerpt:
         return (self.head,) if self.left_out else ()
 
     @classmethod
+    def first(cls, count: int, total: int) -> Excerpt:
+        """Show the first `count` of `total`."""
+        return cls(min(count, total), 0, total)
+
+    @classmethod
     def most(cls, count: int, total: int) -> Excerpt:
         """Show at most `count` of `total`, half of them from each end."""
-        if total <= count:
-            return cls(total, 0, total)
-        return cls(count - count // 2, count // 2, total)
+        return cls.first(total, total) if total <= count else cls(count - count // 2, count // 2, total)
 
-    def missing(self, numbers: np.ndarray, what: str, several: str = "") -> str:
+    def missing(self, what: str, numbers: np.ndarray | None = None, several: str = "") -> str:
         """Return in words what is not shown, `columns 3 to 252 (250 of 256)`, or an empty text.
 
-        `numbers` are those of all places; `several` is the plural of `what` if it does not end in s.
+        `numbers` are those of all places, by default counted from 0; `several` is the plural of `what` if it does not
+        end in s.
         """
         if not self.left_out:
             return ""
-        hidden = numbers[self.head : self.total - self.tail]
+        hidden = (np.arange(self.total) if numbers is None else numbers)[self.head : self.total - self.tail]
         of = f"({self.left_out:,} of {self.total:,})"
         if len(hidden) == 1:
             return f"{what} {hidden[0]} {of}"
@@ -168,13 +175,13 @@ class NumberFormat:
     Whole numbers have no decimals.
     """
 
-    def __init__(self, blocks: Sequence[Block], precision: int) -> None:
-        finite = [block.values[np.isfinite(block.values)] for block in blocks]
+    def __init__(self, arrays: Sequence[np.ndarray], precision: int) -> None:
+        finite = [values[np.isfinite(values)] for values in arrays]
         largest = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
-        whole = all(block.values.dtype.kind in "iu" for block in blocks)
+        whole = all(values.dtype.kind in "iu" for values in arrays)
         exponent = not whole and (largest >= _FIXED_LIMIT or 0 < largest < 0.5 * 10.0**-precision)
         self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
-        longest = (value for block in blocks for value in _longest(block.values))
+        longest = (value for values in arrays for value in _longest(values))
         self.width = max((len(self.write(value)) for value in longest), default=1)
 
     def write(self, value: float) -> str:
@@ -205,11 +212,6 @@ def cell_len(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def as_word(cell: str | Word) -> Word:
-    """Return a text as a word."""
-    return Word(cell) if isinstance(cell, str) else cell
 
 
 def width(columns: Columns, gap: int = GAP) -> int:
@@ -316,7 +318,7 @@ class Grid:
         long, short, without_tokens = _versions(self.labels)
         for labels in (long, short):
             if self._most(available, labels) >= count:
-                return labels, Excerpt(count, 0, count)
+                return labels, Excerpt.first(count, count)
         labels = long if self._most(available, long, dots=True) >= _FEW_COLUMNS else short
         if self._most(available, labels, dots=True) < 1:
             labels = without_tokens  # a number is worth more than a token's text

@@ -14,7 +14,7 @@ from typing import Literal
 
 from embcli.page import Line, Page, Table
 from embcli.page.heat import INFINITE, INFINITE_MARK, NAN, NAN_MARK, Strip
-from embcli.page.layout import GAP, Bar, Cell, Column, Tone, Word, as_word, cell_len, width
+from embcli.page.layout import GAP, Bar, Cell, Column, Tone, Word, cell_len, width
 
 Tint = Literal["cold", "warm", "good", "bad", "token 2", "token 3"]
 Color = Tint | Literal["mark", "black"] | int  # a number is a place on the scale of strips
@@ -106,21 +106,20 @@ class Sheet(Page):
                 pieces += [*self._pieces(cell, look, cells, column.align == "right"), Piece(" ", look), *gap]
             return pieces[: -1 - len(gap)]
 
-        yield row([column.header for column in columns], [_STRONG] * len(columns))
+        yield row([Word(column.header) for column in columns], [_STRONG] * len(columns))
         if table.ruled:
             yield [Piece("─" * width(table.columns), _DIM)]
         for place in range(count):
             if place in table.gaps:
-                dots = ["│" if column is bar else "⋮" for column in columns]
+                dots = [Word("│" if column is bar else "⋮") for column in columns]
                 yield row(dots, [_DIM.on(look) for look in looks])
             yield row([column.cells[place] for column in columns], looks)
 
     def _pieces(self, cell: Cell, base: Look = _PLAIN, width: int = 0, right: bool = False) -> list[Piece]:
         """Return a cell in pieces, with blanks up to a width."""
         if not isinstance(cell, Strip):
-            word = as_word(cell)
-            blanks = " " * (width - word.width)
-            return [Piece(blanks + word.text if right else word.text + blanks, _look(word).on(base))]
+            blanks = " " * (width - cell.width)
+            return [Piece(blanks + cell.text if right else cell.text + blanks, _look(cell).on(base))]
         if not self.colors:
             return [Piece(cell.characters().ljust(width))]
         cells = groupby(cell.colors(self.colors))

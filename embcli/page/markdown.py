@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from embcli.page import Line, Table
-from embcli.page.layout import Bar, Column, Columns, cell_len
+from embcli.page.heat import Strip
+from embcli.page.layout import Bar, Column, Columns, Word, cell_len
 from embcli.page.markup import Markup
-
-if TYPE_CHECKING:
-    from embcli.page.heat import Strip
 
 _MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
 _BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them
@@ -39,7 +36,7 @@ class Markdown(Markup):
             if isinstance(column, Bar):
                 title, left = column.title, column.columns
             else:
-                yield self._line([f"{title} {column.header}" if left else column.header])
+                yield self._line([Word(f"{title} {column.header}" if left else column.header)])
                 left -= 1 if left else 0
 
     def _escaped(self, text: str) -> str:

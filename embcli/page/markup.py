@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from embcli.page import Line, Page, Table
 from embcli.page.heat import Strip
-from embcli.page.layout import Cell, Column, Word, as_word
+from embcli.page.layout import Cell, Column, Word
 
 _BOLD = ("strong", "good", "bad")
 
@@ -43,7 +43,7 @@ class Markup(Page):
         """Return a line or a cell, bold if all its words stand out; a colour bar stands between two words."""
         if any(isinstance(cell, Strip) for cell in cells):
             return " ".join(self._strip(cell) if isinstance(cell, Strip) else self._line([cell]) for cell in cells)
-        words = [as_word(cell) for cell in cells if not isinstance(cell, Strip)]
+        words = [cell for cell in cells if isinstance(cell, Word)]
         text = self._escaped("".join(word.text for word in words).strip(" "))
         return self._bold(text) if text and all(word.tone in _BOLD for word in words) else text
 

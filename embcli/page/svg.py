@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
+
+import numpy as np
 
 from embcli.page.canvas import BASELINE, SIZE, Canvas, Palette, Span
 from embcli.page.shapes import OnCanvas
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 

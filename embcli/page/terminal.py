@@ -42,8 +42,8 @@ class Terminal(Sheet):
         return text.encode(self.paper.encoding, "backslashreplace")
 
     def _written(self, text: str, look: Look) -> str:
-        codes = "" if self._depth is None else _codes(look, self._depth)
-        return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
+        parameters = "" if self._depth is None else codes(look, self._depth)
+        return f"\x1b[{parameters}m{text}\x1b[0m" if parameters and text else text
 
 
 def depth() -> int | None:
@@ -62,13 +62,13 @@ def shade(color: Color, depth: int) -> heat.RGB | int:
 
 
 @cache
-def _codes(look: Look, depth: int) -> str:
-    """Return the parameters of the escape sequence for a look."""
-    codes = [code for code, has in (("1", look.bold), ("2", look.dim)) if has]
+def codes(look: Look, depth: int | None) -> str:
+    """Return the parameters of the escape sequence for a look; without a depth it has no colours."""
+    parameters = [code for code, has in (("1", look.bold), ("2", look.dim), ("7", look.reverse)) if has]
     for color, base in ((look.color, 30), (look.ground, 40)):
-        if color is not None:
-            codes.append(_code(shade(color, depth), base))
-    return ";".join(codes)
+        if color is not None and depth is not None:
+            parameters.append(_code(shade(color, depth), base))
+    return ";".join(parameters)
 
 
 def _code(shade: heat.RGB | int, base: int) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from embcli.errors import LayerError
-from embcli.hints import hint
 from embcli.names import DEFAULT_THETA, PAIRINGS, Pairing, ShownPairing
 from embcli.positions.kind import (
     JoinedPositions,
@@ -22,7 +21,7 @@ from embcli.positions.kind import (
     frequencies,
     in_turn,
 )
-from embcli.words import naming
+from embcli.words import hint, naming
 
 if TYPE_CHECKING:
     from embcli.recipe import Rotation

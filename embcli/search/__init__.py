@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Rows = tuple[np.ndarray, np.ndarray]  # IDs, (n,) int64, and what belongs to each of them, (n, ...) or (..., n)
 
 _PRODUCTS = 1 << 20  # in a piece
-_PIECE = 1 << 26  # values of rows whose products make a piece
+_PIECE = 1 << 23  # values of rows whose products make a piece
 _SCORED = 1 << 18  # values scored in float64 at a time
 _ANSWERS = 1 << 20  # of all queries of a pass
 _QUERIES = 1 << 12  # of a pass
@@ -193,7 +193,7 @@ def _ranked(
 ) -> Ranking:
     """Return the first k candidates by their scores in float64; the first k of all rows if a bound was wrong."""
     ids, bounds = candidates.ids, candidates.bounds
-    scores = _scores(layer, space, query, ids)
+    scores = _scores(layer, space, query, ids, watch)
     closeness = space.closeness(scores)
     if not ((bounds.low <= closeness) & (closeness <= bounds.high) | np.isnan(scores)).all():
         ids = _allowed(everything, candidates.excluded)
@@ -211,7 +211,7 @@ def _allowed(everything: np.ndarray, excluded: np.ndarray) -> np.ndarray:
     return allowed
 
 
-def _scores(layer: Layer, space: Space, query: np.ndarray, ids: np.ndarray, watch: Watch = unwatched) -> np.ndarray:
+def _scores(layer: Layer, space: Space, query: np.ndarray, ids: np.ndarray, watch: Watch) -> np.ndarray:
     scores = [space.scores(rows, query) for _, rows in watch(_rows(layer, ids), len(ids), _count)]
     return np.concatenate([np.empty(0), *scores])
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.checks import check_ids
 from embcli.layer import Layer, Origin, shape_of
 from embcli.options import Batching
 from embcli.records import Array, Names, Piece, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import select
+from embcli.tokens import check_ids
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -245,10 +245,9 @@ class _Pairs:
             rows, dim = len(self.states), self._base.shape[1]
             for count in (readers(rows * dim), 1):
                 left, right = _segments(self._base, count, rows), _segments(self._tuned, count, rows)
-                if left and len(left) == len(right):
-                    edges = pairwise([*(first for first, _ in left), rows])
-                    segments = zip(edges, left, right, strict=True)
-                    return [self._of_windows(*edge, one, other) for edge, (_, one), (_, other) in segments]
+                if left and [(first, length) for first, length, _ in left] == [each[:2] for each in right]:
+                    pairs = zip(left, right, strict=True)
+                    return [self._of_windows(first, one, other) for (first, _, one), (_, _, other) in pairs]
         return [self._of_stored_rows()]
 
     def _of_stored_rows(self) -> Iterator[int]:
@@ -257,20 +256,12 @@ class _Pairs:
             left, right = self._matching.base[block], self._matching.tuned[block]
             yield self._compare(block.start, self._base.stored(left), self._tuned.stored(right))
 
-    def _of_windows(
-        self, first: int, last: int, left: Iterator[np.ndarray], right: Iterator[np.ndarray]
-    ) -> Iterator[int]:
-        """Compare rows from `first` to `last` with the rows of the same IDs."""
-        one, other = next(left), next(right)
-        while first < last:
-            count = min(len(one), len(other), last - first)
+    def _of_windows(self, first: int, left: Iterator[np.ndarray], right: Iterator[np.ndarray]) -> Iterator[int]:
+        """Compare rows from `first` on with the rows of the same IDs; one of the layers may have more of them."""
+        for one, other in zip(left, right, strict=False):
+            count = min(len(one), len(other))
             yield self._compare(first, one[:count], other[:count])
             first += count
-            one, other = one[count:], other[count:]
-            if first < last and not len(one):
-                one = next(left)
-            if first < last and not len(other):
-                other = next(right)
 
     def _compare(self, first: int, left: np.ndarray, right: np.ndarray) -> int:
         """Compare consecutive pairs from `first` on, as stored, (n, width) each; return their number."""
@@ -286,13 +277,16 @@ class _Pairs:
         return len(left)
 
 
-def _segments(layer: Layer, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
-    """Return the segments of a layer; none if their windows are not rows as they are stored."""
-    (first, windows), *others = layer.segments(count, rows)
-    window = next(windows)
-    if window.itemsize != _WIDTHS.get(layer.dtype):
-        return []
-    return [(first, chain([window], windows)), *others]
+def _segments(layer: Layer, count: int, rows: int) -> list[tuple[int, int, Iterator[np.ndarray]]]:
+    """Return the segments of a layer, each with its first row and the length of its first window.
+
+    None if their windows are not rows as they are stored.
+    """
+    segments: list[tuple[int, int, Iterator[np.ndarray]]] = []
+    for first, windows in layer.segments(count, rows):
+        window = next(windows)
+        segments.append((first, len(window), chain([window], windows)))
+    return segments if window.itemsize == _WIDTHS.get(layer.dtype) else []
 
 
 def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:

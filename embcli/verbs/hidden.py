@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.layer import Source, shape_of
+from embcli.positions.rotary import Rotary, own_rotary
 from embcli.positions.sinusoidal import Sinusoidal
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
 from embcli.weights.build import loading_torch
 
 if TYPE_CHECKING:
     import torch
+
+    from embcli.names import Pairing
 
     Step = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n, columns), positions (n,) -> rows
 
@@ -113,9 +117,18 @@ def _array(values: torch.Tensor) -> np.ndarray:
     return array
 
 
-def own_sinusoids(recipe: Recipe, dim: int) -> Sinusoidal:
-    """Return the positions of a model that computes its position rows, (T, D)."""
-    return Sinusoidal(dim, own=partial(sinusoids, recipe.waves, recipe.first, dim))
+def own_positions(
+    source: Source, kind: str, theta: float | None, pairing: Pairing | None, length: int
+) -> Sinusoidal | Rotary | None:
+    """Return the positions of a kind that a model adds by its own formula, or by which its blocks rotate rows.
+
+    They are those of texts of `length` tokens; None if the model does not do so.
+    """
+    dim = shape_of(source, "token")[1]
+    if kind == "sinusoidal" and (recipe := source.recipe) and recipe.waves:
+        return Sinusoidal(dim, own=partial(sinusoids, recipe.waves, recipe.first, dim))
+    rotation = source.rotation.chosen(theta, length) if kind == "rotary" and source.rotation else None
+    return own_rotary(rotation, dim, pairing) if rotation else None
 
 
 def sinusoids(formula: str, first: int, dim: int, positions: np.ndarray) -> np.ndarray:

@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.binary import shortened
-from embcli.checks import check_ids, check_length, id_in_words
 from embcli.errors import InputError
 from embcli.files.numbers import rounded_to
-from embcli.hints import hint
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
-from embcli.positions.rotary import own_rotary
+from embcli.recipe import INSIDE, Norm, Recipe
 from embcli.records import Array, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
-from embcli.words import Message, counted, naming
+from embcli.tokens import check_ids, check_length, id_in_words
+from embcli.verbs.hidden import Steps, own_positions, steps_of
+from embcli.words import Message, counted, hint, naming
 
 if TYPE_CHECKING:
     from embcli.positions.kind import JoinedPositions
-    from embcli.recipe import Norm, Recipe
     from embcli.tokens import Tokens
-    from embcli.verbs.hidden import Steps
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
-
-# The remark on a model that adds no position rows, by what its blocks do.
-_INSIDE = {
-    "": "this model has no positions: the input rows are the {rows}",
-    "rotary": "this model has rotary positions, inside its blocks: the input rows are the {rows}; {position} rotary "
-    "rotates them",
-    "alibi": "this model has ALiBi positions, inside its blocks: the input rows are the {rows}",
-    "relative": "this model has relative positions, inside its blocks: the input rows are the {rows}",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,16 +180,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         sequence, place = self.tokens.places(index)
         rows = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
         for number in np.unique(sequence).tolist():
-            rows[sequence == number] = self._whole(number)[place[sequence == number]]
+            rows[sequence == number] = self._of_sequence(number)[place[sequence == number]]
         return rows
-
-    def _whole(self, number: int) -> np.ndarray:
-        """Return what the first block reads of a sequence, (T, H) float32; the last one is kept."""
-        if number not in self._kept:
-            index = np.arange(self.tokens.starts[number], self.tokens.starts[number + 1])
-            self._kept.clear()
-            self._kept[number] = self._read(index)
-        return self._kept[number]
 
     def _read(self, index: np.ndarray) -> np.ndarray:
         """Return what the first block reads at consecutive tokens, (n, H) float32."""
@@ -209,8 +190,15 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return self.more_steps(rows, places) if self.more_steps else rows
 
     @cached_property
-    def _kept(self) -> dict[int, np.ndarray]:
-        return {}
+    def _of_sequence(self) -> Callable[[int], np.ndarray]:
+        """What the first block reads of a sequence by its number, (T, H) float32; the last one is kept."""
+
+        @lru_cache(1)
+        def read(number: int) -> np.ndarray:
+            start, stop = self.tokens.starts[number : number + 2].tolist()
+            return self._read(np.arange(start, stop))
+
+        return read
 
     def _positions(self, index: np.ndarray) -> np.ndarray:
         """Return the positions of these tokens, (n,) int64; that of padding is -1 where positions do not count it."""
@@ -279,7 +267,9 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     only = _occurrences(tokens, options, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
     options, recipe = _followed(source, options)
-    positions = _positions(source, options, recipe, tokens.longest)
+    kind = "sinusoidal" if recipe is not None and recipe.waves else options.position or DEFAULT_KIND
+    own = own_positions(source, kind, options.theta, options.pairing, tokens.longest)
+    positions = own or options.positions(dim)
     reads_positions = positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves)
     if reads_positions:
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
@@ -298,30 +288,11 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     lookup = Lookup(tokens, token, positions, columns, origin, options, only, type_row, notes=notes)
     if recipe is None:
         return lookup
-    from embcli.verbs.hidden import steps_of
-
     _note_other_ways(source, recipe, tokens, origin)
     added = layers["position"].rows if "position" in layers else positions.rows
     steps = steps_of(recipe.sum, recipe.values, added, type_row)
     more = steps_of(recipe.rest, recipe.values, added, type_row) if recipe.rest else None
     return replace(lookup, recipe=recipe, steps=steps, more_steps=more)
-
-
-def _positions(source: Source, options: LookupOptions, recipe: Recipe | None, longest: int) -> JoinedPositions:
-    """Return the positions that join the token rows, for sequences of up to `longest` tokens; their layer is not open.
-
-    A model's own formula or rotation counts, unless the user chooses another one.
-    """
-    dim = shape_of(source, "token")[1]
-    if recipe is not None and recipe.waves:
-        from embcli.verbs.hidden import own_sinusoids
-
-        return own_sinusoids(recipe, dim)
-    positions = options.positions(dim)
-    if options.position != "rotary" or source.rotation is None:
-        return positions
-    own = source.rotation.chosen(options.theta, longest)
-    return own_rotary(own, dim, options.pairing) if own else positions
 
 
 def _check_trace(options: LookupOptions, tokens: int, adds: bool) -> None:
@@ -400,7 +371,9 @@ def without_positions(recipe: Recipe | None, path: str) -> Message | str:
         return naming(what, model=shortened(recipe.model), why=why)
     rows = replace(recipe, steps=recipe.sum).words.replace("token", "token rows", 1)
     shows = f"; {hint('positions', path=shlex.quote(path))}" if recipe.biases else ""
-    return naming(f"{_INSIDE[recipe.inside]}{{shows}}", rows=rows, shows=shows)
+    has = f"{INSIDE[recipe.inside]} positions, inside its blocks" if recipe.inside else "no positions"
+    rotates = "; {position} rotary rotates them" if recipe.inside == "rotary" else ""
+    return naming(f"this model has {has}: the input rows are the {{rows}}{rotates}{{shows}}", rows=rows, shows=shows)
 
 
 def _has_type(source: Source, options: LookupOptions, recipe: Recipe | None) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from embcli.errors import InputError
 from embcli.layer import Meter, Source, Summary
-from embcli.passes import Watch, ahead, unwatched
+from embcli.passes import Watch, unwatched
 from embcli.verbs.weights import WeightMatrix, weights
 from embcli.words import naming
 
@@ -33,11 +33,7 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
 
     def bins(self, rows: int, columns: int) -> Bins:
         """Return the matrix in bins of `rows` x `columns` values, from one pass."""
-        parts = self.layer.parts()
-        total, *others = sums = [_Sums(self.layer.shape, rows, columns) for _ in parts]
-        passes = [each.add(first, blocks) for each, (first, blocks) in zip(sums, parts, strict=True)]
-        for _ in self.watch(ahead(passes), self.layer.shape[0], int):
-            pass
+        total, *others = self.layer.sums(partial(_Sums, self.layer.shape, rows, columns), _Sums.add, self.watch)
         for other in others:
             total.merge(other)
         return total.bins()
@@ -56,15 +52,9 @@ class _Sums:
         self._zero, self._non_finite = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._meter = Meter()
 
-    def add(self, row: int, blocks: Iterator[np.ndarray]) -> Iterator[int]:
-        """Add consecutive blocks from a row on, and yield the number of rows of each."""
-        for block in blocks:
-            with np.errstate(invalid="ignore"):  # of infinities
-                self._add(row, block)
-            row += len(block)
-            yield len(block)
-
-    def _add(self, row: int, block: np.ndarray) -> None:
+    @np.errstate(invalid="ignore")  # of infinities
+    def add(self, row: int, block: np.ndarray) -> None:
+        """Add a block from a row on."""
         exact = block.astype(np.float64)
         total = float(exact.sum())
         np.square(exact, out=exact)

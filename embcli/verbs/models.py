@@ -1,4 +1,4 @@
-"""The models that programs hold on this machine; of each, only a header or a config.json is read."""
+"""The models that programs hold on this machine; of each, only a header is read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.held import HOLDERS
 from embcli.hub import cache_folder, cached_models, model_file
-from embcli.metadata import peek
 from embcli.records import FieldType, Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
-from embcli.strict_json import read_object
 from embcli.version import __version__
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
     from embcli.notes import Notes
 
-_LONGEST = 1 << 24  # bytes of a config.json
-_ROWS, _COLUMNS = ("vocab_size",), ("hidden_size", "n_embd", "d_model", "dim")  # keys of V and D
 _PARTS = {"model.safetensors.index.json": "*.safetensors", "pytorch_model.bin.index.json": "*.bin"}
 
 
@@ -34,7 +30,7 @@ class HeldModel:
 
     name: str  # that a model is opened by
     format: str
-    shape: tuple[int, int] | None  # (V, D), if its header says so
+    shape: tuple[int, int] | None  # (V, D); None if its token matrix is not known
     size: int  # in bytes
 
 
@@ -78,35 +74,11 @@ def held_models(notes: Notes) -> Models:
 
 
 def _described(name: str, path: Path) -> HeldModel:
-    """Return what the header of a file, or the config.json beside it, says; raises InputError for a damaged one."""
+    """Return what the header of a model's file says; raises InputError for a file that cannot be read."""
     files = list(path.parent.glob(_PARTS[path.name])) if path.name in _PARTS else [path]
-    size = sum(file.stat().st_size for file in files)
-    binary = Binary(path)
-    if binary.read(0, 4) == b"GGUF":
-        return HeldModel(in_data(name), "GGUF", _gguf_shape(binary), size)
-    kind = path.name.removesuffix(".index.json").rpartition(".")[2]
-    return HeldModel(in_data(name), in_data(kind), _config_shape(path), size)
-
-
-def _gguf_shape(binary: Binary) -> tuple[int, int] | None:
-    header = peek(binary)
-    architecture = header.metadata.get("general.architecture")
-    words = header.arrays.get("tokenizer.ggml.tokens")
-    rows = words.count if words is not None else header.metadata.get(f"{architecture}.vocab_size")
-    columns = header.metadata.get(f"{architecture}.embedding_length")
-    return (rows, columns) if isinstance(rows, int) and isinstance(columns, int) else None
-
-
-def _config_shape(path: Path) -> tuple[int, int] | None:
-    """Return (V, D) of the config.json beside weights, or else of the weights' own header."""
-    config = path.parent / "config.json"
-    if config.is_file():
-        described = read_object(Binary(config), _LONGEST)
-        text = described.get("text_config")
-        known = {**described, **text} if isinstance(text, dict) else described
-        rows, columns = ([known[key] for key in keys if isinstance(known.get(key), int)] for keys in (_ROWS, _COLUMNS))
-        if rows and columns:
-            return rows[0], columns[0]
-    with suppress(InputError):
-        return Checkpoint(str(path)).shape("token")
-    return None
+    is_gguf = Binary(path).read(0, 4) == b"GGUF"
+    format = "GGUF" if is_gguf else path.name.removesuffix(".index.json").rpartition(".")[2]
+    shape = None
+    with suppress(InputError):  # damaged, or no tensor is known to be the token matrix
+        shape = Checkpoint(str(path)).shape("token")
+    return HeldModel(in_data(name), in_data(format), shape, sum(file.stat().st_size for file in files))

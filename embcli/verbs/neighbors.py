@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli import memory
-from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.options import Nearness
@@ -23,7 +22,7 @@ from embcli.search import Search, mean_row, nearest
 from embcli.search.space import Space
 from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
-from embcli.tokens import Tokens, token_text, tokens_of
+from embcli.tokens import Tokens, check_ids, token_text, tokens_of
 from embcli.words import Message, naming
 
 if TYPE_CHECKING:

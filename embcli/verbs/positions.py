@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import shortened
-from embcli.checks import check_ids
 from embcli.errors import InputError
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.positions import DEFAULT_KIND, Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
-from embcli.positions.rotary import own_rotary
 from embcli.records import Array, Names, Piece, Records
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
-from embcli.tokens import Tokens
-from embcli.verbs.hidden import own_sinusoids
+from embcli.tokens import Tokens, check_ids
+from embcli.verbs.hidden import own_positions
 from embcli.version import __version__
 from embcli.weights.seeded import check_size, refuse_too_large
 from embcli.words import naming
@@ -126,14 +124,9 @@ def _own(source: Source, kind: Kind, options: PositionOptions, length: int, dim:
     """
     if source.origin.is_seeded or options.pairing == "both":
         return None
-    if kind == "rotary":
-        rotation = source.rotation and source.rotation.chosen(options.theta, length)
-        return own_rotary(rotation, dim, options.pairing) if rotation else None
-    recipe = source.recipe
-    if kind == "sinusoidal":
-        return own_sinusoids(recipe, dim) if recipe and recipe.waves else None
     if kind not in ("alibi", "t5"):
-        return None
+        return own_positions(source, kind, options.theta, options.pairing, length)
+    recipe = source.recipe
     biases: dict[str, Any] = dict(recipe.biases) if recipe else {}
     if ("heads" if kind == "alibi" else "buckets") not in biases:
         raise InputError(naming("{kind} {given}: this model has no such positions", given=kind))

@@ -11,12 +11,11 @@ import numpy as np
 
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, Summary, shape_of
-from embcli.norms import NormOrder, norm_order
 from embcli.passes import Watch, unwatched
 from embcli.records import Array, FieldType, Names, Piece, Records, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
-from embcli.statistics import norms_of
+from embcli.statistics import NormOrder, norm_order, norms_of
 from embcli.tokens import token_text, tokens_of
 from embcli.words import naming
 

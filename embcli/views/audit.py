@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from embcli.hints import hint
 from embcli.names import BROKEN
-from embcli.page import Block, Column, Excerpt, Page, Word
+from embcli.page import Column, Excerpt, Page, Word
+from embcli.verbs.audit import Audit
 from embcli.views.parts import (
     first_of,
     head_in_words,
@@ -18,10 +16,7 @@ from embcli.views.parts import (
     put_origin,
     token_column,
 )
-from embcli.words import QUANTILES, counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.audit import Audit
+from embcli.words import QUANTILES, counted, hint
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {
@@ -111,7 +106,7 @@ def _statistics(result: Audit, page: Page) -> dict[str, str | Word]:
 def _norms(result: Audit, page: Page) -> dict[str, str | Word]:
     """Return how the norms are distributed, and which are the least and the largest, in words."""
     quantiles = dict(zip(QUANTILES, result.statistics.quantiles, strict=True))
-    write = page.numbers([Block("", np.array([[*quantiles.values()]]))]).write
+    write = page.numbers(np.array([*quantiles.values()])).write
     least, median, largest = (write(quantiles[name]) for name in ("least", "median", "largest"))
     rows = np.flatnonzero(result.measured)
     rows = rows[np.argsort(result.norms[rows], kind="stable")]
@@ -147,17 +142,17 @@ def _put_candidates(result: Audit, page: Page) -> None:
     if tokens.threshold is None:
         page.line(f"candidates    none: {tokens.reason}")
         return
-    excerpt = Excerpt(min(result.top, len(tokens.candidates)), 0, len(tokens.candidates))
+    excerpt = Excerpt.first(result.top, len(tokens.candidates))
     ids = tokens.candidates[excerpt.places]
-    write = page.numbers([Block("", np.array([[tokens.threshold, *result.indicator[ids]]]))]).write
+    write = page.numbers(np.array([tokens.threshold, *result.indicator[ids]])).write
     by = {"cosine": "1 - cos to their mean", "norm": "norm"}[tokens.indicator]
     page.line(f"candidates    {excerpt.total:,} like unused rows by {by}: up to {write(tokens.threshold)}")
     if len(ids):
-        columns = [Column("ID", [str(row) for row in ids])]
+        columns = [Column("ID", ids)]
         columns += [token_column(result.tokens(ids))] if result.encoding else []
         columns.append(Column(tokens.indicator, [write(value) for value in result.indicator[ids]]))
         page.table([*columns, *_others(result, ids, page)])
-        missing = excerpt.missing(np.arange(1, excerpt.total + 1), "candidate")
+        missing = excerpt.missing("candidate", np.arange(1, excerpt.total + 1))
         put_left_out(page, missing, how=hint("top", count=excerpt.total))
 
 
@@ -167,7 +162,7 @@ def _others(result: Audit, ids: np.ndarray, page: Page) -> list[Column]:
         return []
     names = [name for name in vars(result.indicators) if name != result.undertrained.indicator]
     values = {name: vars(result.indicators)[name][ids] for name in names}
-    write = page.numbers([Block("", np.array([*values.values()]))]).write
+    write = page.numbers(*values.values()).write
     return [Column(name, [write(value) for value in each]) for name, each in values.items()]
 
 

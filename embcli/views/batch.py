@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Page
 from embcli.tokens import shown
+from embcli.verbs.batch import Batches
 from embcli.views.parts import put_left_out, put_origin, token_column
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.batch import Batches
 
 _MOST_SAMPLES = 8
 _MOST_DRAWN = 3, 5  # samples of a picture, and tokens in each
@@ -52,16 +48,16 @@ def _put_tables(result: Batches, page: Page) -> None:
     rows = Excerpt.most(_MOST_SAMPLES, len(result.order))
     samples = result.order[rows.places]
     ids = result.ids(samples)  # (n, T + 1)
-    labels = [Column("batch", list(map(str, result.batch_of(rows.places))))] if result.batching.all else []
-    labels.append(Column("sample", list(map(str, samples))))
+    labels = [Column("batch", result.batch_of(rows.places))] if result.batching.all else []
+    labels.append(Column("sample", samples))
     if result.tokens.encoding is not None:
         words = [" ".join(map(shown, result.tokens.bytes_of(sample))) for sample in ids]
         labels.append(Column("tokens", words, "left", least=_LEAST_WORDS))
     positions = _put_ids(page, labels, ids, rows)
     put_left_out(
         page,
-        rows.missing(np.arange(len(result.order)), "row"),
-        positions.missing(np.arange(result.batching.max_length), "position"),
+        rows.missing("row"),
+        positions.missing("position"),
     )
 
 
@@ -84,7 +80,7 @@ def _put_ids(page: Page, labels: list[Column], ids: np.ndarray, rows: Excerpt) -
 
 
 def _columns(ids: np.ndarray, positions: Excerpt) -> list[Column]:
-    columns = [Column(str(place), list(map(str, ids[:, place]))) for place in positions.places]
+    columns = [Column(str(place), ids[:, place]) for place in positions.places]
     if positions.left_out:
         columns.insert(positions.head, Column("…", ["…"] * len(ids), "left", tone="dim"))
     return columns
@@ -100,9 +96,9 @@ def _put_picture(result: Batches, page: Page) -> None:
     values = result.embeddings(order)[:, tokens.places].reshape(len(ids), -1)  # (samples * tokens, columns)
     brackets = [" ╭", *[" │"] * (count - 2), " ╰"] if count > 1 else [" ·"]
     sample = Column("sample", [f"{'' if k else each}{brackets[k]}" for each in order.tolist() for k in range(count)])
-    pos = Column("pos", [str(place) for place in tokens.places] * len(order))
+    pos = Column("pos", [*tokens.places] * len(order))
     words = [token_column(result.tokens.bytes_of(ids))] if result.tokens.encoding else []
-    last = Column("ID", list(map(str, ids)))
+    last = Column("ID", ids)
     gaps = [gap * count for gap in samples.gaps]
     gaps += [place * count + gap for place in range(len(order)) for gap in tokens.gaps]
     ends = [0, -1][: len(result.columns)]  # a row must have room for its first and last number
@@ -113,9 +109,9 @@ def _put_picture(result: Batches, page: Page) -> None:
     columns = page.grid(labels, [Block("input", values)], result.columns, gaps)
     put_left_out(
         page,
-        samples.missing(result.order, "sample"),
-        tokens.missing(np.arange(length), "position"),
-        columns.missing(result.columns, "column"),
+        samples.missing("sample", result.order),
+        tokens.missing("position"),
+        columns.missing("column", result.columns),
     )
 
 

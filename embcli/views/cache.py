@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from embcli.page import Column, Page
+from embcli.verbs.cache import Files
 from embcli.words import counted, in_bytes
-
-if TYPE_CHECKING:
-    from embcli.verbs.cache import Files
 
 
 def view(result: Files, page: Page) -> None:

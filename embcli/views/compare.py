@@ -5,22 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.names import OUTPUTS, STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
+from embcli.verbs.compare import Comparison
+from embcli.verbs.compare.result import Cost, Gradient, Training
 from embcli.verbs.lookup import rows_beside
 from embcli.verdict import Verdict, largest_by_row
 from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_labels
-from embcli.words import counted, in_bytes, in_seconds
-
-if TYPE_CHECKING:
-    from embcli.verbs.compare import Comparison
-    from embcli.verbs.compare.result import Cost, Gradient, Training
+from embcli.words import counted, hint, in_bytes, in_seconds
 
 _WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
 _FRAME = 4  # lines of the heading, of what is not shown, and of the prompt
@@ -153,7 +149,7 @@ def _put_one_hot(result: Comparison, page: Page, number: str) -> None:
         )
     form = next((form for form in forms if page.holds([*labels, *form])), forms[-1])
     page.table([*labels, *form], rows.gaps)
-    _put_left_out(page, rows)
+    put_left_out(page, rows.missing("row"))
 
 
 def _put_first(result: Comparison, page: Page, number: str) -> None:
@@ -179,9 +175,9 @@ def _put_shared(result: Comparison, page: Page, number: str) -> None:
 
 def _put_matrix(page: Page, values: np.ndarray, label: str) -> None:
     rows = Excerpt.most(_MOST_WEIGHTS, len(values))
-    labels = [Column(label, [str(place) for place in rows.places])]
+    labels = [Column(label, rows.places)]
     columns = page.grid(labels, [Block("", values[rows.places])], np.arange(values.shape[1]), rows.gaps)
-    _put_left_out(page, rows, columns)
+    put_left_out(page, rows.missing("row"), columns.missing("column"))
 
 
 def _put_outputs(result: Comparison, page: Page, number: str) -> None:
@@ -213,12 +209,7 @@ def _put_both(page: Page, labels: list[Column], left: np.ndarray, right: np.ndar
         gaps = [2 * gap for gap in gaps]
     is_known = {*cells} == {"0"} and not page.holds_grid([*labels, diff], blocks, numbers)  # by the verdict
     columns = page.grid(labels, blocks, numbers, gaps, [] if is_known else [diff])
-    _put_left_out(page, rows, columns)
-
-
-def _put_left_out(page: Page, rows: Excerpt, columns: Excerpt | None = None, row: str = "row") -> None:
-    missing = columns.missing(np.arange(columns.total), "column") if columns else ""
-    put_left_out(page, rows.missing(np.arange(rows.total), row), missing)
+    put_left_out(page, rows.missing("row"), columns.missing("column"))
 
 
 def _judgement(verdict: Verdict) -> Word:
@@ -285,7 +276,7 @@ def _drawn(result: Comparison, page: Page, most: int, dots: bool) -> bool:
     tones += ["linear"] * len(tokens.places)
     gaps = rows.gaps if dots else []
     columns = page.grid(labels, [Block("", values)], np.arange(dim), gaps, tones=tones)
-    _put_left_out(page, tokens, columns, "token")
+    put_left_out(page, tokens.missing("token"), columns.missing("column"))
     ends = np.arange(dim)[[0, -1][:dim]]
     return page.holds_grid([*labels, Column("…", [])], [Block("", values[:, ends])], ends)
 
@@ -309,7 +300,7 @@ def _put_trace(result: Comparison, page: Page) -> None:
     page.line("Each row of the weight times its entry in the token's one-hot row, and the sum of all.")
     traced = Excerpt.most(_MOST_TRACED, len(result.tokens))
     size, dim = result.weight.shape
-    columns = Excerpt(0, 0, 0)
+    columns = Excerpt.first(0, 0)
     for place in traced.places.tolist():
         own = int(result.tokens.ids[place])
         terms = list(range(size)) if size <= _MOST_TERMS else sorted({0, own, size - 1})
@@ -330,7 +321,7 @@ def _put_trace(result: Comparison, page: Page) -> None:
         columns = page.grid(labels, [Block("", values)], np.arange(dim), tones=tones)
         if len(terms) < size:
             page.line(f"Left out: {size - len(terms):,} terms, all of them 0 times a row.")
-    _put_left_out(page, traced, columns)
+    put_left_out(page, traced.missing("row"), columns.missing("column"))
 
 
 def _put_gradient(gradient: Gradient, page: Page) -> None:
@@ -341,7 +332,7 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
     else:
         rows = Excerpt.most(_MOST_TOKENS, len(gradient.ids))
         numbers = {"ID": gradient.ids, "n": gradient.times}
-        labels = [Column(name, list(map(str, values[rows.places]))) for name, values in numbers.items()]
+        labels = [Column(name, values[rows.places]) for name, values in numbers.items()]
         _put_both(page, labels, gradient.embedding, gradient.linear, rows)
     page.line(_judgement(gradient.verdict))
     if gradient.verdict.kind == "value":
@@ -369,7 +360,7 @@ def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
         Column("ID", [word for token_id in gradient.ids[:count].tolist() for word in (str(token_id), "", "")]),
         Column("", ["row", "gradient", "row after"] * count, "left"),
     ]
-    _put_both(page, labels, left, right, Excerpt(len(left), 0, len(left)))
+    _put_both(page, labels, left, right, Excerpt.first(len(left), len(left)))
     if len(gradient.ids) > count:
         page.line(f"Left out: {len(gradient.ids) - count:,} more IDs.")
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.page import Block, Column, Page
 from embcli.tokens import shown
+from embcli.verbs.coverage import Coverage
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.coverage import Coverage
 
 _MOST_SAMPLES = 6
 _LEAST_WORDS = 12  # cells to which words beside numbers may be shortened

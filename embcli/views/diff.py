@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
-from embcli.page import Block, Column, Excerpt, Page, Word
+from embcli.encodings import Encoding
+from embcli.page import Column, Excerpt, Page, Word
 from embcli.tokens import tokens_of
+from embcli.verbs.diff import Diff, State
 from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column
-from embcli.words import QUANTILES
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
-    from embcli.verbs.diff import Diff, State
+from embcli.words import QUANTILES, hint
 
 _NAMES = ("base", "tuned")
 _STATES: dict[State, str] = {
@@ -69,9 +65,9 @@ def _put_tokens(result: Diff, page: Page) -> None:
     """Put the tokens that changed most on a page, and after a gap those that changed least."""
     excerpt = _shown(result)
     pairs = result.moved[excerpt.places]
-    labels = [Column("ID", [str(row) for row in result.matching.base[pairs]])]
+    labels = [Column("ID", result.matching.base[pairs])]
     if result.matching.by == "token":
-        labels.append(Column("in TUNED", [str(row) for row in result.matching.tuned[pairs]]))
+        labels.append(Column("in TUNED", result.matching.tuned[pairs]))
     if any(each is not None for each in result.encodings):
         labels.append(token_column(result.tokens(pairs)))
     numbers = {"1 - cos": result.cosine_distances[pairs], "L2 distance": result.distances[pairs]}
@@ -81,8 +77,7 @@ def _put_tokens(result: Diff, page: Page) -> None:
 
 def _shown(result: Diff) -> Excerpt:
     """Return which of the rows that moved are shown."""
-    count, top = len(result.moved), result.top
-    return Excerpt(count, 0, count) if count <= 2 * top else Excerpt(top, top, count)
+    return Excerpt.most(2 * result.top, len(result.moved))
 
 
 def _put_rows_without_partner(result: Diff, page: Page) -> None:
@@ -101,14 +96,14 @@ def _without_partner(result: Diff) -> Iterator[tuple[str, np.ndarray, Encoding |
 def _put_missing(result: Diff, page: Page) -> None:
     """Say which rows are not shown, and how to see all."""
     count = len(result.moved)
-    missing, most = [_shown(result).missing(np.arange(1, count + 1), "changed row")], -(-count // 2)
+    missing, most = [_shown(result).missing("changed row", np.arange(1, count + 1))], -(-count // 2)
     for name, ids, _ in _without_partner(result):
-        excerpt = Excerpt(min(result.top, len(ids)), 0, len(ids))
-        missing += [f"{excerpt.missing(ids, 'row')} of {name}"] if excerpt.left_out else []
+        excerpt = Excerpt.first(result.top, len(ids))
+        missing += [f"{excerpt.missing('row', ids)} of {name}"] if excerpt.left_out else []
         most = max(most, len(ids))
     put_left_out(page, *missing, how=hint("top", count=most))
 
 
 def _written(values: np.ndarray, page: Page) -> list[str]:
-    write = page.numbers([Block("", values[None, :])]).write
+    write = page.numbers(values).write
     return [write(value) for value in values.tolist()]

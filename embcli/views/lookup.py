@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.names import PARTS
 from embcli.page import Block, Column, Columns, Excerpt, Page
+from embcli.positions.kind import JoinedWords
 from embcli.verbs.lookup import Lookup, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
-from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.positions.kind import JoinedWords
+from embcli.words import counted, hint
 
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
@@ -40,7 +36,7 @@ class Band:
 def view(result: Lookup, page: Page) -> None:
     """Put the chosen matrices of a lookup on a page, below a picture and above a trace."""
     words = result.positions.joined_words(result.origin.first_position)
-    every = Excerpt(len(result.columns), 0, len(result.columns))
+    every = Excerpt.first(len(result.columns), len(result.columns))
     drawn = _put_picture(result, page) if result.options.draw else every
     rows = Excerpt.most(_MOST_TOKENS, len(result))
     index = result.index(rows.places)
@@ -54,7 +50,7 @@ def view(result: Lookup, page: Page) -> None:
         page.line("Both sequences are the same bag of tokens in different orders:")
         page.line(words.bag)
     columns = columns if columns.left_out else drawn  # those of the picture are fewer
-    missing = rows.missing(np.arange(len(result)), "row"), columns.missing(result.columns, "column")
+    missing = rows.missing("row"), columns.missing("column", result.columns)
     put_left_out(page, *missing, how=f"{hint('columns') + ', ' if columns.left_out else ''}{hint('npy')}")
     if result.options.trace is not None:
         _put_trace(result, page, result.options.trace)
@@ -155,7 +151,7 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
     if by_token:
         rows = [(band, row) for row in range(count) for band in bands]
     band_column = Column("", [band.label if by_token or not row else "" for band, row in rows], "left")
-    numbers = Column(bands[0].header if alone else "row", [str(band.numbers[row]) for band, row in rows])
+    numbers = Column(bands[0].header if alone else "row", [band.numbers[row] for band, row in rows])
     labels = [numbers] if alone else [band_column, numbers]
     if tokens.encoding is not None and any(band.of_tokens for band in bands):
         words = tokens.bytes_of(tokens.ids[index])
@@ -164,7 +160,7 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
         labels.insert(0 if by_token else len(labels), column)
     if tokens.many:
         sequence = tokens.places(index)[0]
-        cells = ["" if by_token and band is not bands[0] else str(sequence[row]) for band, row in rows]
+        cells = ["" if by_token and band is not bands[0] else sequence[row] for band, row in rows]
         labels.insert(0 if by_token or alone else 1, Column("seq", cells))
     return labels
 
@@ -175,7 +171,7 @@ def _put_apart(result: Lookup, page: Page, index: np.ndarray, band: Band, words:
     numbers = result.columns_of(band.label)
     page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}" if is_hidden else words.heading)
     columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
-    put_left_out(page, columns.missing(numbers, "column" if is_hidden else words.column))
+    put_left_out(page, columns.missing("column" if is_hidden else words.column, numbers))
 
 
 def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
@@ -214,7 +210,7 @@ def _put_picture(result: Lookup, page: Page) -> Excerpt:
     if result.tokens.encoding is not None:
         words = result.tokens.bytes_of(picked.rows)
         labels.insert(0, token_column([word if mark else None for word, mark in zip(words, picked.marks, strict=True)]))
-    labels.append(Column("row", [str(row) for row in picked.rows]))
+    labels.append(Column("row", picked.rows))
     values = result.layer.rows(picked.rows)[:, result.columns]
     goals = _goals(result, index, picked, page, labels, values)
     columns = page.grid(labels, [Block("", values)], result.columns, picked.gaps, [goals], picked.tones)
@@ -275,7 +271,7 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
     page.line(f"The sum is computed in float32; it is shown to {page.paper.precision} decimals.")
     if result.norm is not None:
         _put_norm(result, page, place, terms)
-    put_left_out(page, terms.missing(result.columns, "column"), how=hint("columns"))
+    put_left_out(page, terms.missing("column", result.columns), how=hint("columns"))
 
 
 def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:
@@ -283,7 +279,7 @@ def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:
     traced = result.traced_norm(place)
     page.line()
     page.title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
-    numbers = page.numbers([Block("", np.array([[traced.mean, traced.variance]]))])
+    numbers = page.numbers(np.array([traced.mean, traced.variance]))
     mean, variance = numbers.write(traced.mean), numbers.write(traced.variance)
     page.line(f"mean {mean}, variance {variance}, over all {traced.size:,} columns; epsilon {traced.epsilon:g}")
     rows = {name: values[:, result.columns] for name, values in traced.rows.items()}
@@ -294,7 +290,7 @@ def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:
 
 def _terms(result: Lookup, page: Page, rows: dict[str, np.ndarray], signs: dict[str, str], terms: Excerpt) -> Columns:
     """Return rows (1, columns) as a table, a line for each of these columns, with the signs before them."""
-    numbers = page.numbers([Block(name, values) for name, values in rows.items()])
+    numbers = page.numbers(*rows.values())
     width = max(len("column"), len(str(result.columns.max(initial=0))))
     column_numbers = [f"{column:{width}}" for column in result.columns[terms.places]]
     columns: Columns = [Column("column".rjust(width), column_numbers, "left", minimum=width + 1)]

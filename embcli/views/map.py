@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from embcli.page import Block, Column, Page
+from embcli.verbs.map import Bins, WeightMap
 from embcli.views.parts import put_origin
 from embcli.views.weights import put_padding, put_summary, title
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.map import Bins, WeightMap
 
 _FRAME = 14  # lines around the map
 _NORM = 10  # cells of the longest norm
@@ -25,7 +21,7 @@ def view(result: WeightMap, page: Page) -> None:
     lines = max(page.paper.lines - _FRAME, 4)
     rows = -(-size // lines)
     starts = np.arange(0, size, rows)
-    labels = [Column("from row", [str(start) for start in starts])]
+    labels = [Column("from row", starts)]
     after = [Column("", [], "left", minimum=2), Column("mean norm", [], minimum=_NORM)]
     columns = -(-dim // page.strip_numbers(labels, after))
     bins = result.bins(rows, columns)

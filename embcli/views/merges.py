@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-import numpy as np
-
+from embcli.encodings import Encoding
+from embcli.encodings.algorithm import Derivation
 from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.page.layout import cell_len
 from embcli.tokens import shown
+from embcli.verbs.merges import Merges
 from embcli.views.parts import put_left_out
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from embcli.encodings import Encoding
-    from embcli.encodings.algorithm import Derivation
-    from embcli.verbs.merges import Merges
 
 _MOST_ROWS = 200
 _MOST_TREES = 50
@@ -55,24 +49,19 @@ def _put_table(result: Merges, page: Page) -> None:
         _text(result.pieces[number]) if first else "" for first, (number, _, _) in zip(firsts, chosen, strict=True)
     ]
     columns: Columns = [Column("piece", pieces, "left", least=LEAST_TOKEN)]
-    columns.append(Column("step", [str(step) for _, step, _ in chosen]))
+    columns.append(Column("step", [step for _, step, _ in chosen]))
     if "left" in result.fields:
-        sides = [(each.left, each.right) for _, _, each in chosen]
-        columns.append(Column("left", [shown(left) if left else "" for left, _ in sides]))
-        columns.append(Column("right", [shown(right) if right else "" for _, right in sides], "left"))
-    for name in ("rank", "score"):
+        columns.append(Column("left", [shown(each.left) if each.left else "" for _, _, each in chosen]))
+        columns.append(Column("right", [shown(each.right) if each.right else "" for _, _, each in chosen], "left"))
+    for name, form in (("rank", ","), ("score", ".4f")):
         if name in result.fields:
             values = [getattr(each, name) for _, _, each in chosen]
-            columns.append(
-                Column(
-                    name, ["" if each is None else f"{each:,}" if name == "rank" else f"{each:.4f}" for each in values]
-                )
-            )
+            columns.append(Column(name, ["" if each is None else format(each, form) for each in values]))
     tokens = [Word(shown(result.spelled(each) or b""), _tone(number)) for number, _, each in chosen]
     columns.append(Column("token", tokens, "left", least=LEAST_TOKEN))
-    columns.append(Column("ID", ["" if each.token_id is None else str(each.token_id) for _, _, each in chosen]))
+    columns.append(Column("ID", ["" if each.token_id is None else each.token_id for _, _, each in chosen]))
     page.table(columns, which.gaps)
-    put_left_out(page, which.missing(np.arange(len(rows)), "row"))
+    put_left_out(page, which.missing("row"))
 
 
 def _text(piece: Derivation) -> str:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
+from embcli.search import Ranking
 from embcli.tokens import shown
+from embcli.verbs.neighbors import Neighbors, Query, Shares
 from embcli.views.parts import bar, put_left_out, put_origin, token_column
-from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.search import Ranking
-    from embcli.verbs.neighbors import Neighbors, Query, Shares
+from embcli.words import counted, hint
 
 _MOST_QUERIES = 20
 _MOST_ROWS = 200  # neighbours of a query
@@ -36,7 +32,7 @@ def view(result: Neighbors, page: Page) -> None:
             page.line()
         _put_query(result, number, page)
     _put_search(result, page)
-    missing = queries.missing(np.arange(1, len(result.queries) + 1), "query", "queries")
+    missing = queries.missing("query", np.arange(1, len(result.queries) + 1), "queries")
     put_left_out(page, missing, how=hint("ndjson"))
     put_origin(page, result.origin)
 
@@ -51,7 +47,7 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
         page.line("No other rows.")
         return
     rows = Excerpt.most(_MOST_ROWS, len(ranking.ids))
-    numbers = page.numbers([Block("", ranking.scores[:, None])])
+    numbers = page.numbers(ranking.scores)
     columns = _labels(result, ranking, rows, numbers)
     if page.paper.heat:
         _put_heat(result, number, rows, columns, page)
@@ -59,16 +55,16 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
         _put_shares(columns, result.shares(number, rows.places), rows, page)
     elif not page.paper.heat:
         page.table([*columns, _bars(result, number, rows)], rows.gaps)
-    put_left_out(page, rows.missing(np.arange(1, len(ranking.ids) + 1), "rank"), how=hint("ndjson"))
+    put_left_out(page, rows.missing("rank", np.arange(1, len(ranking.ids) + 1)), how=hint("ndjson"))
 
 
 def _labels(result: Neighbors, ranking: Ranking, rows: Excerpt, numbers: NumberFormat) -> list[Column]:
     ids = ranking.ids[rows.places]
     tokens = [token_column(result.tokens(ids))] if result.encoding is not None else []
     return [
-        Column("rank", [str(place + 1) for place in rows.places]),
+        Column("rank", rows.places + 1),
         *tokens,
-        Column("ID", [str(each) for each in ids]),
+        Column("ID", ids),
         Column(_SCORES[result.nearness.metric], [numbers.write(score) for score in ranking.scores[rows.places]]),
     ]
 
@@ -101,7 +97,7 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
     """Put the parts of each score on the page, and the columns that add most to it."""
     named = counted(shares.columns.shape[1], "column")
     parts = {"mean row": shares.mean, named: shares.parts.sum(axis=1), "rest": shares.rest}
-    numbers = page.numbers([Block("", np.stack([*parts.values()], axis=1))])
+    numbers = page.numbers(*parts.values())
     names = [", ".join(map(str, each)) for each in shares.columns.tolist()]
     sums: Columns = [*labels]
     for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):

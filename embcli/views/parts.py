@@ -6,17 +6,14 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
+from embcli.layer import Origin
 from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
 from embcli.tokens import Tokens, shown
-
-if TYPE_CHECKING:
-    from embcli.layer import Origin
+from embcli.words import hint
 
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -26,11 +23,11 @@ def token_labels(tokens: Tokens, places: np.ndarray) -> list[Column]:
     """Return the labels of rows, one per token: sequence (if there are several), position, token, ID."""
     sequence, position = tokens.places(places)
     ids = tokens.ids[places]
-    labels = [Column("seq", [str(each) for each in sequence])] if tokens.many else []
-    labels.append(Column("pos", [str(each) for each in position]))
+    labels = [Column("seq", sequence)] if tokens.many else []
+    labels.append(Column("pos", position))
     if tokens.encoding is not None:
         labels.append(token_column(tokens.bytes_of(ids)))
-    return [*labels, Column("ID", [str(each) for each in ids])]
+    return [*labels, Column("ID", ids)]
 
 
 def token_column(tokens: Sequence[bytes | None]) -> Column:
@@ -116,7 +113,7 @@ class PickedRows:
         excerpt = Excerpt.most(_MOST_PICKED, len(picked))
         rows, _ = distinct(np.concatenate([picked[excerpt.places], beside]).astype(np.int64))
         marks = np.isin(rows, picked[excerpt.places]).tolist()
-        return cls(rows, marks, excerpt.missing(picked.astype(np.int64), "picked row"))
+        return cls(rows, marks, excerpt.missing("picked row", picked.astype(np.int64)))
 
     @property
     def gaps(self) -> list[int]:

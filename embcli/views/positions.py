@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
+from embcli.layer import Origin
 from embcli.names import SHORT_LENGTH
 from embcli.page import Block, Column, Excerpt, Page, Raster
+from embcli.positions.kind import Matrix
+from embcli.verbs.positions import PositionTable
 from embcli.views.parts import left_out, put_origin, put_prose
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from embcli.layer import Origin
-    from embcli.positions.kind import Matrix
-    from embcli.verbs.positions import PositionTable
 
 _MOST_ROWS = 200  # of the rows that the user chose
 _ONE_TABLE, _TWO_TABLES = 10, 4  # rows of a longer table, if a page has one table, or two
@@ -73,10 +69,10 @@ def _put(result: PositionTable, matrix: Matrix, page: Page, around: int | None) 
     rows = Excerpt.most(most, len(numbers))
     if matrix.numbers is None and result.options.rows is not None:
         rows = Excerpt.most(_MOST_ROWS, len(numbers))
-    labels = [Column(matrix.label, [str(number) for number in numbers[rows.places]])]
+    labels = [Column(matrix.label, numbers[rows.places])]
     blocks = [Block(each.title, each.rows(numbers[rows.places]), each.apart) for each in (matrix, *matrix.beside)]
     columns = page.grid(labels, blocks, matrix.columns, rows.gaps, every=result.options.columns is not None)
-    missing = left_out(rows.missing(numbers, "row"), columns.missing(matrix.columns, "column"))
+    missing = left_out(rows.missing("row", numbers), columns.missing("column", matrix.columns))
     if missing:
         page.line(missing)
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from embcli.page import Page, Word
 from embcli.tokens import shown
+from embcli.verbs.roundtrip import Roundtrip
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.roundtrip import Roundtrip
 
 _MOST_TEXTS = 10
 

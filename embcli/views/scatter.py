@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page.canvas import CELL, LINE, MARGIN, Canvas, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
+from embcli.verbs.scatter import Scatter
 from embcli.views.parts import matrix_in_words
-from embcli.words import counted
+from embcli.words import counted, hint
 
-if TYPE_CHECKING:
-    from embcli.verbs.scatter import Scatter
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
-    Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 _MOST_LABELS = 40  # if the user chose no rows
 _MOST_TRIED = 1000

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Word
 from embcli.tokens import shown
-from embcli.views.parts import left_out
-from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.tokenize import Spans, Tokenization
+from embcli.verbs.tokenize import Spans, Tokenization
+from embcli.views.parts import put_left_out
+from embcli.words import counted, hint
 
 _MOST_ROWS = 200
 _MOST_TEXT = 2000  # cells of the text that are shown with its IDs
@@ -49,8 +45,7 @@ def view(result: Tokenization, page: Page) -> None:
     ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
     counts = (counted(characters, "character"), counted(size, "byte"), counted(len(tokens), "token"))
     page.line(f"{', '.join(counts)}{ratio} ({tokens.encoding.name if tokens.encoding else 'no encoding'})")
-    if which.left_out:
-        page.line(f"{left_out(which.missing(np.arange(len(tokens)), 'row'))}; {hint('tsv')}.")
+    put_left_out(page, which.missing("row"), how=hint("tsv"))
     shared = [_shared(group) for group in groups if len(group) > 1 and not group[0].joined]
     for line in shared[:_MOST_SHARED]:
         page.line(line)
@@ -84,15 +79,15 @@ def _columns(result: Tokenization, groups: list[list[_Row]], which: Excerpt) -> 
     """Return the table: sequence (if there are several), position, token, ID, bytes, span."""
     tokens, rows = result.tokens, [row for group in groups for row in group]
     sequence, position = tokens.places(which.places)
-    columns: Columns = [Column("seq", list(map(str, sequence)))] if tokens.many else []
-    columns.append(Column("pos", list(map(str, position))))
+    columns: Columns = [Column("seq", sequence)] if tokens.many else []
+    columns.append(Column("pos", position))
     brackets = [_BRACKETS[row.joined, row is not group[-1]] for group in groups for row in group]
     if {*brackets} - {" "}:
         columns.append(Column("", brackets, "left"))
     return [
         *columns,
         Column("token", [_toned(row, shown(row.token)) for row in rows], "left", least=LEAST_TOKEN),
-        Column("ID", list(map(str, tokens.ids[which.places]))),
+        Column("ID", tokens.ids[which.places]),
         Column("bytes", [row.token.hex(" ") for row in rows], "left", least=_LEAST_BYTES, unit=BYTE_IN_HEX),
         Column("span", [f"{row.start}:{row.end}" for row in rows], "left"),
     ]

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from embcli.hints import hint
 from embcli.page import TOKEN_TONES, Column, Columns, Page, Word
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
-from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.verbs.tokenizers import Stretch, Tokenizers
+from embcli.verbs.tokenizers import Stretch, Tokenizers
+from embcli.words import counted, hint
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
 _LONGEST_TOKEN = 18  # cells

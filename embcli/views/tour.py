@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from embcli.hints import hint
 from embcli.page import Page, Word
 from embcli.verbs.tour import Step, Tour, as_typed
 from embcli.views.parts import put_prose
+from embcli.words import hint
 
 
 def put_heading(tour: Tour, number: int, page: Page) -> None:

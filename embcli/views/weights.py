@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.hints import hint
+from embcli.layer import Summary
 from embcli.page import Block, Column, Excerpt, Page
+from embcli.verbs.weights import WeightMatrix
 from embcli.views.parts import origin_in_words, put_left_out, put_origin, token_column
-from embcli.words import counted, in_bytes
-
-if TYPE_CHECKING:
-    from embcli.layer import Summary
-    from embcli.verbs.weights import WeightMatrix
+from embcli.words import counted, hint, in_bytes
 
 _MOST_CHOSEN_ROWS = 200
 _MOST_ROWS = 10  # if no rows are chosen
@@ -25,15 +21,15 @@ def view(result: WeightMatrix, page: Page) -> None:
     rows = Excerpt.most(_MOST_CHOSEN_ROWS if result.rows_chosen else _MOST_ROWS, len(result.ids))
     ids = result.ids[rows.places]
     label = "row" if result.origin.is_other and result.encoding is None else "ID"
-    labels = [Column("pos" if result.name == "position" else label, [str(row) for row in ids])]
+    labels = [Column("pos" if result.name == "position" else label, ids)]
     if result.encoding is not None:
         labels.append(token_column(result.tokens(ids)))
     if result.has_norms:
         norms = result.norms(ids)
-        write = page.numbers([Block("", norms[:, None])]).write
+        write = page.numbers(norms).write
         labels.append(Column("norm", [write(norm) for norm in norms]))
     if result.order is not None:
-        labels.append(Column("rank", [str(rank) for rank in result.order.ranks[ids]]))
+        labels.append(Column("rank", result.order.ranks[ids]))
     values = result.rows(ids)
     if result.has_difference:
         more = ["difference", *[""] * len(labels)]
@@ -45,8 +41,8 @@ def view(result: WeightMatrix, page: Page) -> None:
     put_summary(result, result.summary, page)
     cut = [name for name, excerpt in (("rows", rows), ("columns", columns)) if excerpt.left_out]
     how = f"{hint(' and '.join(cut))}, {hint('npy')}" if cut else ""
-    missing = rows.missing(*((result.ids, "row") if result.order is None else (result.order.ranks[result.ids], "rank")))
-    put_left_out(page, missing, columns.missing(result.columns, "column"), how=how)
+    row, numbers = ("row", result.ids) if result.order is None else ("rank", result.order.ranks[result.ids])
+    put_left_out(page, rows.missing(row, numbers), columns.missing("column", result.columns), how=how)
     put_padding(result, page)
     put_origin(page, result.origin)
 
@@ -77,7 +73,7 @@ def title(result: WeightMatrix) -> str:
 def put_summary(result: WeightMatrix, summary: Summary, page: Page) -> None:
     """Put the origin, the size and a summary of the values of a matrix on a page."""
     size, dim = result.layer.shape
-    write = page.numbers([Block("", np.array([[summary.minimum, summary.maximum]], np.float32))]).write
+    write = page.numbers(np.array([summary.minimum, summary.maximum], np.float32)).write
     stored = result.origin.sizes.get(result.name, 4 * size * dim)
     origin = origin_in_words(result.origin, result.name)
     page.line(f"{origin}, {counted(size * dim, 'parameter')} ({result.layer.dtype}), {in_bytes(stored)}")

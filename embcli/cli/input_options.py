@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from embcli.text import Sequences
 
 
-class Given(Group):
-    """A text or token IDs."""
+class InputOptions(Group):
+    """A file with a text, or token IDs, and how they are read."""
 
-    example = 'embcli lookup "Every effort moves you"'  # for the error if nothing is given
-    text: str | None = None
+    example = 'embcli lookup "Every effort moves you"'  # for the error if there is no input
     file: Path | None = None
     ids: str | None = None
     errors: names.Errors = "strict"
@@ -31,25 +30,33 @@ class Given(Group):
         """Read the text or the IDs."""
         from embcli.cli.text import read
 
-        lines = getattr(self, "lines", False)
-        return read(self.text, self.file, self.ids, lines, self.errors, self.example, self.text_mode)
+        return read(**{name: value for name, value in vars(self).items() if name in _READ}, example=self.example)
 
 
-class GivenLines(Given):
+_READ = ("text", "file", "ids", "lines", "errors", "text_mode")  # parameters of embcli.cli.text.read
+
+
+class TextInput(InputOptions):
+    """A text or token IDs."""
+
+    text: str | None = None
+
+
+class LinesInput(TextInput):
     """A text or token IDs, as one sequence or one per line."""
 
     example = 'embcli tokenize "Every effort moves you"'
     lines: bool = False
 
 
-class GivenWindows(GivenLines):
+class WindowsInput(LinesInput):
     """A text or token IDs, which may be split to fit a position layer."""
 
-    example = Given.example
+    example = InputOptions.example
     window: bool = False
 
 
-class GivenQueries(GivenLines):
+class QueriesInput(LinesInput):
     """The queries of a search: a text or IDs, with rows added and subtracted, or vectors."""
 
     example = 'embcli neighbors " Paris" --from gpt2'
@@ -73,11 +80,11 @@ class GivenQueries(GivenLines):
         if others:
             raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
         example = "embcli neighbors --vector -"
-        (text,) = read(None, self.vector, errors=self.errors, example=example, mode="universal").texts or ("",)
+        (text,) = read(file=self.vector, errors=self.errors, text_mode="universal", example=example).texts or ("",)
         return {"vector": vectors_in_lines(text, self.show, model.shape[1])}
 
 
-class GivenOrExample(Given):
+class InputOrExample(TextInput):
     """A text or token IDs, or else the IDs of an example."""
 
     def __init__(self, **values: Any) -> None:
@@ -85,22 +92,15 @@ class GivenOrExample(Given):
         super().__init__(**values | {"ids": names.COMPARED_IDS} if nothing else values)
 
 
-class GivenFile(Group):
+class FileInput(InputOptions):
     """A file with a text, or token IDs."""
 
-    file: Path | None = None
-    ids: str | None = None
-    errors: names.Errors = "strict"
-    text_mode: names.TextMode = "as-is"
-    special: bool = False
+    example = "embcli batch the-verdict.txt"
 
     def sequences(self) -> Sequences:
         """Read the file or the IDs; raises InputError, with a hint, for a text in place of a file."""
-        from embcli.cli.text import read
-
         if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):
             text = str(self.file)
             hint = f"for a text: echo {shlex.quote(text if len(text) <= 60 else f'{text[:60]}...')} | embcli batch -"
             raise InputError(f"there is no file {text[:60]!r}", hint)
-        example = "embcli batch the-verdict.txt"
-        return read(None, self.file, self.ids, errors=self.errors, example=example, mode=self.text_mode)
+        return super().sequences()
