@@ -5,18 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
+from embcli.notes import Notes
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.notes import Notes
-
 
 __all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
 

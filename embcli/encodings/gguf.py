@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from embcli.binary import Binary, shortened
+from embcli.encodings.algorithm import Algorithm
 from embcli.encodings.merging import BytePairs, Scores, merged_ids, merges_by_score, ranks_of
 from embcli.encodings.normalizing import Charsmap, Normalization
 from embcli.encodings.own import Vocabulary
@@ -24,11 +25,6 @@ from embcli.encodings.wordpiece import WordPieces
 from embcli.errors import InputError
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.encodings.algorithm import Algorithm
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays

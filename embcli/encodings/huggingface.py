@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from itertools import groupby
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,6 @@ from embcli.strict_json import read_object
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import tokenizers
 
 _LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it

@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from embcli.encodings.algorithm import NO_TOKEN, Derivation, Parts, PieceByPiece, Step
 from embcli.encodings.normalizing import Normalization, NormalizedWords, words_between
 from embcli.encodings.spelling import SPACE, byte_of, from_characters, from_piece
+from embcli.encodings.splitting import Splitting
 
-if TYPE_CHECKING:
-    from embcli.encodings.splitting import Splitting
-
-    Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
+Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
 
 NEVER = float("inf")
 _SHORT = 100  # parts up to which a search through all of them is faster than a heap

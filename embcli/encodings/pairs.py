@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from embcli.binary import Binary
 from embcli.encodings.merging import BytePairs, merged_ids, ranks_of
@@ -10,9 +10,6 @@ from embcli.encodings.spelling import from_characters
 from embcli.encodings.splitting import splitting_of
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS, Listed
 from embcli.strict_json import read_object
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
 _PRE = {

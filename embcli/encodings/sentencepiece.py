@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import error, unpack_from
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.binary import Binary
+from embcli.encodings.algorithm import Algorithm
 from embcli.encodings.merging import Scores, merges_by_score
 from embcli.encodings.normalizing import Charsmap, Normalization
 from embcli.encodings.ranks import read_tiktoken
 from embcli.encodings.spelling import from_piece
 from embcli.encodings.unigram import Unigrams
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS, Listed, Named
-
-if TYPE_CHECKING:
-    from embcli.binary import Binary
-    from embcli.encodings.algorithm import Algorithm
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from embcli.encodings.algorithm import LONGEST_CACHED, MOST_CACHED, Derivation, 
 from embcli.encodings.normalizing import Normalization, NormalizedWords
 from embcli.encodings.spelling import from_piece
 
-if TYPE_CHECKING:
-    _Path = list[tuple[int, int, float]]  # tokens, how many bytes each of them spells, and their scores
+_Path = list[tuple[int, int, float]]  # tokens, how many bytes each of them spells, and their scores
 
 _PENALTY = np.float32(10)  # of an unknown character, below the worst token
 _CLOSE = 1e-4  # the order of sums that differ by less can depend on the text before them

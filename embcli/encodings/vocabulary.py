@@ -7,23 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from embcli.binary import Binary
-from embcli.encodings.algorithm import Derivation
+from embcli.encodings.algorithm import Algorithm, Derivation
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.spelling import characters_of
 from embcli.errors import InputError
 from embcli.safe import in_data
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.encodings.algorithm import Algorithm
-
-    Read = Callable[[Binary, str | None], "Listed"]  # of a file, and the name of a pre-tokenizer
+Read = Callable[[Binary, str | None], "Listed"]  # of a file, and the name of a pre-tokenizer
 
 LONGEST = 1 << 27  # bytes of a file that lists tokens
 MOST_IDS = 1 << 22  # no vocabulary has more

@@ -5,33 +5,30 @@ Tensors are found by the last parts of their names, so any prefix may precede th
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from embcli.binary import Binary, shortened
+from embcli.encodings import Encoding
 from embcli.encodings.own import OwnWords
 from embcli.errors import InputError
 from embcli.files import names, open_tensors, recipes
+from embcli.files.families import Family
 from embcli.files.recipes import Finder, Settings
 from embcli.files.rotations import rotation_of
+from embcli.files.tensors import Tensor, Tensors
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
+from embcli.names import Part
 from embcli.notes import Notes
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Rotation
 from embcli.strict_json import read_object
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from embcli.encodings import Encoding
-    from embcli.files.families import Family
-    from embcli.files.tensors import Tensor, Tensors
-    from embcli.names import Part
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
 _APART = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound

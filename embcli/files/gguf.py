@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,8 @@ from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import InputError, lacks
 from embcli.files.numbers import NAMED, NumberFormat
 from embcli.files.tensors import Tensor, Tensors
+from embcli.layer import Layer
 from embcli.metadata import Header, read_header
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.layer import Layer
 
 # Types of quantised tensors by number: name, values per block, bytes per block.
 _QUANTISED = {

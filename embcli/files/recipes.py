@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embcli.binary import shortened
+from embcli.errors import InputError
 from embcli.files.families import DEFAULTS, FAMILIES, KEYS_OF_GGUF, OF_GGUF, Family
+from embcli.files.tensors import Tensor
 from embcli.names import DEFAULT_HEADS, MOST_HEADS, Part
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step, When
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.errors import InputError
-    from embcli.files.tensors import Tensor
 
 _LARGEST = 1e300  # of a number in config.json
 _LARGEST_WHOLE = 1 << 53

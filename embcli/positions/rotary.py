@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
@@ -21,10 +21,8 @@ from embcli.positions.kind import (
     frequencies,
     in_turn,
 )
+from embcli.recipe import Rotation
 from embcli.words import hint, naming
-
-if TYPE_CHECKING:
-    from embcli.recipe import Rotation
 
 _BESIDE = 3  # positions of the products on a page
 
