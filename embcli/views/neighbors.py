@@ -26,7 +26,7 @@ _SCORES = {"cosine": "score", "dot": "score", "l2": "distance"}
 
 def view(result: Neighbors, page: Page) -> None:
     """Put the neighbours of each query on a page, what their scores are made of, and the rows without a score."""
-    queries = Excerpt.most(_MOST_QUERIES, len(result.queries))
+    queries = Excerpt.ends(_MOST_QUERIES, len(result.queries))
     for number in queries.places.tolist():
         if number:
             page.line()
@@ -46,7 +46,7 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     if not len(ranking.ids):
         page.line("No other rows.")
         return
-    rows = Excerpt.most(_MOST_ROWS, len(ranking.ids))
+    rows = Excerpt.ends(_MOST_ROWS, len(ranking.ids))
     numbers = page.numbers(ranking.scores)
     columns = _labels(result, ranking, rows, numbers)
     if page.paper.heat:
@@ -104,7 +104,7 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
         sums.append(Column("", [sign] * len(names)))
         sums.append(Column(name, [numbers.write(value) for value in values]))
     whole: Columns = [*sums, Column("those columns", names, "left")]
-    if page.holds(whole):
+    if page.fits_table(whole):
         page.table(whole, rows.gaps)
     else:
         page.table(sums, rows.gaps)
