@@ -203,6 +203,7 @@ def page_of(command: str, width: int, height: int) -> tuple[int, list[str]]:
         status, printed = ran.status, ran.text + ran.err
     else:
         status, printed = in_terminal(width, height, *words)
+    printed = re.sub(r"[^\n]*\x1b\[2K", "", printed)  # a progress bar, which is erased
     return status, [line.rstrip() for line in bare(printed).replace("\r", "").split("\n")]
 
 
@@ -321,8 +322,8 @@ def check_pair(lines: list[str], commands: list[str], size: tuple[int, int]) -> 
 
 
 def check_find(lines: list[str], commands: list[str], size: tuple[int, int]) -> int:
-    tokens = lines_of(commands[0])
-    words = lines_of(commands[1]) if len(commands) > 1 else []
+    words = [row for each in commands if split(each)[0][0] == "weights" for row in lines_of(each)]
+    tokens = [row for each in commands if split(each)[0][0] != "weights" for row in lines_of(each)]
     count = 0
     for line in lines[2:]:
         left, _, right = line.partition("│")
@@ -352,7 +353,7 @@ def check_page(lines: list[str], commands: list[str], size: tuple[int, int]) -> 
     cut = [within(line, size[0]) for line in printed]  # as a narrow screen cuts them
     places = [place for place, line in enumerate(cut) if line == lines[0]]
     fits = [place for place in places if [each for each in cut[place : place + len(lines)] if each] == shown]
-    hold(bool(fits), "page", shown[0], next((each for each in shown if each not in printed), "another order"))
+    hold(bool(fits), "page", next((each for each in shown if each not in cut), "another order"), *cut)
     return sum(len(re.findall(r"\d+", line)) for line in shown)
 
 

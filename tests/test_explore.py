@@ -10,7 +10,9 @@ import shlex
 import signal
 import sys
 import termios
+import threading
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pexpect
@@ -21,6 +23,7 @@ import embcli
 from embcli.cli.explore import speller
 from embcli.cli.models import NamedModel
 from embcli.cli.options import flag_of
+from embcli.explore import jobs
 from embcli.explore.app import Explorer
 from embcli.explore.desk import Desk
 from embcli.explore.start import begin
@@ -30,6 +33,11 @@ from tests.screens import settled
 
 NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d+(?:e[+-]\d+)?|\bnan\b|\binf\b")
 SMALL = {"vocab": 300, "dim": 20}
+
+
+@pytest.fixture(autouse=True)
+def _passes_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_REST", 0.0)
 
 
 def desk_of(path: Path | None = None, *, color: bool = False, **begun: str) -> Desk:
@@ -161,6 +169,43 @@ def test_a_text_leads_to_its_rows() -> None:
     press(desk, "enter", "enter")
     assert "␣Paris" in frame(desk)[0]
     assert desk.view.row in (40313, 33380, 12366, 6342), "one of the words that begin like that"
+
+
+def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path: Path) -> None:
+    (tmp_path / "words.vec").write_text("queen 1 2\nking 2 3\nthinking 3 4\n")
+    desk = desk_of(tmp_path / "words.vec")
+    press(desk, "slash", *"kin")
+    texts, words = zip(*(line.split("│") for line in frame(desk)[1:5]), strict=True)
+    assert "for 'kin'; did you mean 'king'?" in " ".join(map(str.strip, texts))
+    assert [line.split() for line in words[2:]] == [["king", "1"], ["thinking", "2"]]
+    press(desk, "down", "enter")
+    assert desk.view.row == 2
+
+
+def test_errors_speak_of_the_screen(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((3, 2), np.float32))
+    desk = desk_of(tmp_path / "rows.npy")
+    press(desk, "l")
+    assert "these rows have no tokens: g goes to a row" in frame(desk)[-1]
+    press(desk, "g", *"x", "enter")
+    assert "'x' is not a row; give its ID" in frame(desk)[-1]
+    desk = desk_of()
+    press(desk, "b", *"a b", "enter")
+    assert "need at least 5 tokens (window 4 and one more), got 2" in frame(desk)[2]
+
+
+def test_passes_wait_while_keys_are_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_REST", TIMEOUT)
+    desk, begun = desk_of(), Event()
+    press(desk, "j")
+    job = desk.start(lambda _: begun.set())
+    assert not begun.wait(0.05)
+    job.cancel()
+    for thread in threading.enumerate():
+        if thread.name == jobs.NAME:
+            thread.join(TIMEOUT / 2)
+            assert not thread.is_alive()
+    assert not begun.is_set()
 
 
 def test_two_rows_stand_side_by_side() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from embcli.explore import jobs
 from tests.explore_walk import Source, broken_matrix, hostile_words, keys, walk_inside, walk_terminal
 
 # Python 3.12 warns where a process with threads forks to start a terminal.
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 def test_numbers_of_screens_are_those_of_their_commands(
     made: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(jobs, "_REST", 0.0)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     source, chance = Source((str(made(tmp_path)),)), random.Random(3)

@@ -32,6 +32,8 @@ Found = TypeVar("Found")
 _MOST_SCREENS = 100  # that one can go back to
 FRAME = 3  # lines around a screen: the title, the command, the keys
 _ACCENT: Color = "cold"
+# What errors name and explore has no option for: how a screen calls it.
+_WORDS = {"rows": "go to", "ids": "IDs", "metric": "metric", "max_length": "window"}
 
 
 class Spell(Protocol):
@@ -184,7 +186,10 @@ class Desk:
 
     def words_of(self, error: EmbcliError) -> str:
         """Return an error as a sentence."""
-        return " ".join(filter(None, (each.spelled(self.named) for each in error.sentences)))
+        return "; ".join(filter(None, (each.spelled(self._name_of) for each in error.sentences)))
+
+    def _name_of(self, parameter: str) -> str:
+        return _WORDS.get(parameter) or self.named(parameter)
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
@@ -259,7 +264,9 @@ class Desk:
         self._open_other("batch")
 
     def _open_other(self, name: str) -> None:
-        """Put a screen on top, unless it is there already."""
+        """Put a screen on top, unless it is there; raises InputError for one of a text if there are no tokens."""
+        if name != "whole" and self.model.encoding is None:
+            raise InputError("these rows have no tokens: g goes to a row by its ID; --encoding names an encoding")
         if not isinstance(self.view, self.screens[name]):
             self.open(name)
 
@@ -288,11 +295,22 @@ class Desk:
         self.said = f"Saved {saved(self.frame(*self.size))}"
 
     def row_of(self, text: str) -> int:
-        """Return the ID of a row that is named by its ID or its token; raises InputError for no or several rows."""
-        rows = select(self.model.numbered(text), len(self.model), "row")
-        if len(rows) != 1:
-            raise InputError(f"{text[:40]!r} is {len(rows):,} rows; give one")
-        return int(rows[0])
+        """Return the ID of a row that is named by its ID or its token; raises InputError if it does not exist."""
+        number = (self.model.numbered(text) or "").strip()
+        if not (number.isascii() and number.isdigit()):
+            named = "ID" if self.matrix.encoding is None else "ID or its token"
+            raise InputError(f"{text[:40]!r} is not a row; give its {named}")
+        return int(select(number, len(self.model), "row")[0])
+
+    def mark(self, row: int) -> None:
+        """Mark a row, or take its mark away."""
+        self.marked = None if self.marked == row else row
+
+    def compare(self, row: int) -> None:
+        """Compare a row with the marked one; raises InputError if there is none."""
+        if self.marked in (None, row):
+            raise InputError("Space marks a row; then c on another row compares the two")
+        self.open("pair", self.marked, row)
 
     # --- the frame --------------------------------------------------------------------------------------------------
 

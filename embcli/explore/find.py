@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.errors import EmbcliError, InputError
 from embcli.explore.desk import View
-from embcli.explore.drawing import BOLD, DIM, Key, Line, Moving, beside, lines_of, new_sheet, text_line, under_cursor
+from embcli.explore.drawing import (
+    BOLD,
+    DIM,
+    Key,
+    Line,
+    Moving,
+    beside,
+    folded,
+    lines_of,
+    new_sheet,
+    text_line,
+    under_cursor,
+)
 from embcli.explore.field import Field
 from embcli.page import Column, Columns
 from embcli.page.layout import GAP, shorten
+from embcli.page.lines import Look
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
@@ -19,12 +33,32 @@ if TYPE_CHECKING:
     from embcli.explore.fuzzy import Words
     from embcli.explore.jobs import Job
     from embcli.model import Model
-    from embcli.tokens import Tokens
-
-    Found = tuple[Tokens, list[bytes | None], np.ndarray]  # tokens, their bytes, and the IDs of words
 
 _TOKEN = 24  # cells
 _ABOVE = 2  # lines above the first row of a list
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The tokens of a text, or why it has none, and words like it."""
+
+    ids: np.ndarray  # (T,) of the tokens
+    pieces: list[bytes | None]  # their bytes
+    words: np.ndarray  # (n,) int64, IDs
+    error: EmbcliError | None = None
+
+    @classmethod
+    def of(cls, model: Model, text: str, words: Words | None) -> _Found:
+        """Look for both; of several words, for those like the last one."""
+        like = np.empty(0, np.int64)
+        for part in (text, *text.split()[-1:]):
+            if words is not None and not len(like):
+                like = words.find(part)
+        try:
+            tokens = model.tokens(text, around=False)
+        except InputError as error:  # a word that a file of vectors does not have
+            return cls(like[:0], [], like, error)
+        return cls(tokens.ids, tokens.bytes_at(np.arange(len(tokens))), like)
 
 
 class FindView(View):
@@ -43,8 +77,8 @@ class FindView(View):
         self.lists = [Moving(0), Moving(0)]
         self.which = 0
         self.moving = self.lists[0]
-        self._found: Found | None = None  # the last that was found, until there is more
-        self._job: Job[Found]
+        self._found: _Found | None = None  # the last that was found, until there is more
+        self._job: Job[_Found]
         self._has_words = False  # whether the search looked for words, too
         self.do_edit()
         self._typed(desk.text)
@@ -58,10 +92,10 @@ class FindView(View):
         tokens = (
             ("tokenize",) if self.desk.matrix.origin.is_seeded else ("lookup", "--show", "token", "--columns", "0:1")
         )
-        commands = [self.desk.spell(*tokens, text=self.desk.text)]
-        places = self.lists[1].fit(self.lists[1].height)
-        if self._found is not None and len(places):
-            rows = ",".join(map(str, self._found[2][places.start : places.stop].tolist()))
+        places, found = self.lists[1].fit(self.lists[1].height), self._found
+        commands = [] if found and found.error and places else [self.desk.spell(*tokens, text=self.desk.text)]
+        if found is not None and len(places):
+            rows = ",".join(map(str, found.words[places.start : places.stop].tolist()))
             commands.append(self.desk.spell("weights", "--rows", rows, "--columns", "0:1"))
         return commands
 
@@ -71,19 +105,26 @@ class FindView(View):
             self._typed(self.desk.text)
         if self._job.error is not None:
             raise self._job.error
-        self._found = self._job.found or self._found
-        if self._found is None:
+        found = self._found = self._job.found or self._found
+        if found is None:
             return []
-        tokens, pieces, words = self._found
-        half = (width - 3) // 2
-        ids = [np.asarray(tokens.ids), words]
-        texts = [pieces, self.desk.matrix.tokens(words)]
-        parts = [self._list(number, ids[number], texts[number], half, height) for number in (0, 1)]
-        return beside(parts[0], parts[1], half)
+        for moving, ids in zip(self.lists, (found.ids, found.words), strict=True):
+            moving.count = len(ids)
+        self.moving, half = self.lists[self._current], (width - 3) // 2
+        words = self._list(1, found.words, self.desk.matrix.tokens(found.words), half, height)
+        tokens = self._list(0, found.ids, found.pieces, half, height)
+        if found.error is not None:
+            tokens[1:] = [text_line(line, Look("bad")) for line in folded(self.desk.words_of(found.error), half)]
+        return beside(tokens, words, half)
+
+    @property
+    def _current(self) -> int:
+        """The list that keys move through: the chosen one, or the other if that is empty."""
+        is_empty = [not moving.count for moving in self.lists]
+        return 1 - self.which if is_empty[self.which] and not is_empty[1 - self.which] else self.which
 
     def _list(self, number: int, ids: np.ndarray, texts: list[bytes | None], width: int, height: int) -> list[Line]:
         moving = self.lists[number]
-        moving.count = len(ids)
         places = moving.fit(height - _ABOVE)
         name = ("token of the text", "word like it")[number]
         if not len(ids):
@@ -101,7 +142,7 @@ class FindView(View):
         page = new_sheet(width, self.desk.color)
         page.table(columns)
         lines = lines_of(page)
-        if number == self.which:
+        if number == self._current:
             at = _ABOVE + moving.at - places.start
             lines[at] = under_cursor(lines[at], width)
         return lines
@@ -115,14 +156,14 @@ class FindView(View):
 
     def do_other(self) -> None:
         """Move in the other list."""
-        self.which = 1 - self.which
+        self.which = 1 - self._current
         self.moving = self.lists[self.which]
 
     def do_row(self) -> None:
         """Go to the row in the matrix."""
         if self._found is None:
             return
-        ids = (self._found[0].ids, self._found[2])[self.which]
+        ids = (self._found.ids, self._found.words)[self._current]
         if len(ids):
             row = int(ids[min(self.moving.at, len(ids) - 1)])
             if row >= len(self.desk.model):
@@ -137,15 +178,5 @@ class FindView(View):
         self.leave()
         self.desk.text, words = text, self.desk.words.found
         self._has_words = words is not None
-        self._job = self.desk.start(lambda model: _found(model, text, words))
+        self._job = self.desk.start(lambda model: _Found.of(model, text, words))
         self.jobs = [self._job]
-
-
-def _found(model: Model, text: str, words: Words | None) -> Found:
-    """Return the tokens of a text with their bytes, and the IDs of words like it."""
-    tokens = model.tokens(text, around=False)
-    like = np.empty(0, np.int64)
-    for part in (text, *text.split()[-1:]):  # of several words, those like the last one
-        if words is not None and not len(like):
-            like = words.find(part)
-    return tokens, tokens.bytes_at(np.arange(len(tokens))), like

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.errors import InputError
 from embcli.explore.desk import View
 from embcli.explore.drawing import MOVES, Key, Line, lines_of, new_sheet, progress, under_cursor
 from embcli.explore.values import with_numbers
@@ -212,9 +211,7 @@ class MatrixView(View):
 
     def do_compare(self) -> None:
         """Compare the row with the marked one."""
-        if self.desk.marked in (None, self.row):
-            raise InputError("Space marks a row; then c on another row compares the two")
-        self.desk.open("pair", self.desk.marked, self.row)
+        self.desk.compare(self.row)
 
     def do_heat(self) -> None:
         """Show strips of colours in place of numbers, or numbers again."""
@@ -246,7 +243,7 @@ class MatrixView(View):
 
     def do_mark(self) -> None:
         """Mark the row, or take the mark away."""
-        self.desk.marked = None if self.desk.marked == self.row else self.row
+        self.desk.mark(self.row)
 
     def do_sort(self) -> None:
         """Sort by the next order: by norm, by cosine if a row is marked, by ID."""

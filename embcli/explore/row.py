@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from embcli.errors import InputError
 from embcli.explore.desk import View
 from embcli.explore.drawing import (
     BOLD,
@@ -242,13 +241,11 @@ class RowView(View):
 
     def do_mark(self) -> None:
         """Mark the row, or take the mark away."""
-        self.desk.marked = None if self.desk.marked == self.row else self.row
+        self.desk.mark(self.row)
 
     def do_compare(self) -> None:
         """Compare the row with the marked one."""
-        if self.desk.marked in (None, self.row):
-            raise InputError("Space marks a row; then c on another row compares the two")
-        self.desk.open("pair", self.desk.marked, self.row)
+        self.desk.compare(self.row)
 
     def go_to(self, row: int | None, column: int | None) -> None:
         """Show another row, or another column of this one at the top."""

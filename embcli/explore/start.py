@@ -32,7 +32,7 @@ def begin(
 ) -> Desk:
     """Return the desk with its first screen: the matrix, perhaps at a row or sorted, or the tokens of a text.
 
-    Raises InputError for a row that does not exist.
+    Raises InputError for a row that does not exist, and for a text if the rows have no tokens.
     """
     screens: dict[str, type[View]] = {
         "matrix": MatrixView,
@@ -48,5 +48,5 @@ def begin(
     desk = Desk(model, cast("WeightMatrix", model.weights()), spell, named, color, screens, text or "")
     desk.open("matrix", 0 if row is None else desk.row_of(row), sort)
     if text is not None:
-        desk.open("find")
+        desk.do_find()
     return desk
