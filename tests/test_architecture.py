@@ -88,7 +88,7 @@ CHOSEN = {
     # 15 ms, neither for help nor for completion.
     "embcli.cli.app": ("embcli.cli.output", "embcli.cli.slips", "embcli.cli.explore"),
     "embcli.cli.help": ("embcli.cli.output",),
-    "embcli.cli.output_options": ("embcli.cli.output",),
+    "embcli.cli.streams": ("embcli.cli.output",),
 }
 
 

@@ -57,7 +57,7 @@ class Output:
         """
         result = replace(result, style=self.style)
         if self.format in VIEWS:
-            self._write_page(result)
+            self._write_page(result.page(self.format, self._paper()))
         elif self.path is not None and FORMATS[self.format].folder:
             result.write(self.format, self.path, watched)
         else:
@@ -67,8 +67,7 @@ class Output:
             say(f"status 1: {result.why_no}")
         return int(bool(result.why_no))
 
-    def _write_page(self, result: Result) -> None:
-        content = result.page(self.format, self._paper(paper_of(result.style, self.format)))
+    def _write_page(self, content: bytes) -> None:
         with self._open() as file:
             file.write(content)
 
@@ -85,9 +84,7 @@ class Output:
 
             document = BytesIO()
             writers.write(records, format, document, result.notes)
-            text = pretty(document.getvalue(), _colored(self.color, True))
-            with self._open() as file:
-                file.write(text.encode())
+            self._write_page(pretty(document.getvalue(), _colored(self.color, True)).encode())
             return
         with self._open("binary" if FORMATS[self.format].binary else "text") as file:
             watch = unwatched if file.isatty() else watched  # no bar runs through data on a terminal
@@ -106,8 +103,9 @@ class Output:
     def _on_a_terminal(self) -> bool:
         return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
-    def _paper(self, paper: Paper) -> Paper:
+    def _paper(self) -> Paper:
         """Return the size and the colours of a page, which may be those of a terminal."""
+        paper = paper_of(self.style, self.format)
         if self.format in PICTURES:
             return replace(paper, color=self.color != "never")
         terminal = self.format == "table" and self._on_a_terminal
@@ -122,13 +120,11 @@ class Output:
 
     def put(self, put: Callable[[Page], None]) -> None:
         """Write a page without a result."""
-        content = self.drawn(put)
-        with self._open() as file:
-            file.write(content)
+        self._write_page(self.drawn(put))
 
     def drawn(self, put: Callable[[Page], None]) -> bytes:
         """Return a page without a result."""
-        page = new_page(self.format, self._paper(paper_of(self.style, self.format)))
+        page = new_page(self.format, self._paper())
         put(page)
         return page.content()
 
@@ -149,7 +145,7 @@ class Output:
         with explaining_failure(self.path), place as file:
             if content == "binary" and file.isatty():
                 raise OutputError(_NOT_FOR_A_TERMINAL)
-            yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
+            yield cast("BinaryIO", _EscapingTerminal(file)) if content == "text" and file.isatty() else file
 
 
 def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | None = None) -> Output:
@@ -219,7 +215,7 @@ def _colored(choice: Color, terminal: bool) -> bool:
     return terminal and os.environ.get("TERM") != "dumb"
 
 
-class _Safe:
+class _EscapingTerminal:
     """A terminal that gets any text with control characters and bidi controls escaped."""
 
     def __init__(self, file: BinaryIO) -> None:

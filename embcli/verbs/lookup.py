@@ -88,9 +88,14 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return tuple(name for name in self.matrices if name in given)
 
     @property
-    def adds_type(self) -> bool:
-        """Whether the row of a token type is a term of the input embedding."""
-        return self.recipe is None or self.recipe.adds_type
+    def added_type(self) -> np.ndarray | None:
+        """The row of the token type, (1, D) float32, if it is a term of the input embedding."""
+        return self.type_row if self.recipe is None or self.recipe.adds_type else None
+
+    @property
+    def scale(self) -> float:
+        """The number by which the model multiplies token rows."""
+        return self.recipe.scale if self.recipe else 1.0
 
     @property
     def sum(self) -> str:

@@ -27,7 +27,7 @@ _SCORES = {"cosine": "score", "dot": "score", "l2": "distance"}
 
 def view(result: Neighbors, page: Page) -> None:
     """Put the neighbours of each query on a page, what their scores are made of, and the rows without a score."""
-    queries = Excerpt.most(_MOST_QUERIES, len(result.queries))
+    queries = Excerpt.ends(_MOST_QUERIES, len(result.queries))
     for number in queries.places.tolist():
         if number:
             page.line()
@@ -47,7 +47,7 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     if not len(ranking.ids):
         page.line("No other rows.")
         return
-    rows = Excerpt.most(_MOST_ROWS, len(ranking.ids))
+    rows = Excerpt.ends(_MOST_ROWS, len(ranking.ids))
     numbers = page.numbers(ranking.scores)
     columns = _labels(result, ranking, rows, numbers)
     if page.paper.heat:
@@ -104,18 +104,18 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
     for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):
         sums.append(Column("", [sign] * len(names)))
         sums.append(Column(name, [numbers.write(value) for value in values]))
-    room = page.width - width(sums) - _GAP
+    available = page.width - width(sums) - _GAP
     least = len(f"{shares.columns.max()}, …")
-    if page.paper.screen is not None and room >= least:  # a second table would push this one off the screen
-        names = [_shortened(each, room) for each in names]
+    if page.paper.screen is not None and available >= least:  # a second table would push this one off the screen
+        names = [_shortened(each, available) for each in names]
     whole: Columns = [*sums, Column("which", names, "left")]
-    if page.holds(whole):
+    if page.fits_table(whole):
         page.table(whole, rows.gaps)
     else:
         page.table(sums, rows.gaps)
         page.line()
-        room = page.width - labels[0].width - _GAP
-        page.table([labels[0], Column("which", [_shortened(each, room) for each in names], "left")], rows.gaps)
+        available = page.width - labels[0].width - _GAP
+        page.table([labels[0], Column("which", [_shortened(each, available) for each in names], "left")], rows.gaps)
 
 
 def _shortened(numbers: str, room: int) -> str:

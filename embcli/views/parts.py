@@ -35,6 +35,11 @@ def token_column(tokens: Sequence[bytes | None]) -> Column:
     return Column("token", [shown(token) for token in tokens], "left", least=LEAST_TOKEN)
 
 
+def id_labels(ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID") -> list[Column]:
+    """Return the labels of rows by their IDs, (n,) int64, and their tokens if these are known."""
+    return [Column(name, ids), *([] if tokens is None else [token_column(tokens)])]
+
+
 def origin_in_words(origin: Origin, layer: str) -> str:
     """Return where the numbers of a layer come from: a seed, or a tensor."""
     return f"seed {origin.seed}" if origin.is_seeded else origin.tensors[layer]
@@ -115,7 +120,7 @@ class PickedRows:
     def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
         """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
         picked, _ = distinct(ids)
-        excerpt = Excerpt.most(_MOST_PICKED, len(picked))
+        excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
         rows, _ = distinct(np.concatenate([picked[excerpt.places], beside]).astype(np.int64))
         marks = np.isin(rows, picked[excerpt.places]).tolist()
         return cls(rows, marks, excerpt.missing("picked row", picked.astype(np.int64)))

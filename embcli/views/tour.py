@@ -19,11 +19,6 @@ def put_command(words: list[str], page: Page) -> None:
         page.line(Word(f"{'> ' if place else '$ '}{line}", "embedding"))
 
 
-def put_question(step: Step, page: Page) -> None:
-    """Put the question of a step on the page, if it has one."""
-    put_prose(step.question or "", page)
-
-
 def put_words(step: Step, page: Page, given: str = "") -> None:
     """Put the words of a step on the page, after the answer to its question and whether the given one is right."""
     page.line()
