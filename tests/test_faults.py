@@ -21,7 +21,7 @@ import pytest
 
 from embcli import encodings
 from embcli.cli.text import _all_of
-from embcli.encodings.growth import Growth
+from embcli.encodings.huggingface import Growth
 from tests import fuzz_arguments, random_signals
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Inside

@@ -13,7 +13,7 @@ from embcli.tokens import Tokens, token_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from embcli.encodings.derivation import Derivation, Step
+    from embcli.encodings.algorithm import Derivation, Step
 
 _TYPES: dict[str, type] = {"step": int, "left": str, "right": str, "rank": int, "score": float, "id": int, "token": str}
 _PIECE = 1 << 12  # pieces of a text
