@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -35,8 +36,6 @@ def _wrapped(line: str) -> str:
     """Return a line broken between words, as wide as the terminal, if it goes to one."""
     if not sys.stderr.isatty():
         return line
-    import textwrap
-
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):
