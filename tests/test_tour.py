@@ -167,6 +167,15 @@ def test_a_text_that_stands_for_standard_input_is_refused(inside: Inside) -> Non
     assert "--text -" in inside.refused("tour", "--text", "-", stdin="piped")
 
 
+def test_a_number_is_a_step_unless_a_file_has_that_name(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert inside.ok("tour", "1").out == inside.ok("tour", "--step", "1").out
+    Path("1").write_text("[]")
+    assert "'1'" in inside.refused("tour", "1")
+
+
 @pytest.mark.parametrize("number", ["0", "-1", str(len(NUMBERS) + 1), "9" * 30])
 def test_a_step_that_is_not_there_is_refused(inside: Inside, number: str) -> None:
     assert f"--step must be from 1 to {len(NUMBERS)}" in inside.refused("tour", "--step", number)

@@ -162,7 +162,8 @@ def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | N
     chosen = chosen_format(kind, format, file, default)
     for flag, formats in _limits(options).items():
         if chosen not in formats:
-            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
+            example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
+            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
     refuse_many(show, chosen)
     if file is not None and format and SUFFIXES.get(file.suffix.lower(), chosen) != chosen:
         say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")
