@@ -148,7 +148,7 @@ def test_where_every_column_is_wanted_none_is_left_out(
     sheet = page(width, precision)
     count, total = values.shape
     labels, numbers = [Column("pos", [*map(str, range(count))])], np.arange(total) * step
-    whole = sheet.holds_grid(labels, [Block("", values)], numbers)
+    whole = sheet.fits_grid(labels, [Block("", values)], numbers)
     seen = sheet.grid(labels, [Block("", values)], numbers, every=True)
     assert seen.left_out == 0
     tables = grids(printed(sheet), width)
@@ -193,7 +193,7 @@ def test_numbers_of_one_table_are_written_alike() -> None:
 @untimed
 @given(st.integers(1, 100), st.integers(0, 300), st.integers(1, 7))
 def test_an_excerpt_says_what_it_does_not_show(most: int, total: int, step: int) -> None:
-    which = Excerpt.most(most, total)
+    which = Excerpt.ends(most, total)
     seen = which.places.tolist()
     assert len(seen) == min(most, total)
     numbers = np.arange(total) * step
@@ -211,7 +211,7 @@ def test_an_excerpt_says_what_it_does_not_show(most: int, total: int, step: int)
 
 
 def test_counts_of_what_is_left_out_have_separators() -> None:
-    assert Excerpt.most(10, 50257).missing("row") == "rows 5 to 50251 (50,247 of 50,257)"
+    assert Excerpt.ends(10, 50257).missing("row") == "rows 5 to 50251 (50,247 of 50,257)"
 
 
 # --- colours ----------------------------------------------------------------------------------------------------------

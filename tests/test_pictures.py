@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from embcli.page.shapes import Drawn
+    from embcli.page.shapes import ThemedPage
 
 run = Inside()
 untimed = settings(deadline=None)
-KINDS: dict[str, type[Drawn]] = {"svg": Svg, "html": Html}
+KINDS: dict[str, type[ThemedPage]] = {"svg": Svg, "html": Html}
 kinds = pytest.mark.parametrize("form", KINDS)
 themes = pytest.mark.parametrize("theme", PALETTES)
 SMALL = ("--vocab", "6", "--dim", "40")

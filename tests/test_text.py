@@ -201,7 +201,7 @@ def test_two_inputs_are_one_too_many(arguments: dict[str, object], named: str) -
             "no --ids - given and nothing is piped in, as in: echo 2,3,5,1 | embcli lookup --ids -",
         ),
         (read_ids, "no IDS given and nothing is piped in, as in: embcli decode 6109 3626 6100 345"),
-        (lambda: read_ids("-", "embcli x 1"), "no IDS given and nothing is piped in, as in: embcli x 1"),
+        (lambda: read_ids("-"), "no IDS given and nothing is piped in, as in: embcli decode 6109 3626 6100 345"),
     ],
 )
 def test_nothing_given_and_nothing_piped_is_told_with_an_example(

@@ -22,10 +22,10 @@ import pytest
 
 from embcli import names
 from embcli.cli import keys
-from embcli.cli.tour import refused_word, typed
+from embcli.cli.tour import refused_word, with_text
 from embcli.errors import InputError
+from embcli.hints import hint
 from embcli.verbs.tour import Step, as_typed, read
-from embcli.words import hint
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, Stream
 from tests.screen import OWN_ESCAPES, bare
@@ -54,7 +54,7 @@ def printed_by(command: tuple[str, ...]) -> str:
 
 def output(step: Step) -> str:
     """Return what the command of a step prints when it is typed."""
-    return printed_by(tuple(typed(step.command, TOUR.text)))
+    return printed_by(tuple(with_text(step.command, TOUR.text)))
 
 
 def a_tour(folder: Path, *steps: object) -> str:
@@ -105,7 +105,7 @@ def test_the_answers_are_what_the_commands_print() -> None:
 
 def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
     step = next(step for step in TOUR.steps if "--lines" in step.command)
-    found = json.loads(Inside().ok(*typed(step.command, ""), "-f", "json", "--show", "token,input").out)
+    found = json.loads(Inside().ok(*with_text(step.command, ""), "-f", "json", "--show", "token,input").out)
     rows = {name: np.sort(np.float32(each).reshape(2, 5, 3), axis=1) for name, each in found["matrices"].items()}
     assert rows["token"][0].tobytes() == rows["token"][1].tobytes()
     assert rows["input"][0].tobytes() != rows["input"][1].tobytes()
@@ -136,7 +136,7 @@ def test_a_command_works_as_it_is_shown_in_a_shell(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    command = as_typed(typed(TOUR.steps[number - 1].command, TOUR.text))
+    command = as_typed(with_text(TOUR.steps[number - 1].command, TOUR.text))
     text = Inside().ok("tour", "--step", str(number), COLUMNS="80").text
     assert "$ " + command.replace("\n", "\n> ") in text
     assert printed(command, str(tmp_path)) in text
@@ -165,6 +165,15 @@ def test_what_a_text_holds_does_not_reach_the_terminal_raw(inside: Inside) -> No
 
 def test_a_text_that_stands_for_standard_input_is_refused(inside: Inside) -> None:
     assert "--text -" in inside.refused("tour", "--text", "-", stdin="piped")
+
+
+def test_a_number_is_a_step_unless_a_file_has_that_name(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert inside.ok("tour", "1").out == inside.ok("tour", "--step", "1").out
+    Path("1").write_text("[]")
+    assert "'1'" in inside.refused("tour", "1")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", str(len(NUMBERS) + 1), "9" * 30])
@@ -403,7 +412,7 @@ def test_the_terminal_is_restored_when_the_tour_is_killed(number: signal.Signals
 def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "termios", None)
     monkeypatch.setattr(sys, "stdin", Stream(io.BytesIO(b"\nback\n\xff\n")))
-    assert [keys.pressed() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
+    assert [keys.read_key() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from embcli import names
 from embcli.cli.completion import PROGRAM
 from embcli.cli.groups import grouped
 from embcli.cli.help import ALL, LEARN, MATRIX, MORE, TEXT, VECTORS, GroupHelp, Overview, VerbHelp
-from embcli.cli.input_options import FileInput, InputOrExample, LinesInput, QueriesInput, WindowsInput
 from embcli.cli.models import (
     AnyModel,
     ComparisonModel,
@@ -25,7 +24,15 @@ from embcli.cli.models import (
     compared,
     refuse_options,
 )
-from embcli.cli.output_options import MatrixTarget, Target
+from embcli.cli.streams import (
+    FileInput,
+    InputOrExample,
+    LinesInput,
+    MatrixTarget,
+    QueriesInput,
+    Target,
+    WindowsInput,
+)
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
@@ -162,8 +169,8 @@ def tokenize(
     """
     if draw and not merges:
         raise InputError("--draw draws the trees of --merges; give both")
-    asked = {"--merges": merges, "--roundtrip": roundtrip, "--encoding with several names": len(encoding) > 1}
-    pages = [flag for flag, is_asked in asked.items() if is_asked]
+    modes = {"--merges": merges, "--roundtrip": roundtrip, "--encoding with several names": len(encoding) > 1}
+    pages = [flag for flag, is_given in modes.items() if is_given]
     if len(pages) > 1:
         raise InputError(f"{pages[0]} and {pages[1]} are two pages; give one of them")
     if pages and source.ids is not None:
@@ -461,6 +468,8 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     """
     from embcli.cli.tour import guide
 
+    if step is None and file is not None and str(file).isdecimal() and not file.exists():  # `embcli tour 3`
+        file, step = None, int(str(file))
     verbs = tuple(name for name in (*_VERBS, "cache") if name != "tour")
     return guide(file, verbs, text, step, run)
 

@@ -21,20 +21,20 @@ PROGRAM = "embcli"
 _REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_bash
 
 
-def show_version(context: typer.Context, wanted: bool) -> None:
+def show_version(context: typer.Context, requested: bool) -> None:
     """Show the version and end, unless the rest of the line is being completed."""
-    if wanted and not context.resilient_parsing:
+    if requested and not context.resilient_parsing:
         typer.echo(f"embcli {__version__}")
         raise typer.Exit
 
 
 def prepare() -> bool:
     """Return whether a completion script has started this process, and prepare for the answer."""
-    asked = os.environ.get(_REQUEST)
-    if not asked:  # PowerShell's script leaves it behind, empty
+    request = os.environ.get(_REQUEST)
+    if not request:  # PowerShell's script leaves it behind, empty
         return False
-    if not re.fullmatch(f"(complete|source)_({'|'.join(get_args(names.Shell))})", asked):
-        raise InputError(f"{_REQUEST} {asked[:40]!r} is not a known request; unset it, or set complete_bash")
+    if not re.fullmatch(f"(complete|source)_({'|'.join(get_args(names.Shell))})", request):
+        raise InputError(f"{_REQUEST} {request[:40]!r} is not a known request; unset it, or set complete_bash")
     # Typer gets to know its shells as it makes its own two options; embcli has others in their place, see options.py.
     completion.get_completion_inspect_parameters()
     os.environ["COLUMNS"] = "10000"  # rich would wrap the help texts, and scripts read one line for each candidate

@@ -7,36 +7,23 @@ it is typed on the command line. So each option is declared once, and each verb'
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from embcli.cli.options import PANELS, declared
 from embcli.cli.paths import refuse_own_input
 from embcli.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from typing_extensions import dataclass_transform
-
-    from embcli.formats import Kind
-else:
-
-    def dataclass_transform(**_: Any) -> Any:
-        """Return a decorator that does nothing: only a type checker reads it."""
-        return lambda made: made
+from embcli.formats import Kind
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True)
 class Group:
     """Options that are given as one value; its annotated names are its fields."""
 
-    if not TYPE_CHECKING:  # a type checker knows the fields
-
-        def __init__(self, **values: Any) -> None:
-            vars(self).update(values)
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
 
     @staticmethod
     def merge(given: dict[str, Any]) -> None:
@@ -57,17 +44,16 @@ def grouped(
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
+    defaults: dict[str, Any] = {}
     for each in inspect.signature(command).parameters.values():
-        hint = hints[each.name]
-        if _is_group(hint):
+        hint, defaults[each.name] = hints[each.name], each.default
+        if isinstance(hint, type) and (issubclass(hint, Group) or is_dataclass(hint)):
             groups[each.name] = hint
             parameters += [_parameter(verb, kind, *field) for field in _fields(hint)]
         elif hint.__module__ == "typer.models":  # Typer's own context
             parameters.append(each.replace(annotation=hint))
         else:
             parameters.append(_parameter(verb, kind, each.name, hint, each.default))
-
-    defaults = {each.name: each.default for each in inspect.signature(command).parameters.values()}
 
     def spread(**given: Any) -> Any:
         for group in groups.values():
@@ -107,17 +93,10 @@ def _split(name: str) -> list[str]:
     return name.split(",")
 
 
-def _is_group(hint: Any) -> bool:
-    return isinstance(hint, type) and (issubclass(hint, Group) or is_dataclass(hint))
-
-
 def _fields(group: Any) -> list[tuple[str, Any, Any]]:
     """Return name, type and default of each field of a group; of a field that must be given, the default is empty."""
-    hints = get_type_hints(group)
-    if is_dataclass(group):
-        return [(each.name, hints[each.name], each.default) for each in fields(group) if each.default is not MISSING]
     empty = inspect.Parameter.empty
-    return [(name, hint, getattr(group, name, empty)) for name, hint in hints.items()]
+    return [(name, hint, getattr(group, name, empty)) for name, hint in get_type_hints(group).items()]
 
 
 def _parameter(verb: str, result: Kind | None, name: str, hint: Any, default: Any) -> inspect.Parameter:

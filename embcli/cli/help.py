@@ -32,40 +32,16 @@ Tone = Literal["plain", "strong", "dim", "token 0"]  # the page's: names are blu
 Line = list[tuple[str, Tone]]
 
 
-class VerbHelp(TyperCommand):
-    """A verb that shows this help."""
-
-    def get_help(self, ctx: Any) -> str:
-        """Return the help, as it fits the terminal."""
-        return _fitted(self, ctx)
-
-
-class GroupHelp(TyperGroup):
-    """A verb with commands of its own that shows this help."""
-
-    def get_help(self, ctx: Any) -> str:
-        """Return the help, as it fits the terminal."""
-        return _fitted(self, ctx)
-
-
-class Overview(TyperGroup):
-    """The list of verbs, by what they are for."""
-
-    def get_help(self, ctx: Any) -> str:
-        """Return the list of verbs, as it fits the terminal."""
-        return _drawn(_overview(self, _width()))
-
-
-def _fitted(command: Any, context: Any) -> str:
+def fitted_help(command: Any, ctx: Any) -> str:
     """Return a verb's help: all of it, or its first screen if the terminal has no room for more and all is not asked.
 
     All is asked if the context's object is ALL.
     """
     width = _width()
-    first, rest, others = _help(command, context, width)
-    words = context.command_path.split()
+    first, rest, others = _help(command, ctx, width)
+    words = ctx.command_path.split()
     lines = shutil.get_terminal_size().lines - 1  # the prompt takes one
-    if context.obj == ALL or not _on_a_terminal() or len(first) + len(rest) <= lines or not rest:
+    if ctx.obj == ALL or not _on_a_terminal() or len(first) + len(rest) <= lines or not rest:
         return _drawn(first + rest)
     more: Line = [(f"{others} more options: ", "dim"), (" ".join([words[0], "help", *words[1:]]), "token 0")]
     return _drawn([*first, [], more])
@@ -121,8 +97,9 @@ def _described(parameter: Any) -> tuple[str, str]:
     return name, f"{parameter.help}{in_words}"
 
 
-def _overview(group: TyperGroup, width: int) -> list[Line]:
-    """Return what to type first, and the verbs in groups."""
+def overview(group: Any, ctx: Any) -> str:
+    """Return what to type first, and the verbs in groups, as they fit the terminal."""
+    width = _width()
     lines: list[Line] = [*_text(group.help or "", width), []]
     column = max(map(len, _START)) + 2 * _GAP
     lines += _labelled("Start", [(name, f"# {text}") for name, text in _START.items()], column, width)
@@ -134,7 +111,7 @@ def _overview(group: TyperGroup, width: int) -> list[Line]:
     for panel, rows in panels.items():
         lines += _labelled(panel, rows, column, width)
     end = "embcli VERB --help shows its options; embcli explain questions, what to ask."
-    return [*lines, [], *_text(end, width)]
+    return _drawn([*lines, [], *_text(end, width)])
 
 
 def _labelled(label: str, rows: list[tuple[str, str]], column: int, width: int) -> list[Line]:
@@ -187,3 +164,21 @@ def _drawn(lines: list[Line]) -> str:
             page.line(*(Word(text, tone) for text, tone in line))
 
     return Output("table", None).drawn(put).decode().rstrip(os.linesep)
+
+
+class VerbHelp(TyperCommand):
+    """A verb that shows this help."""
+
+    get_help = fitted_help
+
+
+class GroupHelp(TyperGroup):
+    """A verb with commands of its own that shows this help."""
+
+    get_help = fitted_help
+
+
+class Overview(TyperGroup):
+    """The list of verbs, by what they are for."""
+
+    get_help = overview

@@ -11,7 +11,7 @@ def available() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def pressed() -> str:
+def read_key() -> str:
     """Return the key that is pressed, without waiting for Enter; "" at the end of input.
 
     Without termios it is the first character of a line. The terminal is restored however this ends.
@@ -20,7 +20,7 @@ def pressed() -> str:
         import termios
         import tty
     except ImportError:
-        typed = line()
+        typed = read_line()
         return "" if typed is None else typed[:1] or "\n"
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -33,7 +33,7 @@ def pressed() -> str:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def line() -> str | None:
+def read_line() -> str | None:
     """Return the line that is typed, without its end; None at the end of input."""
     typed = sys.stdin.buffer.readline()
     return typed.decode(errors="replace").rstrip("\r\n") if typed else None

@@ -11,16 +11,15 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
-from embcli.atomic import destination
+from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import say, watched
 from embcli.cli.options import flag_of
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able, either
 from embcli.names import STEPS
 from embcli.passes import unwatched
-from embcli.result import Result, Style, new_page, number_in, paper_of
+from embcli.result import Result, Style, chosen_format, new_page, number_in, paper_of, refuse_many
 from embcli.safe import printable
-from embcli.saving import chosen_format, explaining_failure, refuse_many
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +56,7 @@ class Output:
         """
         result = replace(result, style=self.style)
         if self.format in VIEWS:
-            self._write_page(result)
+            self._write_page(result.page(self.format, self._paper()))
         elif self.path is not None and FORMATS[self.format].folder:
             result.write(self.format, self.path, watched)
         else:
@@ -67,8 +66,7 @@ class Output:
             say(f"status 1: {result.why_no}")
         return int(bool(result.why_no))
 
-    def _write_page(self, result: Result) -> None:
-        content = result.page(self.format, self._paper(paper_of(result.style, self.format)))
+    def _write_page(self, content: bytes) -> None:
         with self._open() as file:
             file.write(content)
 
@@ -85,9 +83,7 @@ class Output:
 
             document = BytesIO()
             writers.write(records, format, document, result.notes)
-            text = pretty(document.getvalue(), _colored(self.color, True))
-            with self._open() as file:
-                file.write(text.encode())
+            self._write_page(pretty(document.getvalue(), _colored(self.color, True)).encode())
             return
         with self._open("binary" if FORMATS[self.format].binary else "text") as file:
             watch = unwatched if file.isatty() else watched  # no bar runs through data on a terminal
@@ -106,8 +102,9 @@ class Output:
     def _on_a_terminal(self) -> bool:
         return self.path is None and sys.stdout is not None and sys.stdout.isatty()
 
-    def _paper(self, paper: Paper) -> Paper:
+    def _paper(self) -> Paper:
         """Return the size and the colours of a page, which may be those of a terminal."""
+        paper = paper_of(self.style, self.format)
         if self.format in PICTURES:
             return replace(paper, color=self.color != "never")
         terminal = self.format == "table" and self._on_a_terminal
@@ -122,13 +119,11 @@ class Output:
 
     def put(self, put: Callable[[Page], None]) -> None:
         """Write a page without a result."""
-        content = self.drawn(put)
-        with self._open() as file:
-            file.write(content)
+        self._write_page(self.drawn(put))
 
     def drawn(self, put: Callable[[Page], None]) -> bytes:
         """Return a page without a result."""
-        page = new_page(self.format, self._paper(paper_of(self.style, self.format)))
+        page = new_page(self.format, self._paper())
         put(page)
         return page.content()
 
@@ -149,7 +144,7 @@ class Output:
         with explaining_failure(self.path), place as file:
             if content == "binary" and file.isatty():
                 raise OutputError(_NOT_FOR_A_TERMINAL)
-            yield cast("BinaryIO", _Safe(file)) if content == "text" and file.isatty() else file
+            yield cast("BinaryIO", _EscapingTerminal(file)) if content == "text" and file.isatty() else file
 
 
 def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | None = None) -> Output:
@@ -167,7 +162,8 @@ def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | N
     chosen = chosen_format(kind, format, file, default)
     for flag, formats in _limits(options).items():
         if chosen not in formats:
-            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
+            example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
+            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
     refuse_many(show, chosen)
     if file is not None and format and SUFFIXES.get(file.suffix.lower(), chosen) != chosen:
         say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")
@@ -218,7 +214,7 @@ def _colored(choice: Color, terminal: bool) -> bool:
     return terminal and os.environ.get("TERM") != "dumb"
 
 
-class _Safe:
+class _EscapingTerminal:
     """A terminal that gets any text with control characters and bidi controls escaped."""
 
     def __init__(self, file: BinaryIO) -> None:

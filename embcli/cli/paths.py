@@ -14,6 +14,13 @@ from embcli.names import ENCODINGS
 _READ = ("file", "path", "base", "tuned", "vector", "encoding")  # parameters that name files
 
 
+def is_file(name: str) -> bool:
+    """Return whether there is a file of this name; most texts could not be one."""
+    with suppress(OSError, ValueError):
+        return Path(name).is_file()
+    return False
+
+
 def refuse_own_input(given: dict[str, Any]) -> None:
     """Raise OutputError if the output of a command would replace a file, or one of a folder, that the command reads."""
     output = given.get("output")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from embcli.cli.paths import is_file
 from embcli.formats import ALIASES, FORMATS
 
 # Options by the names that other programs have for them; those of a verb come after its name.
@@ -83,7 +83,7 @@ class Slip:
         if self.command in _OF_A_TEXT and self.message.startswith("Got unexpected extra argument"):
             if "--ids" in self._separate[:-2]:
                 return f"Write the IDs as one word, with commas between: {self.command} {self._with_joined_ids()}"
-            model = next((word for word in self.words if _is_file(word)), None)
+            model = next((word for word in self.words if Path(word).suffix and is_file(word)), None)
             if model is not None and self.command != "embcli tokenize":
                 rest = shlex.join(word for word in self.words if word != model)
                 return f"A model is named by --from: {self.command} {rest} --from {shlex.quote(model)}"
@@ -92,10 +92,11 @@ class Slip:
             verb, text = _VERBS[self.words[0]]
             model = "" if verb != "neighbors" or {"--from", "--model"} & {*self.words} else "--from gpt2"
             return f"That is: {' '.join(filter(None, ['embcli', verb, shlex.join(self.words[1:]) or text, model]))}"
-        dashed = next((word for word in self.words if self._unknown and self._is_dashed_text(word)), None)
-        if dashed is not None:
-            others = [shlex.quote(word) for word in self.words if word != dashed]
-            command = " ".join([self.command, *others, "--", _quoted(dashed)])
+        unknown, pattern = self._unknown, r"\s|^-[^-a-zA-Z]"
+        dashed = [word for word in self.words if unknown and word.startswith(unknown) and re.search(pattern, word)]
+        if dashed:
+            others = [shlex.quote(word) for word in self.words if word != dashed[0]]
+            command = " ".join([self.command, *others, "--", _quoted(dashed[0])])
             return f"Put -- before a text that begins with a dash: {command}"
         return f"Try '{self.command} --help' for help."
 
@@ -122,9 +123,6 @@ class Slip:
             value = not value and word in self.valued
         return None
 
-    def _is_dashed_text(self, word: str) -> bool:
-        return word.startswith(self._unknown) and bool(re.search(r"\s|^-[^-a-zA-Z]", word))
-
     def _with_joined_ids(self) -> str:
         """Return the words with the IDs after --ids joined to one word."""
         words = self._separate
@@ -147,13 +145,6 @@ class Slip:
             else:
                 text.append(word)
         return " ".join([_quoted(" ".join(text)), *map(shlex.quote, others)])
-
-
-def _is_file(word: str) -> bool:
-    """Say whether a word is the name of a file that exists, with a suffix."""
-    with suppress(OSError, ValueError):  # most words could not be the name of a file
-        return Path(word).suffix != "" and Path(word).is_file()
-    return False
 
 
 def _quoted(text: str) -> str:

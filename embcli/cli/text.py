@@ -8,12 +8,12 @@ import shlex
 import stat
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from embcli import memory
 from embcli.cli.console import say
+from embcli.cli.paths import is_file
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids, universal
 from embcli.words import counted, in_bytes
@@ -52,7 +52,12 @@ def read(
     if ids is not None:
         source = _standard_input("--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -") if ids == "-" else ids
         return Sequences(ids=lines_of_ids(source) if lines else (parse_ids(source),), many=lines)
-    texts = [_text(text, file, errors, example)]
+    if file is not None and str(file) != "-":
+        texts = [decoded(_file(file), str(file), errors)]
+    elif text is None or text == "-":
+        texts = [_standard_input("TEXT", example, errors)]
+    else:
+        texts = [argument(text, errors=errors)]
     if text is not None:
         _note_other_readings(text, _verb(example))
     if text_mode == "universal":
@@ -64,11 +69,12 @@ def read(
     return Sequences(texts=tuple(texts), many=lines)
 
 
-def read_ids(ids: str | None = None, example: str = "embcli decode 6109 3626 6100 345") -> np.ndarray:
+def read_ids(ids: str | None = None) -> np.ndarray:
     """Read IDs, (T,) int64; without any (or for -) from standard input, unless that is a terminal.
 
-    Raises InputError for invalid IDs, and, with the example, if nothing is given.
+    Raises InputError for invalid IDs, and, with an example, if nothing is given.
     """
+    example = "embcli decode 6109 3626 6100 345"
     option = re.search(r"(?:^| )(--[a-z][-a-z]*)", ids or "")
     if option:
         raise InputError(f"there is no option {option[1]}; write IDs only, as in: {example}")
@@ -84,9 +90,8 @@ def _note_other_readings(text: str, verb: str) -> None:
     """Say how to read what looks like IDs, or the name of a file that exists."""
     if re.fullmatch(r"[0-9]+(?:[, ]+[0-9]+)*", text, re.ASCII):
         say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {','.join(re.findall('[0-9]+', text))[:60]}")
-    with suppress(OSError, ValueError):  # most texts could not be the name of a file
-        if Path(text).is_file():
-            say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
+    if is_file(text):
+        say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
 
 
 def _note_line_ends(texts: Sequence[str]) -> None:
@@ -143,14 +148,6 @@ def _is_device(file: BinaryIO) -> bool:
     except OSError:  # not a file of the system
         return False
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
-
-
-def _text(text: str | None, file: Path | None, errors: str, example: str) -> str:
-    if file is not None and str(file) != "-":
-        return decoded(_file(file), str(file), errors)
-    if text is None or text == "-":
-        return _standard_input("TEXT", example, errors)
-    return argument(text, errors=errors)
 
 
 def _standard_input(name: str, example: str, errors: str | None = None) -> str:

@@ -18,9 +18,10 @@ from embcli.cli.output import Output
 from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
+from embcli.hints import without
 from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
-from embcli.words import without
+from embcli.views.parts import put_prose
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -51,19 +52,21 @@ def guide(
     tour = read(file, verbs, argument(text, "--text"), refused_word)
     tour.check(first)
     for number, step in enumerate(tour.steps, 1):
-        for command in (step.command, step.about):
-            _refuse_filled(number, typed(command, text))
+        for words in (with_text(command, text) for command in (step.command, step.about)):
+            word = refused_word(words[: words.index("--")] if "--" in words else words)  # no options follow
+            if word is not None:
+                raise InputError(f"step {number}: with this text the command would write files, by {word[:40]!r}")
     folder = (file or OWN).resolve().parent
-    guided = _Guided(tour, lambda words: run(words, lambda given: refuse_outside(given, folder, text)))
+    running = _RunningTour(tour, lambda words: run(words, lambda given: refuse_outside(given, folder, text)))
     if sys.stdout is not None and sys.stdout.isatty() and keys.available():
-        reached_end = guided.walk(first or 1)
+        reached_end = running.walk(first or 1)
         print()
     else:
         reached_end = first is None
-        guided.put_all(range(1, len(tour.steps) + 1) if first is None else [first])
+        running.put_all(range(1, len(tour.steps) + 1) if first is None else [first])
     if file is None and reached_end:
         _put(lambda page: view.put_next(page))
-    return 2 if guided.failed else 0
+    return 2 if running.failed else 0
 
 
 def refused_word(words: list[str]) -> str | None:
@@ -81,17 +84,10 @@ def refused_word(words: list[str]) -> str | None:
     return None
 
 
-def _refuse_filled(number: int, words: list[str]) -> None:
-    """Raise InputError if a command, with the text in its place, writes files; after -- there are no options."""
-    word = refused_word(words[: words.index("--")] if "--" in words else words)
-    if word is not None:
-        raise InputError(f"step {number}: with this text the command would write files, by {word[:40]!r}")
-
-
-def typed(command: tuple[str, ...], text: str) -> list[str]:
+def with_text(command: tuple[str, ...], text: str) -> list[str]:
     """Return the words after `embcli` with a text in its place; a text that begins with a dash is placed after --.
 
-    >>> typed(("lookup", "{text}", "--dim", "3"), "- a dash")
+    >>> with_text(("lookup", "{text}", "--dim", "3"), "- a dash")
     ['lookup', '--dim', '3', '--', '- a dash']
     """
     filled = [word.replace(PLACE, text) for word in command]
@@ -102,7 +98,7 @@ def typed(command: tuple[str, ...], text: str) -> list[str]:
 
 
 @dataclass
-class _Guided:
+class _RunningTour:
     """A tour in progress."""
 
     tour: Tour
@@ -115,7 +111,6 @@ class _Guided:
         for number in numbers:
             if number != numbers[0]:
                 _put(lambda page: page.line())
-            self._begin(number)
             self._ask(number, above)
             self._show(number)
             above = self.tour.steps[number - 1].command
@@ -134,30 +129,29 @@ class _Guided:
         answer, step = "", self.tour.steps[number - 1]
         if step.question is not None:
             _clear()
-            self._begin(number)
             self._ask(number)
-            typed = _prompted(_ANSWER, keys.line)
+            typed = _prompted(_ANSWER, keys.read_line)
             answer = "" if typed is None else typed.strip()
             if typed is None or (answer in ("b", "q") and not step.is_right(answer)):
                 return answer
         _clear()
-        self._begin(number)
-        _put(lambda page: view.put_question(step, page))
+        self._ask(number, step.about)
         self._show(number, answer)
-        while (key := _prompted(_KEYS, keys.pressed)) not in (*_ON, *_BACK, *_END):
+        while (key := _prompted(_KEYS, keys.read_key)) not in (*_ON, *_BACK, *_END):
             pass
         return key
 
-    def _begin(self, number: int) -> None:
-        _put(lambda page: view.put_heading(self.tour, number, page))
-
     def _ask(self, number: int, above: tuple[str, ...] = ()) -> None:
-        """Print the question of a step, below the output of the command that it is about if that is not above."""
+        """Print the heading and the question of a step; `above` is the command whose output is already above.
+
+        The output of the command that the question is about comes first.
+        """
         step = self.tour.steps[number - 1]
+        _put(lambda page: view.put_heading(self.tour, number, page))
         if step.about and step.about != above:
             self._run(step.about, step)
             _put(lambda page: page.line())
-        _put(lambda page: view.put_question(step, page))
+        _put(lambda page: put_prose(step.question or "", page))
 
     def _show(self, number: int, answer: str = "") -> None:
         """Print the command of a step, its output as it comes, and the explanation."""
@@ -166,7 +160,7 @@ class _Guided:
         _put(lambda page: view.put_words(step, page, answer))
 
     def _run(self, command: tuple[str, ...], step: Step) -> None:
-        words = typed(command, self.tour.text)
+        words = with_text(command, self.tour.text)
         _put(lambda page: view.put_command(words, page))
         try:
             with _isolated(), without(step.told):

@@ -243,16 +243,16 @@ class Page(ABC):
         """Return how many numbers a strip beside these columns can show one by one."""
         return beside(self.width, labels, after)[1] * self._per_cell
 
-    def fits(self, text: str) -> bool:
+    def fits_line(self, text: str) -> bool:
         """Return whether a text fits into a line of the page."""
         return cell_len(self.safe(text)) <= self.width
 
-    def holds(self, columns: Columns) -> bool:
+    def fits_table(self, columns: Columns) -> bool:
         """Return whether a table of these columns, shortened as far as possible, fits on the page."""
         shortest = [column.shortest if isinstance(column, Column) else column for column in columns]
         return width(shortest) <= self.width
 
-    def holds_grid(self, labels: Sequence[Column], blocks: Sequence[Block], numbers: np.ndarray) -> bool:
+    def fits_grid(self, labels: Sequence[Column], blocks: Sequence[Block], numbers: np.ndarray) -> bool:
         """Return whether a grid fits with all columns of its blocks, whose numbers are `numbers`."""
         if self.paper.heat:
             least = max(-(-len(numbers) // self._per_cell), heat.LEAST)
@@ -262,6 +262,10 @@ class Page(ABC):
     def numbers(self, *arrays: np.ndarray) -> NumberFormat:
         """Return how this page writes the numbers of some arrays, all alike."""
         return NumberFormat(arrays, self.paper.precision)
+
+    def written(self, values: np.ndarray) -> list[str]:
+        """Return the numbers of an array (n,) as this page writes them, all alike."""
+        return [*map(self.numbers(values).write, values)]
 
     def _format(self, blocks: Sequence[Block]) -> NumberFormat:
         return self.numbers(*(block.values for block in blocks))

@@ -7,7 +7,7 @@ from itertools import groupby
 from xml.sax.saxutils import escape
 
 from embcli.page.canvas import LINE, MARGIN, PALETTES, SIZE, Palette
-from embcli.page.shapes import Drawn, Run, boxes_of
+from embcli.page.shapes import Run, ThemedPage, boxes_of
 from embcli.page.svg import FONTS
 
 _DOCUMENT = """\
@@ -42,6 +42,7 @@ _FRAGMENT = """\
 </style><pre>{lines}</pre></div>
 """
 _SCOPE = "div.embcli-page "
+_BOLD = ";font-weight:bold"
 
 
 def _variables(palette: Palette) -> dict[str, str]:
@@ -60,7 +61,7 @@ def _by_name(palette: Palette) -> Palette:
     return Palette("none", ink, dim, dim, dict(zip(palette.tones, tones, strict=True)))
 
 
-class Html(Drawn):
+class Html(ThemedPage):
     """A page as an XHTML document.
 
     ASCII stands as it is; other characters get boxes of their width, as they may come from another font.
@@ -97,7 +98,7 @@ def _word(run: Run, ink: str) -> str:
     text = escape(run.text)
     if run.is_blank:
         return text
-    look = (f";color:{run.ink}" if run.ink != ink else "") + _bold(run)
+    look = (f";color:{run.ink}" if run.ink != ink else "") + _BOLD * run.bold
     if not text.isascii():
         return f'<i style="width:{run.cells}ch{look}">{text}</i>'
     return f'<span style="{look[1:]}">{text}</span>' if look else text
@@ -112,14 +113,10 @@ def _strip(runs: list[Run]) -> str:
     words = (
         escape(run.text)
         if run.is_shape
-        else f'<span style="left:{run.at - start}ch;color:{run.ink}{_bold(run)}">{escape(run.text)}</span>'
+        else f'<span style="left:{run.at - start}ch;color:{run.ink}{_BOLD * run.bold}">{escape(run.text)}</span>'
         for run in runs
     )
     return f'<i class="drawn" style="width:{cells}ch;background:{",".join(layers)}">{"".join(words)}</i>'
-
-
-def _bold(run: Run) -> str:
-    return ";font-weight:bold" if run.bold else ""
 
 
 def _layer(top: float, bottom: float, boxes: Iterable[tuple[float, float, str]]) -> str:

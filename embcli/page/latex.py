@@ -50,6 +50,8 @@ _LIGATURES = re.compile("-(?=-)|,(?=,)")  # the others begin with a command here
 class Latex(Markup):
     """A page of LaTeX fragments for a document of any class; characters without a command stay as they are."""
 
+    bold = r"\textbf{{{}}}"
+
     def _table(self, table: Table) -> str:
         layout = "".join("|" if isinstance(column, Bar) else column.align[0] for column in table.columns)
         header = [self._line([Word(column.header)]) for column in table.columns if isinstance(column, Column)]
@@ -75,9 +77,6 @@ class Latex(Markup):
 
     def _escaped(self, text: str) -> str:
         return _LIGATURES.sub(r"\g<0>\\mbox{}", text.translate(_COMMANDS))
-
-    def _bold(self, text: str) -> str:
-        return rf"\textbf{{{text}}}"
 
     def _aligned(self, lines: Sequence[str]) -> str:
         written = ("".join(map(self._cell, line)) for line in lines)

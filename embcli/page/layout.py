@@ -27,6 +27,13 @@ Tone = Literal[
     "plain", "strong", "dim", "good", "bad", "embedding", "linear", "token 0", "token 1", "token 2", "token 3"
 ]
 TOKEN_TONES: tuple[Tone, ...] = ("token 0", "token 1", "token 2", "token 3")  # of consecutive tokens
+
+
+def token_tone(place: int) -> Tone:
+    """Return the tone of a token, which differs from those of its neighbours."""
+    return TOKEN_TONES[place % len(TOKEN_TONES)]
+
+
 Align = Literal["left", "right"]
 
 
@@ -149,7 +156,7 @@ class Excerpt:
         return cls(min(count, total), 0, total)
 
     @classmethod
-    def most(cls, count: int, total: int) -> Excerpt:
+    def ends(cls, count: int, total: int) -> Excerpt:
         """Show at most `count` of `total`, half of them from each end."""
         return cls.first(total, total) if total <= count else cls(count - count // 2, count // 2, total)
 
@@ -225,14 +232,15 @@ def fitted(columns: Columns, available: int) -> Columns:
     The columns share the cells equally; what one of them does not need goes to the others.
     """
     excess = width(columns) - available
-    soft = sorted((each for each in columns if isinstance(each, Column) and each.least), key=lambda each: each.width)
-    if excess <= 0 or not soft:
+    shortenable = [each for each in columns if isinstance(each, Column) and each.least]
+    if excess <= 0 or not shortenable:
         return columns
-    left = sum(column.width for column in soft) - excess
+    left = sum(column.width for column in shortenable) - excess
+    shortenable.sort(key=lambda each: each.width)
     shortened = {}
-    for place, column in enumerate(soft):
-        others = sum(each.least or 0 for each in soft[place + 1 :])
-        most = max(min(left // (len(soft) - place), left - others), column.least or 0)
+    for place, column in enumerate(shortenable):
+        others = sum(each.least or 0 for each in shortenable[place + 1 :])
+        most = max(min(left // (len(shortenable) - place), left - others), column.least or 0)
         shortened[id(column)] = column if column.width <= most else column.shortened(most)
         left -= min(column.width, most)
     return [shortened.get(id(column), column) for column in columns]
@@ -265,14 +273,14 @@ class Grid:
     labels: Sequence[Column]
     blocks: Sequence[Block]
     numbers: np.ndarray  # (columns,) int64: those of the columns
-    written: NumberFormat
+    format: NumberFormat
     after: Sequence[Column] = ()
     tones: Sequence[Tone] = ()  # of the rows
 
     @property
     def _cell(self) -> int:
         """The number of cells of a column, with its number above it."""
-        return max(self.written.width, len(str(self.numbers.max(initial=0))))
+        return max(self.format.width, len(str(self.numbers.max(initial=0))))
 
     def _most(self, available: int, labels: Sequence[Column], dots: bool = False) -> int:
         """Return how many columns of numbers each block has beside labels, a bar and perhaps a column of dots."""
@@ -307,7 +315,7 @@ class Grid:
         return [*columns, *self.after], shown
 
     def _column(self, block: Block, index: int) -> Column:
-        words = [self.written.word(value) for value in block.values[:, index]]
+        words = [self.format.word(value) for value in block.values[:, index]]
         if self.tones:
             words = [word.toned(tone) for word, tone in zip(words, self.tones, strict=True)]
         return Column(str(self.numbers[index]), words, minimum=self._cell)
@@ -322,7 +330,7 @@ class Grid:
         labels = long if self._most(available, long, dots=True) >= _FEW_COLUMNS else short
         if self._most(available, labels, dots=True) < 1:
             labels = without_tokens  # a number is worth more than a token's text
-        return labels, Excerpt.most(max(self._most(available, labels, dots=True), 1), count)
+        return labels, Excerpt.ends(max(self._most(available, labels, dots=True), 1), count)
 
 
 def beside(

@@ -18,6 +18,8 @@ _MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of l
 class Markdown(Markup):
     """A page in GitHub's Markdown; its tables have no bars, and the title of a bar stands in the headers after it."""
 
+    bold = "**{}**"
+
     def _block(self, item: Line | Table) -> str:
         return _MARKS_IN_FRONT.sub(r"\1\\", super()._block(item)) if isinstance(item, Line) else super()._block(item)
 
@@ -41,9 +43,6 @@ class Markdown(Markup):
 
     def _escaped(self, text: str) -> str:
         return _BLANKS.sub(lambda match: f"&#x{ord(match[0]):x};", _MARKS.sub(r"\\\g<0>", text))
-
-    def _bold(self, text: str) -> str:
-        return f"**{text}**"
 
     def _aligned(self, lines: Sequence[str]) -> str:
         return "\n".join(f"    {line}" for line in lines)  # a block of code, whatever is in it

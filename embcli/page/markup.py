@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from embcli.page import Line, Page, Table
 from embcli.page.heat import Strip
@@ -24,6 +25,8 @@ class _Drawing(Line):
 
 class Markup(Page):
     """A page of blocks, with a blank line between them."""
+
+    bold: ClassVar[str]  # with a place for the text
 
     def drawing(self, lines: Sequence[Sequence[Word]]) -> None:
         """Put lines on the page as one block."""
@@ -45,7 +48,7 @@ class Markup(Page):
             return " ".join(self._strip(cell) if isinstance(cell, Strip) else self._line([cell]) for cell in cells)
         words = [cell for cell in cells if isinstance(cell, Word)]
         text = self._escaped("".join(word.text for word in words).strip(" "))
-        return self._bold(text) if text and all(word.tone in _BOLD for word in words) else text
+        return self.bold.format(text) if text and all(word.tone in _BOLD for word in words) else text
 
     def _rows(self, table: Table) -> Iterator[list[str]]:
         """Yield the rows below the header, with dots where others are omitted."""
@@ -68,6 +71,3 @@ class Markup(Page):
 
     @abstractmethod
     def _escaped(self, text: str) -> str: ...
-
-    @abstractmethod
-    def _bold(self, text: str) -> str: ...

@@ -14,7 +14,7 @@ from embcli import memory
 from embcli.errors import OutputError
 from embcli.page.canvas import BASELINE, CELL, Canvas, Palette, Span
 from embcli.page.layout import cell_len
-from embcli.page.shapes import OnCanvas
+from embcli.page.shapes import CanvasPage
 from embcli.safe import in_line
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it mentions its font cache
@@ -100,7 +100,7 @@ class PngCanvas(Canvas):
         return file.getvalue()
 
 
-class Png(OnCanvas):
+class Png(CanvasPage):
     """A page as a PNG picture."""
 
     kind = PngCanvas

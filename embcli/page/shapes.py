@@ -81,7 +81,7 @@ class Run:
                     yield (cell + left, top, cell + (self.cells if whole else right), bottom), color
 
 
-class Drawn(Sheet):
+class ThemedPage(Sheet):
     """A page for a file, in the colours of a theme."""
 
     def __init__(self, paper: Paper) -> None:
@@ -146,7 +146,7 @@ def boxes_of(line: Sequence[Run]) -> list[tuple[Box, str]]:
     return boxes
 
 
-class OnCanvas(Drawn):
+class CanvasPage(ThemedPage):
     """A page drawn on a canvas that is as large as its content."""
 
     kind: ClassVar[type[Canvas]]

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from embcli.page.canvas import BASELINE, SIZE, Canvas, Palette, Span
-from embcli.page.shapes import OnCanvas
+from embcli.page.shapes import CanvasPage
 
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
@@ -62,7 +62,7 @@ class SvgCanvas(Canvas):
         return "\n".join([head, *self._elements, "</svg>\n"]).encode()
 
 
-class Svg(OnCanvas):
+class Svg(CanvasPage):
     """A page as an SVG picture."""
 
     kind = SvgCanvas

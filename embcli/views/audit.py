@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import BROKEN
 from embcli.page import Column, Excerpt, Page, Word
 from embcli.verbs.audit import Audit
 from embcli.views.parts import (
     first_of,
     head_in_words,
+    id_labels,
     named_rows,
     origin_in_words,
     put_left_out,
     put_origin,
-    token_column,
 )
-from embcli.words import QUANTILES, counted, hint
+from embcli.words import QUANTILES, counted
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {
@@ -43,44 +44,31 @@ def view(result: Audit, page: Page) -> None:
 
 def _rows_in_words(result: Audit) -> dict[str, str | Word]:
     """Return the numbers of rows, and broken, unused and equal rows, in words."""
+    size, encoding, top, missing = result.shape[0], result.encoding, result.top, result.faults["missing"]
     bad = {"non-finite": result.non_finite, "zero": result.zero}
-    broken = "; ".join(_named(rows, result.top, f"{kind} row") for kind, rows in bad.items() if len(rows))
+    broken = "; ".join(_named(rows, top, f"{kind} row") for kind, rows in bad.items() if len(rows))
+    rows: str | Word = f"{size:,}; their tokens are unknown"
+    unused = "unknown without an encoding"
+    if encoding is not None:
+        rows = f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}"
+        rows = Word(f"{rows}: {missing:,} have no row", "bad") if missing else rows
+        unused = ", ".join(f"{len(ids):,} {_WHY[why]}{_range(ids)}" for why, ids in result.by_use.items()) or "none"
+    equal = first_of((first_of(map(str, group), top, " = ") for group in result.equal), top, "; ")
     return {
-        "rows": _rows(result),
-        "unused": _unused(result),
+        "rows": rows,
+        "unused": unused,
         "broken": Word(broken, "bad") if broken else "none",
-        "equal": _equal(result.equal, result.top),
+        "equal": f"{counted(len(result.equal), 'group')}: {equal}" if equal else "none",
     }
 
 
-def _rows(result: Audit) -> str | Word:
-    size, encoding, missing = result.shape[0], result.encoding, result.faults["missing"]
-    if encoding is None:
-        return f"{size:,}; their tokens are unknown"
-    rows = f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}"
-    return Word(f"{rows}: {missing:,} have no row", "bad") if missing else rows
-
-
-def _unused(result: Audit) -> str:
-    if result.encoding is None:
-        return "unknown without an encoding"
-    return ", ".join(f"{len(rows):,} {_WHY[why]}{_span(rows)}" for why, rows in result.by_use.items()) or "none"
-
-
-def _span(rows: np.ndarray) -> str:
+def _range(rows: np.ndarray) -> str:
     """Return the first and last of consecutive rows in words; empty for other rows."""
     return f" ({rows[0]} to {rows[-1]})" if len(rows) > 1 and (np.diff(rows) == 1).all() else ""
 
 
 def _named(rows: np.ndarray, top: int, what: str = "row") -> str:
-    return f"{counted(len(rows), what)}: {first_of(map(str, rows[: top + 1].tolist()), top)}"
-
-
-def _equal(groups: tuple[tuple[int, ...], ...], top: int) -> str:
-    if not groups:
-        return "none"
-    words = (first_of(map(str, group), top, " = ") for group in groups[: top + 1])
-    return f"{counted(len(groups), 'group')}: {first_of(words, top, '; ')}"
+    return f"{counted(len(rows), what)}: {first_of(map(str, rows.tolist()), top)}"
 
 
 def _statistics(result: Audit, page: Page) -> dict[str, str | Word]:
@@ -148,8 +136,7 @@ def _put_candidates(result: Audit, page: Page) -> None:
     by = {"cosine": "1 - cos to their mean", "norm": "norm"}[tokens.indicator]
     page.line(f"candidates    {excerpt.total:,} like unused rows by {by}: up to {write(tokens.threshold)}")
     if len(ids):
-        columns = [Column("ID", ids)]
-        columns += [token_column(result.tokens(ids))] if result.encoding else []
+        columns = id_labels(ids, result.tokens(ids) if result.encoding else None)
         columns.append(Column(tokens.indicator, [write(value) for value in result.indicator[ids]]))
         page.table([*columns, *_others(result, ids, page)])
         missing = excerpt.missing("candidate", np.arange(1, excerpt.total + 1))

@@ -45,7 +45,7 @@ def _title(result: Batches) -> str:
 
 
 def _put_tables(result: Batches, page: Page) -> None:
-    rows = Excerpt.most(_MOST_SAMPLES, len(result.order))
+    rows = Excerpt.ends(_MOST_SAMPLES, len(result.order))
     samples = result.order[rows.places]
     ids = result.ids(samples)  # (n, T + 1)
     labels = [Column("batch", result.batch_of(rows.places))] if result.batching.all else []
@@ -70,10 +70,10 @@ def _put_ids(page: Page, labels: list[Column], ids: np.ndarray, rows: Excerpt) -
     counts = range(min(length, page.width), 0, -1)
     without_tokens = [label for label in labels if not label.least]
     for before, count in ((each, count) for each in (labels, without_tokens) for count in counts):
-        positions = Excerpt.most(count, length)
+        positions = Excerpt.ends(count, length)
         inputs, targets = _columns(ids[:, :-1], positions), _columns(ids[:, 1:], positions)
         table: Columns = [*before, Bar("inputs", len(inputs)), *inputs, Bar("targets", len(targets)), *targets]
-        if page.holds(table):
+        if page.fits_table(table):
             break
     page.table(table, rows.gaps)
     return positions
@@ -90,7 +90,7 @@ def _put_picture(result: Batches, page: Page) -> None:
     """Put the first and last values of the input embedding of each token on the page, sample by sample."""
     length = result.batching.max_length
     most = _MOST_IN_COLOUR if page.paper.heat else _MOST_DRAWN[0]
-    samples, tokens = Excerpt.most(most, len(result.order)), Excerpt.most(_MOST_DRAWN[1], length)
+    samples, tokens = Excerpt.ends(most, len(result.order)), Excerpt.ends(_MOST_DRAWN[1], length)
     order, count = result.order[samples.places], len(tokens.places)
     ids = result.ids(order)[:, tokens.places].ravel()
     values = result.embeddings(order)[:, tokens.places].reshape(len(ids), -1)  # (samples * tokens, columns)
@@ -104,7 +104,7 @@ def _put_picture(result: Batches, page: Page) -> None:
     ends = [0, -1][: len(result.columns)]  # a row must have room for its first and last number
     first_and_last = [Block("", values[:, ends])]
     for labels in ([sample, pos, *words, last], [sample, *words, last], [sample, last]):
-        if page.holds_grid([*labels, Column("…", [])], first_and_last, result.columns[ends]):
+        if page.fits_grid([*labels, Column("…", [])], first_and_last, result.columns[ends]):
             break
     columns = page.grid(labels, [Block("input", values)], result.columns, gaps)
     put_left_out(

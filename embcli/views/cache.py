@@ -30,11 +30,6 @@ def view(result: Files, page: Page) -> None:
         for entry, fault in zip(result.entries, result.faults, strict=True):
             if fault is not None:
                 page.line(f"damaged: {entry.path.name}: {fault}")
-        page.line(_verdict(result, thing))
-
-
-def _verdict(result: Files, thing: str) -> str:
-    count = len(result.entries)
-    if result.damaged:
-        return f"damaged: {result.damaged} of {counted(count, thing)}; replaced at the next use"
-    return f"all {count} are sound" if count > 1 else "it is sound"
+        sound = f"all {len(result.entries)} are sound" if len(result.entries) > 1 else "it is sound"
+        of_all = f"{result.damaged} of {counted(len(result.entries), thing)}"
+        page.line(f"damaged: {of_all}; replaced at the next use" if result.damaged else sound)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import OUTPUTS, STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
@@ -16,11 +17,11 @@ from embcli.verbs.compare.result import Cost, Gradient, Training
 from embcli.verbs.lookup import rows_beside
 from embcli.verdict import Verdict, largest_by_row
 from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_labels
-from embcli.words import counted, hint, in_bytes, in_seconds
+from embcli.words import counted, in_bytes, in_seconds
 
 _WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
 _FRAME = 4  # lines of the heading, of what is not shown, and of the prompt
-_MOST_WANTED = ("outputs", "ids", "one-hot", "shared", "first")  # the steps in the order in which a page takes them up
+_BY_IMPORTANCE = ("outputs", "ids", "one-hot", "shared", "first")  # the steps that a page takes up in this order
 _MOST_TOKENS = 40
 _MOST_IDS = 12  # in one line
 _MOST_WEIGHTS = 8  # rows of a weight matrix
@@ -32,26 +33,28 @@ _LEAST_BAR, _WIDEST_BAR = 8, 30
 
 
 def view(result: Comparison, page: Page) -> None:
-    """Put the steps on a page, the verdict and the cost; on a screen what fits, first of all what was asked for."""
+    """Put the steps on a page, the verdict and the cost; a screen shows first of all what the options ask for."""
     options, screen = result.options, page.paper.screen
     available = math.inf if screen is None else screen - _FRAME  # lines
-    asked = options.draw or options.trace or result.gradient is not None or bool(result.sweep)
+    extras = options.draw or options.trace or result.gradient is not None or bool(result.sweep)
     end, cost, sweep, origin = (page.part() for _ in range(4))
     put_origin(origin, result.origin)
     available -= origin.lines
     _put_end(result, end, available)
-    _put_costs(result, cost)
+    if options.trace or result.gradient is not None:
+        cost.line()
+    _put_cost(result.cost, cost)
     if result.sweep:
         sweep.line()
         _put_sweep(result.sweep, sweep)
-    with_cost = not asked or end.lines + cost.lines + sweep.lines <= available
+    with_cost = not extras or end.lines + cost.lines + sweep.lines <= available
     if with_cost:
         end.add(cost)
     end.add(sweep)
     available -= end.lines
     end.add(origin)
     lines = {step: _part(page, result, step).lines + 1 for step in options.steps or STEPS}  # with a blank line below
-    chosen = options.steps or _fitting(lines, available + 1, () if asked else _MOST_WANTED[:1])
+    chosen = options.steps or _fitting(lines, available + 1, () if extras else _BY_IMPORTANCE[:1])
     one_too_many = sum(lines[step] for step in chosen) == available + 1
     _put_head(result, page)
     for place, step in enumerate(chosen, 1):
@@ -68,7 +71,7 @@ def view(result: Comparison, page: Page) -> None:
 def _fitting(lines: dict[str, int], available: float, always: tuple[str, ...]) -> tuple[str, ...]:
     """Return the steps that fit into the available lines, the most wanted first, with those that are always shown."""
     chosen = {*always}
-    for step in _MOST_WANTED:
+    for step in _BY_IMPORTANCE:
         available -= lines[step]
         if available < 0:
             break
@@ -99,17 +102,11 @@ def _put_end(result: Comparison, page: Page, available: float) -> None:
         _put_gradient(result.gradient, page)
 
 
-def _put_costs(result: Comparison, page: Page) -> None:
-    if result.options.trace or result.gradient is not None:
-        page.line()
-    _put_cost(result.cost, page)
-
-
 def _put_head(result: Comparison, page: Page) -> None:
     (size, dim), origin = result.weight.shape, result.origin
     page.title("Two ways from token IDs to vectors: embedding layer and linear layer")
-    whence = f"seed {origin.seed}" if origin.is_seeded else f"{origin.tensors['token']} ({origin.dtypes['token']})"
-    page.line(f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), {whence}")
+    source = f"seed {origin.seed}" if origin.is_seeded else f"{origin.tensors['token']} ({origin.dtypes['token']})"
+    page.line(f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), {source}")
 
 
 def _put_title(page: Page, title: str, name: str, shape: tuple[int, ...], more: str = "") -> None:
@@ -120,7 +117,7 @@ def _put_title(page: Page, title: str, name: str, shape: tuple[int, ...], more: 
 def _put_ids(result: Comparison, page: Page, number: str) -> None:
     tokens = result.tokens
     _put_title(page, f"{number}The token IDs", "(T,)", (len(tokens),))
-    which = Excerpt.most(_MOST_IDS, len(tokens))
+    which = Excerpt.ends(_MOST_IDS, len(tokens))
     ids = tokens.ids[which.places]
     words = [
         f"{token_id} ({shown(token)})" if token is not None else str(token_id)
@@ -135,7 +132,7 @@ def _put_one_hot(result: Comparison, page: Page, number: str) -> None:
     size, length = len(result.weight), len(result.tokens)
     _put_title(page, f"{number}The one-hot matrix", "(T, V)", (length, size))
     page.line(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
-    rows = Excerpt.most(_MOST_TOKENS, length)
+    rows = Excerpt.ends(_MOST_TOKENS, length)
     labels: Columns = [*token_labels(result.tokens, rows.places), Bar()]
     ids = result.tokens.ids[rows.places].tolist()
     forms: list[Columns] = [  # from the longest to the shortest
@@ -147,7 +144,7 @@ def _put_one_hot(result: Comparison, page: Page, number: str) -> None:
         forms.insert(
             0, [Column(str(column), [one if each == column else zero for each in ids]) for column in range(size)]
         )
-    form = next((form for form in forms if page.holds([*labels, *form])), forms[-1])
+    form = next((form for form in forms if page.fits_table([*labels, *form])), forms[-1])
     page.table([*labels, *form], rows.gaps)
     put_left_out(page, rows.missing("row"))
 
@@ -174,7 +171,7 @@ def _put_shared(result: Comparison, page: Page, number: str) -> None:
 
 
 def _put_matrix(page: Page, values: np.ndarray, label: str) -> None:
-    rows = Excerpt.most(_MOST_WEIGHTS, len(values))
+    rows = Excerpt.ends(_MOST_WEIGHTS, len(values))
     labels = [Column(label, rows.places)]
     columns = page.grid(labels, [Block("", values[rows.places])], np.arange(values.shape[1]), rows.gaps)
     put_left_out(page, rows.missing("row"), columns.missing("column"))
@@ -183,7 +180,7 @@ def _put_matrix(page: Page, values: np.ndarray, label: str) -> None:
 def _put_outputs(result: Comparison, page: Page, number: str) -> None:
     length, dim = result.embedding.shape
     _put_title(page, f"{number}The outputs", "(T, D)", (length, dim), ": row ID of the weight; one-hot row · weight")
-    rows = Excerpt.most(_MOST_TOKENS, length)
+    rows = Excerpt.ends(_MOST_TOKENS, length)
     _put_both(page, token_labels(result.tokens, rows.places), result.embedding, result.linear, rows)
 
 
@@ -201,13 +198,13 @@ def _put_both(page: Page, labels: list[Column], left: np.ndarray, right: np.ndar
     left, right, numbers = left[rows.places], right[rows.places], np.arange(left.shape[1])
     cells = ["0" if value == 0 else f"{value:.1e}" for value in largest_by_row(left, right).tolist()]
     blocks, diff, gaps = [Block("embedding", left), Block("linear", right)], Column("diff", cells), [*rows.gaps]
-    if not page.holds_grid([*labels, diff], blocks, numbers):
+    if not page.fits_grid([*labels, diff], blocks, numbers):
         blocks = [Block("", np.stack([left, right], axis=1).reshape(-1, left.shape[1]))]
         labels = [replace(label, cells=[cell for each in label.cells for cell in (each, "")]) for label in labels]
         labels.append(Column("", [*OUTPUTS] * len(left), "left"))
         diff = Column("diff", [cell for each in cells for cell in ("", each)])
         gaps = [2 * gap for gap in gaps]
-    is_known = {*cells} == {"0"} and not page.holds_grid([*labels, diff], blocks, numbers)  # by the verdict
+    is_known = {*cells} == {"0"} and not page.fits_grid([*labels, diff], blocks, numbers)  # by the verdict
     columns = page.grid(labels, blocks, numbers, gaps, [] if is_known else [diff])
     put_left_out(page, rows.missing("row"), columns.missing("column"))
 
@@ -255,12 +252,12 @@ def _put_picture(result: Comparison, page: Page, available: float) -> None:
     """Put the product on the page, of as many tokens as fit: one-hot rows, the rows they multiply, and the sums."""
     for most, dots in ((most, dots) for most in range(_MOST_DRAWN, 0, -1) for dots in (True, False)):
         part = page.part()
-        if _drawn(result, part, most, dots) and part.lines <= available:
+        if _put_product(result, part, most, dots) and part.lines <= available:
             break
     page.add(part)
 
 
-def _drawn(result: Comparison, page: Page, most: int, dots: bool) -> bool:
+def _put_product(result: Comparison, page: Page, most: int, dots: bool) -> bool:
     """Put the product of at most `most` tokens on a page; return whether each of its rows has room for two numbers.
 
     Dots stand for the rows of the weight that are not shown.
@@ -268,17 +265,16 @@ def _drawn(result: Comparison, page: Page, most: int, dots: bool) -> bool:
     (length, dim), size = result.linear.shape, len(result.weight)
     page.title(f"One-hot rows times the weight = its rows: ({length:,}, {size:,}) × ({size:,}, {dim:,})")  # noqa: RUF001
     page.line("One column per token: its one-hot row, upright; the 1 selects its row.")
-    tokens = Excerpt.most(most, length)
+    tokens = Excerpt.ends(most, length)
     rows = PickedRows.of(result.tokens.ids[tokens.places], rows_beside(size))
     labels = _one_hot_columns(result, rows, tokens)
     values = np.concatenate([result.weight[rows.rows], result.linear[tokens.places]])
     tones: list[Tone] = [*rows.tones]
     tones += ["linear"] * len(tokens.places)
-    gaps = rows.gaps if dots else []
-    columns = page.grid(labels, [Block("", values)], np.arange(dim), gaps, tones=tones)
+    columns = page.grid(labels, [Block("", values)], np.arange(dim), rows.gaps if dots else [], tones=tones)
     put_left_out(page, tokens.missing("token"), columns.missing("column"))
     ends = np.arange(dim)[[0, -1][:dim]]
-    return page.holds_grid([*labels, Column("…", [])], [Block("", values[:, ends])], ends)
+    return page.fits_grid([*labels, Column("…", [])], [Block("", values[:, ends])], ends)
 
 
 def _one_hot_columns(result: Comparison, rows: PickedRows, tokens: Excerpt) -> list[Column]:
@@ -298,7 +294,7 @@ def _put_trace(result: Comparison, page: Page) -> None:
     """Put the product of each token on the page, term by term."""
     page.title("The product, written out")
     page.line("Each row of the weight times its entry in the token's one-hot row, and the sum of all.")
-    traced = Excerpt.most(_MOST_TRACED, len(result.tokens))
+    traced = Excerpt.ends(_MOST_TRACED, len(result.tokens))
     size, dim = result.weight.shape
     columns = Excerpt.first(0, 0)
     for place in traced.places.tolist():
@@ -330,7 +326,7 @@ def _put_gradient(gradient: Gradient, page: Page) -> None:
     if gradient.training is not None:
         _put_training(gradient, gradient.training, page)
     else:
-        rows = Excerpt.most(_MOST_TOKENS, len(gradient.ids))
+        rows = Excerpt.ends(_MOST_TOKENS, len(gradient.ids))
         numbers = {"ID": gradient.ids, "n": gradient.times}
         labels = [Column(name, values[rows.places]) for name, values in numbers.items()]
         _put_both(page, labels, gradient.embedding, gradient.linear, rows)
@@ -350,11 +346,8 @@ def _put_training(gradient: Gradient, training: Training, page: Page) -> None:
     """Put the first rows on the page: each before a step of training, its gradient, and after the step."""
     count = min(_MOST_TRAINED, len(gradient.ids))
     left, right = (
-        np.stack([each[:count] for each in three], axis=1).reshape(3 * count, three[0].shape[1])
-        for three in (
-            (training.before, gradient.embedding, training.embedding),
-            (training.before, gradient.linear, training.linear),
-        )
+        np.stack([training.before[:count], gradients[:count], rows[:count]], axis=1).reshape(-1, rows.shape[1])
+        for gradients, rows in ((gradient.embedding, training.embedding), (gradient.linear, training.linear))
     )
     labels = [
         Column("ID", [word for token_id in gradient.ids[:count].tolist() for word in (str(token_id), "", "")]),
@@ -387,7 +380,7 @@ def _put_cost(cost: Cost, page: Page) -> None:
     if is_wide:  # a narrow screen is low too
         least = in_seconds(cost.lookup.least), in_seconds(cost.product.least)
         rows.append(("  at least", *least, "the fastest run"))
-    if not page.holds(_cost_columns(rows, is_wide)):
+    if not page.fits_table(_cost_columns(rows, is_wide)):
         rows[2:3] = [(f"one-hot {name}", "0", size, "") for name, size in one_hot.items()]
     page.table(_cost_columns(rows, is_wide), ruled=is_wide)
     ratio = f"{cost.ratio:.1f}" if cost.ratio < 10 else f"{cost.ratio:,.0f}"
@@ -399,9 +392,8 @@ def _put_cost(cost: Cost, page: Page) -> None:
 def _cost_columns(rows: Sequence[tuple[str, str, str, str]], is_wide: bool) -> Columns:
     names, lookups, products, formulas = zip(*rows, strict=True)
     apart = 0 if is_wide else max(map(len, products)) + 1  # without a rule, columns are one cell apart
-    columns: Columns = [Column("Cost", names, "left"), Column("embedding", lookups)]
-    columns.append(Column("linear", products, minimum=apart))
-    return [*columns, Column("", formulas, "left")] if is_wide else columns
+    columns = [Column("Cost", names, "left"), Column("embedding", lookups), Column("linear", products, minimum=apart)]
+    return [*columns, *([Column("", formulas, "left")] if is_wide else [])]
 
 
 def _runs(cost: Cost) -> str:
@@ -433,7 +425,7 @@ def _put_sweep(sweep: Sequence[Cost], page: Page) -> None:
             for name, column in zip(OUTPUTS, shares, strict=True)
         )
         with_bars: Columns = [*columns[:2], first, columns[2], second, *columns[3:]]
-        if page.holds(with_bars):
+        if page.fits_table(with_bars):
             page.table(with_bars)
             page.line(f"Bars: time on a logarithmic scale, {_power(low)} to {_power(high)}")
             return

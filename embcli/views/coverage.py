@@ -43,11 +43,11 @@ def _put_samples(result: Coverage, page: Page) -> None:
         word = shown(token) if token is not None else str(result.tokens.ids[place])
         cells = [word if each * stride <= place < each * stride + length else "" for each in range(samples)]
         columns.append(Column(str(place), [*cells, str(result.counts[place])], "left"))
-        if not page.holds([label, *columns]):
+        if not page.fits_table([label, *columns]):
             columns.pop()
             break
-    begun = [each for each in range(samples) if each * stride < len(columns)]
-    rows = [*begun, samples]  # the last one is the counts
+    started = [each for each in range(samples) if each * stride < len(columns)]
+    rows = [*started, samples]  # the last one is the counts
     page.table([replace(column, cells=[column.cells[row] for row in rows]) for column in (label, *columns)])
 
 

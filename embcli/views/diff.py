@@ -8,11 +8,12 @@ from itertools import chain
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.hints import hint
 from embcli.page import Column, Excerpt, Page, Word
 from embcli.tokens import tokens_of
 from embcli.verbs.diff import Diff, State
 from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column
-from embcli.words import QUANTILES, hint
+from embcli.words import QUANTILES
 
 _NAMES = ("base", "tuned")
 _STATES: dict[State, str] = {
@@ -54,7 +55,7 @@ def view(result: Diff, page: Page) -> None:
 def _medians(result: Diff, page: Page) -> str:
     """Return the medians of the finite distances of the rows that moved, in words."""
     medians = (
-        f"{name} {_written(np.array(quantiles), page)[[*QUANTILES].index('median')]}"
+        f"{name} {page.written(np.array(quantiles))[[*QUANTILES].index('median')]}"
         for name, values in (("1 - cos", result.cosine_distances), ("L2 distance", result.distances))
         if (quantiles := result.quantiles(values))
     )
@@ -72,12 +73,12 @@ def _put_tokens(result: Diff, page: Page) -> None:
         labels.append(token_column(result.tokens(pairs)))
     numbers = {"1 - cos": result.cosine_distances[pairs], "L2 distance": result.distances[pairs]}
     page.line(f"Changed most, and least; medians: {_medians(result, page)}" if excerpt.left_out else "Changed most")
-    page.table([*labels, *(Column(name, _written(values, page)) for name, values in numbers.items())], excerpt.gaps)
+    page.table([*labels, *(Column(name, page.written(values)) for name, values in numbers.items())], excerpt.gaps)
 
 
 def _shown(result: Diff) -> Excerpt:
     """Return which of the rows that moved are shown."""
-    return Excerpt.most(2 * result.top, len(result.moved))
+    return Excerpt.ends(2 * result.top, len(result.moved))
 
 
 def _put_rows_without_partner(result: Diff, page: Page) -> None:
@@ -102,8 +103,3 @@ def _put_missing(result: Diff, page: Page) -> None:
         missing += [f"{excerpt.missing('row', ids)} of {name}"] if excerpt.left_out else []
         most = max(most, len(ids))
     put_left_out(page, *missing, how=hint("top", count=most))
-
-
-def _written(values: np.ndarray, page: Page) -> list[str]:
-    write = page.numbers(values).write
-    return [write(value) for value in values.tolist()]

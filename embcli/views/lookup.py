@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import PARTS
 from embcli.page import Block, Column, Columns, Excerpt, Page
 from embcli.positions.kind import JoinedWords
 from embcli.verbs.lookup import Lookup, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
-_MOST_GOALS = 4  # positions that a picked row goes to
-_FEWEST_IN_A_SUM = 3  # bands whose rows stand token by token
+_MOST_TARGETS = 4  # positions that a picked row goes to
+_FEWEST_IN_A_SUM = 3  # bands whose rows stand under each other for each token; fewer bands stand one after the other
 
 _SIGNS = {"position": "+ position", "input": "= input"}
 
@@ -38,13 +39,16 @@ def view(result: Lookup, page: Page) -> None:
     words = result.positions.joined_words(result.origin.first_position)
     every = Excerpt.first(len(result.columns), len(result.columns))
     drawn = _put_picture(result, page) if result.options.draw else every
-    rows = Excerpt.most(_MOST_TOKENS, len(result))
+    rows = Excerpt.ends(_MOST_TOKENS, len(result))
     index = result.index(rows.places)
     in_table, apart = _bands(result, index)
     page.title(f"{_title(result, words, bool(in_table))}: {_sizes(result, words, bool(in_table))}")
     columns = _put_bands(result, page, index, in_table, rows) if in_table else every
-    for band in apart:
-        _put_apart(result, page, index, band, words, rows)
+    for band in apart:  # in a table of its own
+        numbers, is_hidden = result.columns_of(band.label), band.label == "hidden"
+        page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}" if is_hidden else words.heading)
+        own_columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
+        put_left_out(page, own_columns.missing("column" if is_hidden else words.column, numbers))
     _put_meaning(result, words, page)
     if result.same_bag:
         page.line("Both sequences are the same bag of tokens in different orders:")
@@ -63,44 +67,35 @@ def _bands(result: Lookup, index: np.ndarray) -> tuple[list[Band], list[Band]]:
     in_table: list[Band] = []
     apart: list[Band] = []
     is_sum = shown == result.matrices and not result.positions.has_own_columns
+
+    def repeated(label: str, number: object, row: np.ndarray) -> Band:
+        rows = np.repeat(row[:, result.columns], len(index), axis=0)
+        return Band(label, "", [number] * len(index), False, rows)
+
     for name, values in result.rows(index, shown).items():
         numbers = (result.tokens.ids[index] if name == "token" else position).tolist()
         label = _SIGNS.get(name, name) if is_sum else name
         band = Band(label, "ID" if name == "token" else "pos", numbers, name != "position", values)
-        is_apart = result.has_own_columns(name)
-        (apart if is_apart else in_table).append(band)
-        if name == "token" and is_sum:
-            in_table += _scaled(result, values)
-        if is_sum and name == ("position" if result.recipe and result.recipe.type_is_last else "token"):
-            in_table += _typed(result, len(index))
-        if is_sum and name == "position" and result.constant_row is not None:
-            constant = np.repeat(result.constant_row[:, result.columns], len(index), axis=0)
-            in_table.append(Band("+ rows 0", "", [""] * len(index), False, constant))
+        (apart if result.has_own_columns(name) else in_table).append(band)
+        if not is_sum:
+            continue
+        if name == "token" and result.scale != 1:
+            rows = values * np.float32(result.scale)
+            in_table.append(Band(f"x {result.scale:.4g}", "", [""] * len(rows), True, rows))
+        type_after = "position" if result.recipe and result.recipe.type_is_last else "token"
+        if name == type_after and result.added_type is not None:
+            in_table.append(repeated("+ type", result.options.token_type, result.added_type))
+        if name == "position" and result.constant_row is not None:
+            in_table.append(repeated("+ rows 0", "", result.constant_row))
     return in_table, apart
-
-
-def _scaled(result: Lookup, token_rows: np.ndarray) -> list[Band]:
-    """Return the band of token rows by the model's scale; none if it has no scale."""
-    scale = result.recipe.scale if result.recipe else 1.0
-    rows = token_rows * np.float32(scale)
-    return [Band(f"x {scale:.4g}", "", [""] * len(rows), True, rows)] if scale != 1 else []
-
-
-def _typed(result: Lookup, count: int) -> list[Band]:
-    """Return the band of the row of a token type; none if none is added here."""
-    if result.type_row is None or not result.adds_type:
-        return []
-    rows = np.repeat(result.type_row[:, result.columns], count, axis=0)
-    return [Band("+ type", "", [result.options.token_type] * count, False, rows)]
 
 
 def _title(result: Lookup, words: JoinedWords, in_table: bool) -> str:
     show, token_type = result.shown, result.options.token_type
     if show != result.matrices:
         return f"{' and '.join(show).capitalize()} {'embeddings' if in_table else words.matrix}"
-    scale = result.recipe.scale if result.recipe else 1.0
-    scaled = f" x {scale:.4g}" if scale != 1 else ""
-    typed = f" + token type {token_type}" if result.type_row is not None and result.adds_type else ""
+    scaled = f" x {result.scale:.4g}" if result.scale != 1 else ""
+    typed = f" + token type {token_type}" if result.added_type is not None else ""
     token = "token" if words.title.startswith(" + ") and not (scaled or typed) else "token embeddings"
     return f"Input embeddings = {token}{scaled}{typed}{words.title}"
 
@@ -123,7 +118,7 @@ def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
 
 def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band], rows: Excerpt) -> Excerpt:
     """Put bands of these tokens in one table; return which of their columns it shows."""
-    by_token = _by_token(bands)
+    by_token = len(bands) >= _FEWEST_IN_A_SUM
     values = np.stack([band.values for band in bands], axis=1 if by_token else 0)
     gaps = [place * len(index) + gap for place in range(len(bands)) for gap in rows.gaps]
     if by_token:
@@ -131,11 +126,6 @@ def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band],
     every = result.options.columns is not None
     block = Block("", values.reshape(-1, values.shape[-1]), result.positions.apart(result.columns))
     return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
-
-
-def _by_token(bands: Sequence[Band]) -> bool:
-    """Say whether the rows of a token stand under each other, as a sum does; one or two matrices stand whole."""
-    return len(bands) >= _FEWEST_IN_A_SUM
 
 
 def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Column]:
@@ -146,13 +136,13 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
     tokens = result.tokens
     if result.shown == ("token",) and (result.options.draw or result.only is not None):
         return token_labels(tokens, index)
-    alone, by_token, count = len(bands) == 1, _by_token(bands), len(index)
+    is_single, by_token, count = len(bands) == 1, len(bands) >= _FEWEST_IN_A_SUM, len(index)
     rows = [(band, row) for band in bands for row in range(count)]  # of the table
     if by_token:
         rows = [(band, row) for row in range(count) for band in bands]
     band_column = Column("", [band.label if by_token or not row else "" for band, row in rows], "left")
-    numbers = Column(bands[0].header if alone else "row", [band.numbers[row] for band, row in rows])
-    labels = [numbers] if alone else [band_column, numbers]
+    numbers = Column(bands[0].header if is_single else "row", [band.numbers[row] for band, row in rows])
+    labels = [numbers] if is_single else [band_column, numbers]
     if tokens.encoding is not None and any(band.of_tokens for band in bands):
         words = tokens.bytes_of(tokens.ids[index])
         named = [band is bands[0] if by_token else band.of_tokens for band, _ in rows]
@@ -161,22 +151,13 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
     if tokens.many:
         sequence = tokens.places(index)[0]
         cells = ["" if by_token and band is not bands[0] else sequence[row] for band, row in rows]
-        labels.insert(0 if by_token or alone else 1, Column("seq", cells))
+        labels.insert(0 if by_token or is_single else 1, Column("seq", cells))
     return labels
-
-
-def _put_apart(result: Lookup, page: Page, index: np.ndarray, band: Band, words: JoinedWords, rows: Excerpt) -> None:
-    """Put a band with columns of its own, such as angles, in a table of its own."""
-    is_hidden = band.label == "hidden"
-    numbers = result.columns_of(band.label)
-    page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}" if is_hidden else words.heading)
-    columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
-    put_left_out(page, columns.missing("column" if is_hidden else words.column, numbers))
 
 
 def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
     """Say where the rows come from, in one line if it fits; the title tells it of a plain sum."""
-    shown, typed = result.shown, result.type_row is not None and result.adds_type
+    shown, typed = result.shown, result.added_type is not None
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
         tensor = f"{matrix_in_words(result.origin, 'token')}, " if result.origin.is_other else ""
@@ -196,7 +177,7 @@ def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
         other = next(part for part in PARTS if part != result.recipe.part)
         lines.append(f"part: {result.recipe.part}; {hint('part', part=other)}")
     line = "; ".join(lines)
-    for each in [line] if line and page.fits(line) else lines:
+    for each in [line] if line and page.fits_line(line) else lines:
         page.line(each)
 
 
@@ -212,60 +193,55 @@ def _put_picture(result: Lookup, page: Page) -> Excerpt:
         labels.insert(0, token_column([word if mark else None for word, mark in zip(words, picked.marks, strict=True)]))
     labels.append(Column("row", picked.rows))
     values = result.layer.rows(picked.rows)[:, result.columns]
-    goals = _goals(result, index, picked, page, labels, values)
-    columns = page.grid(labels, [Block("", values)], result.columns, picked.gaps, [goals], picked.tones)
+    targets = _target_column(result, index, picked, page, labels, values)
+    columns = page.grid(labels, [Block("", values)], result.columns, picked.gaps, [targets], picked.tones)
     put_left_out(page, picked.missing)
     return columns
 
 
-def _goals(
+def _target_column(
     result: Lookup, index: np.ndarray, picked: PickedRows, page: Page, labels: list[Column], values: np.ndarray
 ) -> Column:
     """Return where each picked row goes, as many positions as fit beside two columns of numbers."""
     tokens = result.tokens
-    goals: list[list[str]] = []
+    name = "to seq:pos" if tokens.many else "to pos"
+    targets: list[list[str]] = []
     for row, mark in zip(picked.rows.tolist(), picked.marks, strict=True):
         sequence, position = tokens.places(index[tokens.ids[index] == row] if mark else index[:0])
         places = zip(sequence.tolist(), position.tolist(), strict=True)
-        goals.append([f"{s}:{p}" if tokens.many else str(p) for s, p in places])
+        targets.append([f"{s}:{p}" if tokens.many else str(p) for s, p in places])
     least = [label for label in labels if not label.least]
     least += [Column("…", ["…"] * len(values))] if values.shape[1] > 1 else []
-    for most in range(_MOST_GOALS, -1, -1):
-        cells = [_goal(each, most) for each in goals]
-        column = Column("to seq:pos" if tokens.many else "to pos", cells, "left")
-        if page.holds_grid([*least, column], [Block("", values[:, :1])], result.columns[:1]):
+    for most in range(_MOST_TARGETS, -1, -1):
+        more = [[f"{len(each) - most:,} {'more' if most else 'in all'}"] * (len(each) > most) for each in targets]
+        cells = [", ".join([*each[:most], *rest]) for each, rest in zip(targets, more, strict=True)]
+        column = Column(name, [f"→ {cell}" if cell else "" for cell in cells], "left")
+        if page.fits_grid([*least, column], [Block("", values[:, :1])], result.columns[:1]):
             break
     return column
 
 
-def _goal(places: list[str], most: int) -> str:
-    """Return the first places that a row goes to, and how many more there are."""
-    if not places:
-        return ""
-    hidden = len(places) - most
-    more = [f"{hidden:,} {'more' if most else 'in all'}"] if hidden > 0 else []
-    return f"→ {', '.join([*places[:most], *more])}"
-
-
 def _put_trace(result: Lookup, page: Page, place: int) -> None:
     """Put the sum of one token on the page, value by value, and the norm after it."""
-    rows = result.rows(np.array([place]), ("token", "position", "input"))
-    if typed := result.type_row is not None and result.adds_type:
-        rows = {"token": rows["token"], "type": result.type_row[:, result.columns], **rows}
+    index = np.array([place])
+    computed = result.rows(index, ("token", "position", "input"))
+    rows, formula = {"token": computed["token"]}, f"token row {result.tokens.ids[place]}"
+    if result.scale != 1:
+        rows[f"x {result.scale:.4g}"] = np.full_like(computed["input"], result.scale)
+        formula += f" x {result.scale:.4g}"
+    if result.added_type is not None:
+        rows["type"] = result.added_type[:, result.columns]
+        formula += f" + type row {result.options.token_type}"
+    if "position" in computed:
+        rows["position"] = computed["position"]
+        formula += f" + position row {result.origin.first_position + int(result.tokens.places(index)[1][0])}"
     if result.constant_row is not None:
-        rows = {**rows, "rows 0": result.constant_row[:, result.columns], "input": rows.pop("input")}
-    position = result.origin.first_position + int(result.tokens.places(np.array([place]))[1][0])
-    said = f"token row {result.tokens.ids[place]}"
-    scale = result.recipe.scale if result.recipe else 1.0
-    if scale != 1:
-        rows = {"token": rows.pop("token"), f"x {scale:.4g}": rows["input"] * 0 + np.float32(scale), **rows}
-        said += f" x {scale:.4g}"
-    said += f" + type row {result.options.token_type}" if typed else ""
-    said += f" + position row {position}" if "position" in rows else ""
-    said += " + rows 0" if "rows 0" in rows else ""
+        rows["rows 0"] = result.constant_row[:, result.columns]
+        formula += " + rows 0"
+    rows["input"] = computed["input"]
     page.line()
-    page.title(f"Trace of token {place}: {said} = input row {place}")
-    terms = Excerpt.most(_MOST_TERMS, len(result.columns))
+    page.title(f"Trace of token {place}: {formula} = input row {place}")
+    terms = Excerpt.ends(_MOST_TERMS, len(result.columns))
     signs = {name: "" if name[0] == "x" else "=" if name == "input" else "+" for name in rows if name != "token"}
     page.table(_terms(result, page, rows, signs, terms), terms.gaps, ruled=False)
     page.line(f"The sum is computed in float32; it is shown to {page.paper.precision} decimals.")
@@ -279,8 +255,7 @@ def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:
     traced = result.traced_norm(place)
     page.line()
     page.title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
-    numbers = page.numbers(np.array([traced.mean, traced.variance]))
-    mean, variance = numbers.write(traced.mean), numbers.write(traced.variance)
+    mean, variance = page.written(np.array([traced.mean, traced.variance]))
     page.line(f"mean {mean}, variance {variance}, over all {traced.size:,} columns; epsilon {traced.epsilon:g}")
     rows = {name: values[:, result.columns] for name, values in traced.rows.items()}
     rows |= result.rows(np.array([place]), ("hidden",))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from embcli.encodings import Encoding
-from embcli.encodings.derivation import Derivation
-from embcli.page import LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Tone, Word
-from embcli.page.layout import cell_len
+from embcli.encodings.algorithm import Derivation
+from embcli.page import LEAST_TOKEN, Column, Columns, Excerpt, Page, Tone, Word
+from embcli.page.layout import cell_len, token_tone
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
 from embcli.views.parts import put_left_out
@@ -19,6 +19,8 @@ _MOST_ROWS = 200
 _MOST_TREES = 50
 _APART = 2  # cells between the leaves of a tree
 _BETWEEN = 4  # cells between trees
+
+_Tree = list[list[Word]]  # the drawing of a piece: lines of words
 
 
 def view(result: Merges, page: Page) -> None:
@@ -42,11 +44,12 @@ def view(result: Merges, page: Page) -> None:
 
 def _put_table(result: Merges, page: Page) -> None:
     rows = [(number, step, each) for number, piece in enumerate(result.pieces) for step, each in piece.rows]
-    which = Excerpt.most(_MOST_ROWS, len(rows))
+    which = Excerpt.ends(_MOST_ROWS, len(rows))
     chosen = [rows[place] for place in which.places]
     firsts = [not k or chosen[k - 1][0] != number for k, (number, _, _) in enumerate(chosen)]
     pieces = [
-        _text(result.pieces[number]) if first else "" for first, (number, _, _) in zip(firsts, chosen, strict=True)
+        shown(b"".join(result.pieces[number].symbols)) if first else ""
+        for first, (number, _, _) in zip(firsts, chosen, strict=True)
     ]
     columns: Columns = [Column("piece", pieces, "left", least=LEAST_TOKEN)]
     columns.append(Column("step", [step for _, step, _ in chosen]))
@@ -57,27 +60,19 @@ def _put_table(result: Merges, page: Page) -> None:
         if name in result.fields:
             values = [getattr(each, name) for _, _, each in chosen]
             columns.append(Column(name, ["" if each is None else format(each, form) for each in values]))
-    tokens = [Word(shown(result.spelled(each) or b""), _tone(number)) for number, _, each in chosen]
+    tokens = [Word(shown(result.spelled(each) or b""), token_tone(number)) for number, _, each in chosen]
     columns.append(Column("token", tokens, "left", least=LEAST_TOKEN))
     columns.append(Column("ID", ["" if each.token_id is None else each.token_id for _, _, each in chosen]))
     page.table(columns, which.gaps)
     put_left_out(page, which.missing("row"))
 
 
-def _text(piece: Derivation) -> str:
-    return shown(b"".join(piece.symbols))
-
-
-def _tone(number: int) -> Tone:
-    return TOKEN_TONES[number % len(TOKEN_TONES)]
-
-
 def _put_trees(result: Merges, page: Page) -> None:
     """Put a tree for each piece on the page, as many side by side as fit."""
     row: list[_Tree] = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        tree = _drawn(piece, result, _tone(number), page)
-        if row and sum(each.width + _BETWEEN for each in row) + tree.width > page.width:
+        tree = _drawn(piece, result, token_tone(number), page)
+        if row and sum(_width(each) + _BETWEEN for each in row) + _width(tree) > page.width:
             _put_row(row, page)
             page.line()
             row = []
@@ -88,26 +83,19 @@ def _put_trees(result: Merges, page: Page) -> None:
         page.line(f"Not drawn: {counted(len(result.pieces) - _MOST_TREES, 'more piece')}.")
 
 
-@dataclass(frozen=True, eq=False)
-class _Tree:
-    """The drawing of a piece: words on lines."""
-
-    lines: list[list[Word]]
-
-    @property
-    def width(self) -> int:
-        """The number of cells of the longest line."""
-        return max(sum(word.width for word in line) for line in self.lines)
+def _width(lines: _Tree) -> int:
+    """Return the number of cells of the longest line."""
+    return max(sum(word.width for word in line) for line in lines)
 
 
 def _put_row(trees: list[_Tree], page: Page) -> None:
+    """Put trees on the page side by side."""
+    widths = [*(_width(tree) + _BETWEEN for tree in trees[:-1]), 0]
     lines: list[list[Word]] = []
-    for k in range(max((len(tree.lines) for tree in trees), default=0)):
+    for line in zip_longest(*trees, fillvalue=[]):
         words: list[Word] = []
-        for place, tree in enumerate(trees):
-            line = tree.lines[k] if k < len(tree.lines) else []
-            blanks = tree.width + _BETWEEN - sum(word.width for word in line)
-            words += [*line, Word(" " * blanks)] if place < len(trees) - 1 else line
+        for part, width in zip(line, widths, strict=True):
+            words += [*part, Word(" " * (width - sum(word.width for word in part)))]
         lines.append(words)
     page.drawing(lines)
 
@@ -118,12 +106,12 @@ def _drawn(piece: Derivation, result: Merges, tone: Tone, page: Page) -> _Tree:
         tokens = (
             f"{shown(result.spelled(step))}{'' if step.score is None else f' {step.score:.4f}'}" for step in piece.steps
         )
-        return _Tree([[Word(_text(piece), "strong"), Word(f" → {' + '.join(tokens)}")]])
+        return [[Word(shown(b"".join(piece.symbols)), "strong"), Word(f" → {' + '.join(tokens)}")]]
     if sum(cell_len(shown(symbol)) + _APART for symbol in piece.symbols) > page.width + _APART:
         sentence = f"{len(piece.symbols):,} symbols are wider than the page; the table has their merges."
-        return _Tree([[Word(sentence)]])
+        return [[Word(sentence)]]
     first, *others, last = _tree(piece, result.tokens.encoding)
-    return _Tree([[Word(first, "dim")], *([Word(line)] for line in others), [Word(last, tone)]])
+    return [[Word(first, "dim")], *([Word(line)] for line in others), [Word(last, tone)]]
 
 
 @dataclass(eq=False)

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
+from embcli.page.layout import width
 from embcli.search import Ranking
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors, Query, Shares
 from embcli.views.parts import bar, put_left_out, put_origin, token_column
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _MOST_QUERIES = 20
 _MOST_ROWS = 200  # neighbours of a query
@@ -26,7 +28,7 @@ _SCORES = {"cosine": "score", "dot": "score", "l2": "distance"}
 
 def view(result: Neighbors, page: Page) -> None:
     """Put the neighbours of each query on a page, what their scores are made of, and the rows without a score."""
-    queries = Excerpt.most(_MOST_QUERIES, len(result.queries))
+    queries = Excerpt.ends(_MOST_QUERIES, len(result.queries))
     for number in queries.places.tolist():
         if number:
             page.line()
@@ -46,7 +48,7 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     if not len(ranking.ids):
         page.line("No other rows.")
         return
-    rows = Excerpt.most(_MOST_ROWS, len(ranking.ids))
+    rows = Excerpt.ends(_MOST_ROWS, len(ranking.ids))
     numbers = page.numbers(ranking.scores)
     columns = _labels(result, ranking, rows, numbers)
     if page.paper.heat:
@@ -103,19 +105,23 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
     for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):
         sums.append(Column("", [sign] * len(names)))
         sums.append(Column(name, [numbers.write(value) for value in values]))
-    whole: Columns = [*sums, Column("those columns", names, "left")]
-    if page.holds(whole):
+    available = page.width - width(sums) - _GAP
+    least = len(f"{shares.columns.max()}, …")
+    if page.paper.screen is not None and available >= least:  # a second table would push this one off the screen
+        names = [_shortened(each, available) for each in names]
+    whole: Columns = [*sums, Column("which", names, "left")]
+    if page.fits_table(whole):
         page.table(whole, rows.gaps)
     else:
         page.table(sums, rows.gaps)
         page.line()
-        width = page.width - labels[0].width - _GAP
-        page.table([labels[0], Column("those columns", [_shortened(each, width) for each in names], "left")], rows.gaps)
+        available = page.width - labels[0].width - _GAP
+        page.table([labels[0], Column("which", [_shortened(each, available) for each in names], "left")], rows.gaps)
 
 
-def _shortened(numbers: str, width: int) -> str:
-    """Return a list of numbers, cut after a number to fit a width, with dots for the others."""
-    return numbers if len(numbers) <= width else f"{numbers[: numbers.rindex(',', 0, width - 2)]}, …"
+def _shortened(numbers: str, room: int) -> str:
+    """Return a list of numbers, cut after a number to fit a room, with dots for the others."""
+    return numbers if len(numbers) <= room else f"{numbers[: numbers.rindex(',', 0, room - 2)]}, …"
 
 
 def _in_words(result: Neighbors, query: Query, number: int) -> str:

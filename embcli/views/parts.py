@@ -9,11 +9,11 @@ from itertools import islice
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.layer import Origin
 from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
 from embcli.tokens import Tokens, shown
-from embcli.words import hint
 
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -35,6 +35,11 @@ def token_column(tokens: Sequence[bytes | None]) -> Column:
     return Column("token", [shown(token) for token in tokens], "left", least=LEAST_TOKEN)
 
 
+def id_labels(ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID") -> list[Column]:
+    """Return the labels of rows by their IDs, (n,) int64, and their tokens if these are known."""
+    return [Column(name, ids), *([] if tokens is None else [token_column(tokens)])]
+
+
 def origin_in_words(origin: Origin, layer: str) -> str:
     """Return where the numbers of a layer come from: a seed, or a tensor."""
     return f"seed {origin.seed}" if origin.is_seeded else origin.tensors[layer]
@@ -54,8 +59,13 @@ def put_origin(page: Page, origin: Origin, untrained: str = "untrained") -> None
 
 def put_guesses(page: Page, guesses: Mapping[str, str]) -> None:
     """Put the guesses about the origin of the numbers on a page, by their reasons."""
-    for reason in guesses.values():
-        page.line(f"A guess: {reason}")
+    for about, reason in guesses.items():
+        page.line(f"A guess: {guess_in_words(about, reason)}")
+
+
+def guess_in_words(about: str, reason: str) -> str:
+    """Return what was guessed and why, and how to choose another tensor or encoding."""
+    return f"{reason}; {hint(f'another {about}')}" if about in ("token", "position", "encoding") else reason
 
 
 def head_in_words(relation: str, rows: int, reason: str) -> str:
@@ -110,7 +120,7 @@ class PickedRows:
     def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
         """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
         picked, _ = distinct(ids)
-        excerpt = Excerpt.most(_MOST_PICKED, len(picked))
+        excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
         rows, _ = distinct(np.concatenate([picked[excerpt.places], beside]).astype(np.int64))
         marks = np.isin(rows, picked[excerpt.places]).tolist()
         return cls(rows, marks, excerpt.missing("picked row", picked.astype(np.int64)))

@@ -53,7 +53,7 @@ def view(result: PositionTable, page: Page) -> None:
             page.line(heading)
         if as_pictures:
             raster = Raster(matrix.label, _numbers(result, matrix), matrix.columns, matrix.rows, matrix.apart)
-            page.picture(raster, _room(page, end, len(shown) - place), square=options.similarity)
+            page.picture(raster, _picture_lines(page, end, len(shown) - place), square=options.similarity)
         else:
             _put(result, matrix, page, None if len(shown) == 1 else around)
     page.add(end)
@@ -66,9 +66,9 @@ def _put(result: PositionTable, matrix: Matrix, page: Page, around: int | None) 
     """
     numbers = _numbers(result, matrix)
     most = _most(page, len(numbers), None if around is None else around + 2 * bool(matrix.beside))
-    rows = Excerpt.most(most, len(numbers))
+    rows = Excerpt.ends(most, len(numbers))
     if matrix.numbers is None and result.options.rows is not None:
-        rows = Excerpt.most(_MOST_ROWS, len(numbers))
+        rows = Excerpt.ends(_MOST_ROWS, len(numbers))
     labels = [Column(matrix.label, numbers[rows.places])]
     blocks = [Block(each.title, each.rows(numbers[rows.places]), each.apart) for each in (matrix, *matrix.beside)]
     columns = page.grid(labels, blocks, matrix.columns, rows.gaps, every=result.options.columns is not None)
@@ -77,7 +77,7 @@ def _put(result: PositionTable, matrix: Matrix, page: Page, around: int | None) 
         page.line(missing)
 
 
-def _room(page: Page, end: Page, pictures: int) -> int:
+def _picture_lines(page: Page, end: Page, pictures: int) -> int:
     """Return how many lines the next of so many pictures has; on a screen they share it, with headings and the end."""
     if page.paper.screen is None:
         return page.paper.lines - _HEAD - _BELOW

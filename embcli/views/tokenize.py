@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, TOKEN_TONES, Column, Columns, Excerpt, Page, Word
+from embcli.hints import hint
+from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, Column, Columns, Excerpt, Page, Word
+from embcli.page.layout import token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Spans, Tokenization
 from embcli.views.parts import put_left_out
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _MOST_ROWS = 200
 _MOST_TEXT = 2000  # cells of the text that are shown with its IDs
@@ -32,7 +34,7 @@ class _Row:
 def view(result: Tokenization, page: Page) -> None:
     """Put one row per token on a page, the totals, and (on a screen) the text itself with the IDs below it."""
     tokens = result.tokens
-    which = Excerpt.most(_MOST_ROWS, len(tokens))
+    which = Excerpt.ends(_MOST_ROWS, len(tokens))
     rows: list[_Row] = []
     characters = size = 0
     for spans in result.spans():
@@ -94,7 +96,7 @@ def _columns(result: Tokenization, groups: list[list[_Row]], which: Excerpt) -> 
 
 
 def _toned(row: _Row, text: str) -> Word:
-    return Word(text, TOKEN_TONES[row.place % len(TOKEN_TONES)])
+    return Word(text, token_tone(row.place))
 
 
 def _shared(group: list[_Row]) -> str:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 
-from embcli.page import TOKEN_TONES, Column, Columns, Page, Word
-from embcli.page.layout import cell_len, shorten
+from embcli.hints import hint
+from embcli.page import Column, Columns, Page, Word
+from embcli.page.layout import cell_len, shorten, token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenizers import Stretch, Tokenizers
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
 _LONGEST_TOKEN = 18  # cells
 _LEAST_NAME = 6
 _LINES = 7  # of a page, without its rows of encodings
 _CUT = "│"
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """A stretch of the text as a column: its place if it is cut differently, and a line for each encoding."""
-
-    sequence: int
-    column: Column
 
 
 def view(result: Tokenizers, page: Page) -> None:
@@ -48,7 +40,7 @@ def _columns(result: Tokenizers, names: list[str]) -> Columns:
     ratios = [result.characters / count if count else None for count in result.counts]
     return [
         Column("encoding", names, "left", least=_LEAST_NAME),
-        Column("V", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
+        Column("vocab", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
         Column("tokens", [f"{count:,}" for count in result.counts]),
         Column("chars/token", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
     ]
@@ -57,15 +49,17 @@ def _columns(result: Tokenizers, names: list[str]) -> Columns:
 def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     """Put the text on the page, or what is cut differently if it is too long; return what is left out."""
     most = max((page.paper.lines - _LINES - len(labels)) // (len(labels) + 1), 1)
-    room = page.width - max(map(cell_len, labels)) - 1
-    rows = list(islice(_rows(result.stretches(), room), most + 1))
+    longest = f"line {len(result.texts)}, char" if len(result.texts) > 1 else "char"
+    available = page.width - max(map(cell_len, (*labels, longest))) - 1
+    rows = list(islice(_rows(result.stretches(), available), most + 1))
     is_whole = len(rows) <= most
     if not is_whole and result.different:
-        rows = list(islice(_rows(result.stretches(different=True), room), most + 1))
+        rows = list(islice(_rows(result.stretches(different=True), available), most + 1))
     for row in rows[:most]:
-        title = f"line {row[0].sequence + 1}" if len(result.texts) > 1 else ""
+        line = f"line {row[0][0] + 1}" if len(result.texts) > 1 else ""
+        title = ", ".join(filter(None, (line, "char" if any(column.header for _, column in row) else "")))
         label = Column(title, [Word(each, "dim") for each in labels], "left")
-        page.table([label, *(part.column for part in row)], ruled=False)
+        page.table([label, *(column for _, column in row)], ruled=False)
     if is_whole or not result.different:
         return "" if is_whole else "the rest of the text"
     missing = result.different - sum(map(len, rows[:most]))
@@ -73,26 +67,29 @@ def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     return " and ".join(filter(None, (alike, more)))
 
 
-def _rows(stretches: Iterable[Stretch], room: int) -> Iterator[list[_Part]]:
-    """Yield the parts of a text in rows that fit; each text begins a row."""
-    row: list[_Part] = []
+def _rows(stretches: Iterable[Stretch], available: int) -> Iterator[list[tuple[int, Column]]]:
+    """Yield the stretches of a text in rows that fit, each with its text's number and as a column; texts begin rows.
+
+    The header is the place of a stretch that is cut differently; a line is for each encoding.
+    """
+    row: list[tuple[int, Column]] = []
     cells = 0
     for place, stretch in enumerate(stretches):
-        tone = "plain" if stretch.is_same else TOKEN_TONES[place % len(TOKEN_TONES)]
-        lines = [Word(line, tone) for line in _aligned(stretch, room)]
-        part = _Part(stretch.sequence, Column("" if stretch.is_same else str(stretch.start), lines, "left"))
-        if row and (cells + part.column.width > room or part.sequence != row[-1].sequence):
+        tone = "plain" if stretch.is_same else token_tone(place)
+        lines = [Word(line, tone) for line in _aligned(stretch, available)]
+        column = Column("" if stretch.is_same else str(stretch.start), lines, "left")
+        if row and (cells + column.width > available or stretch.sequence != row[-1][0]):
             yield row
             row, cells = [], 0
-        row.append(part)
-        cells += part.column.width + 1
+        row.append((stretch.sequence, column))
+        cells += column.width + 1
     if row:
         yield row
 
 
-def _aligned(stretch: Stretch, room: int) -> list[str]:
+def _aligned(stretch: Stretch, available: int) -> list[str]:
     """Return a line for each encoding: its tokens, with a mark at each cut; the same cut is at the same cell."""
-    by_encoding = [_texts(*each, most=room) for each in zip(stretch.tokens, stretch.ends, strict=True)]
+    by_encoding = [_texts(*each, most=available) for each in zip(stretch.tokens, stretch.ends, strict=True)]
     cells: dict[int, int] = {}  # after the mark at each cut
     begins = [0] * len(by_encoding)  # the cell where the next token of each encoding begins
     last = 0
@@ -102,7 +99,7 @@ def _aligned(stretch: Stretch, room: int) -> list[str]:
         cells[place] = last
         for number in which:
             begins[number] = last
-    return [_line(texts, cells, room - 1 if last - 1 > room else last) for texts in by_encoding]
+    return [_line(texts, cells, available - 1 if last - 1 > available else last) for texts in by_encoding]
 
 
 def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
@@ -114,12 +111,12 @@ def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
     return texts
 
 
-def _line(texts: dict[int, str], cells: dict[int, int], room: int) -> str:
+def _line(texts: dict[int, str], cells: dict[int, int], available: int) -> str:
     """Return tokens with a mark at each cut, in so many cells; dots follow if they need more."""
     line = ""
     for place, text in texts.items():
-        if cells[place] > room:
-            return f"{line}{text if cell_len(line + text) <= room else ''}…"
+        if cells[place] > available:
+            return f"{line}{text if cell_len(line + text) <= available else ''}…"
         line += text
         line += " " * (cells[place] - 1 - cell_len(line)) + _CUT
     return line.removesuffix(_CUT)

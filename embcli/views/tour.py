@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from embcli.hints import hint
 from embcli.page import Page, Word
 from embcli.verbs.tour import Step, Tour, as_typed
 from embcli.views.parts import put_prose
-from embcli.words import hint
 
 
 def put_heading(tour: Tour, number: int, page: Page) -> None:
@@ -17,11 +17,6 @@ def put_command(words: list[str], page: Page) -> None:
     """Put a command on the page as one would type it."""
     for place, line in enumerate(as_typed(words).split("\n")):
         page.line(Word(f"{'> ' if place else '$ '}{line}", "embedding"))
-
-
-def put_question(step: Step, page: Page) -> None:
-    """Put the question of a step on the page, if it has one."""
-    put_prose(step.question or "", page)
 
 
 def put_words(step: Step, page: Page, given: str = "") -> None:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.layer import Summary
 from embcli.page import Block, Column, Excerpt, Page
 from embcli.verbs.weights import WeightMatrix
-from embcli.views.parts import origin_in_words, put_left_out, put_origin, token_column
-from embcli.words import counted, hint, in_bytes
+from embcli.views.parts import id_labels, origin_in_words, put_left_out, put_origin
+from embcli.words import counted, in_bytes
 
 _MOST_CHOSEN_ROWS = 200
 _MOST_ROWS = 10  # if no rows are chosen
@@ -18,16 +19,13 @@ _MOST_ROWS = 10  # if no rows are chosen
 
 def view(result: WeightMatrix, page: Page) -> None:
     """Put a weight matrix on a page, and a summary of the whole layer."""
-    rows = Excerpt.most(_MOST_CHOSEN_ROWS if result.rows_chosen else _MOST_ROWS, len(result.ids))
+    rows = Excerpt.ends(_MOST_CHOSEN_ROWS if result.rows_chosen else _MOST_ROWS, len(result.ids))
     ids = result.ids[rows.places]
     label = "row" if result.origin.is_other and result.encoding is None else "ID"
-    labels = [Column("pos" if result.name == "position" else label, ids)]
-    if result.encoding is not None:
-        labels.append(token_column(result.tokens(ids)))
+    tokens = result.tokens(ids) if result.encoding is not None else None
+    labels = id_labels(ids, tokens, "pos" if result.name == "position" else label)
     if result.has_norms:
-        norms = result.norms(ids)
-        write = page.numbers(norms).write
-        labels.append(Column("norm", [write(norm) for norm in norms]))
+        labels.append(Column("norm", page.written(result.norms(ids))))
     if result.order is not None:
         labels.append(Column("rank", result.order.ranks[ids]))
     values = result.rows(ids)
@@ -49,14 +47,15 @@ def view(result: WeightMatrix, page: Page) -> None:
 
 def put_padding(result: WeightMatrix, page: Page) -> None:
     """Say which rows of a checkpoint are padding after the last token."""
+    if words := _padding(result):
+        page.line(f"Padding: {words}")
+
+
+def _padding(result: WeightMatrix) -> str:
     size, encoding = result.layer.shape[0], result.encoding
-    if encoding is not None and _is_padded(result):
-        page.line(f"Padding: rows {encoding.vocabulary_size} to {size - 1}, for which {encoding.name} has no tokens")
-
-
-def _is_padded(result: WeightMatrix) -> bool:
-    encoding = result.encoding if not result.origin.is_seeded else None
-    return encoding is not None and encoding.vocabulary_size < result.layer.shape[0]
+    if encoding is None or result.origin.is_seeded or encoding.vocabulary_size >= size:
+        return ""
+    return f"rows {encoding.vocabulary_size} to {size - 1}, for which {encoding.name} has no tokens"
 
 
 def title(result: WeightMatrix) -> str:
@@ -66,7 +65,7 @@ def title(result: WeightMatrix) -> str:
         return f"Tensor {result.origin.tensors['token']}: {counted(size, 'row')}, {counted(dim, 'column')}"
     rows = f"C = {counted(size, 'position')}, one row each"
     if result.name == "token":
-        rows = f"V = {counted(size, 'row')}" if _is_padded(result) else f"V = {counted(size, 'token')}, one row each"
+        rows = f"V = {counted(size, 'row')}" if _padding(result) else f"V = {counted(size, 'token')}, one row each"
     return f"{result.name.capitalize()} weight matrix: {rows}, D = {counted(dim, 'column')}"
 
 
