@@ -126,8 +126,8 @@ def test_keys_lead_through_rows() -> None:
     press(desk, "question_mark")
     lines = frame(desk, height=12)
     assert any("Ctrl-D Ctrl-U" in line for line in lines)
-    desk.view.scroll(3)
-    assert frame(desk, height=12)[1:7] == lines[4:10]
+    desk.view.scroll(5)
+    assert frame(desk, height=12)[1:5] == lines[6:10]
     press(desk, "q")
     assert desk.ended
 
@@ -208,16 +208,26 @@ def test_errors_speak_of_the_screen(tmp_path: Path) -> None:
 
 def test_passes_wait_while_keys_are_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_REST", TIMEOUT)
-    desk, begun = desk_of(), Event()
+    desk, begun, pressed, went_on = desk_of(), Event(), Event(), Event()
+
+    def work(model: embcli.Model) -> None:
+        for item in model.watch((begun, went_on), 2, lambda _: 1):
+            item.set()
+            pressed.wait(TIMEOUT)
+
+    running = desk.start(work)
+    assert begun.wait(TIMEOUT)
     press(desk, "j")
-    job = desk.start(lambda _: begun.set())
-    assert not begun.wait(0.05)
-    job.cancel()
+    pressed.set()
+    waiting = desk.start(lambda _: went_on.set())
+    assert not went_on.wait(0.05)
+    running.cancel()
+    waiting.cancel()
     for thread in threading.enumerate():
         if thread.name == jobs.NAME:
             thread.join(TIMEOUT / 2)
             assert not thread.is_alive()
-    assert not begun.is_set()
+    assert not went_on.is_set()
 
 
 def test_two_rows_stand_side_by_side() -> None:
@@ -306,13 +316,16 @@ def test_textual_shows_the_desk_and_passes_keys_and_clicks_on(monkeypatch: pytes
         app = Explorer(desk)
         screen = pyte.Screen(80, 24)
         async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.press("down", "down", "G", "home", "space")
+            await pilot.press("down", "space", "space", "G", "home")
+            assert desk.marked is None
+            await pilot.press("space")
             assert desk.marked == 0
             written = app.query_one("_Lines").render_lines(Region(0, 0, 80, 24))
             pyte.Stream(screen).feed("\r\n".join(strip.render(app.console) for strip in written))
             assert screen.display == frame(desk, 80, 24)
             first, number = screen.buffer[3][5], screen.buffer[3][screen.display[3].rindex(".")]
             assert [first.bold, first.reverse, number.reverse] == [True, True, False]
+            assert [screen.buffer[23][place].bold for place in (1, 7)] == [True, False], "Enter row"
             assert number.fg == ("0087d7" if "-" in screen.display[3].split()[-1] else "d75f00")
             await pilot.click(offset=(5, 7))
             assert desk.view.row == 4
