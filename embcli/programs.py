@@ -37,7 +37,7 @@ def expanded(path: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Holder:
+class Program:
     """A program that holds models in folders: each has entries with a name, which are GGUF files or lead to one."""
 
     name: str
@@ -96,7 +96,7 @@ class Holder:
         return entry
 
 
-class _Ollama(Holder):
+class _Ollama(Program):
     """Ollama, whose entries are manifests."""
 
     def entries(self, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -169,8 +169,8 @@ def _llama_folders() -> list[Path]:
     return [expanded(os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "llama.cpp"]
 
 
-HOLDERS: dict[str, Holder] = {
+PROGRAMS: dict[str, Program] = {
     "ollama": _Ollama("Ollama", "ollama pull", _ollama_folders, "*/*/*/*"),
-    "lmstudio": Holder("LM Studio", "lms get", _lm_studio_folders, "*/*/*.gguf"),
-    "llama.cpp": Holder("llama.cpp", "llama-cli -hf", _llama_folders, "*.gguf"),
+    "lmstudio": Program("LM Studio", "lms get", _lm_studio_folders, "*/*/*.gguf"),
+    "llama.cpp": Program("llama.cpp", "llama-cli -hf", _llama_folders, "*.gguf"),
 }
