@@ -158,11 +158,6 @@ class Recipe:
         return self.rest[0] if len(self.rest) == 1 and isinstance(self.rest[0], Norm) else None
 
     @property
-    def adds_type(self) -> bool:
-        """Whether the row of a token type is a term of the input embedding."""
-        return any(isinstance(step, AddType) for step in self.sum)
-
-    @property
     def has_positions(self) -> bool:
         """Whether position rows are added."""
         return any(isinstance(step, AddPosition) for step in self.steps)
