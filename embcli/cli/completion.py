@@ -4,8 +4,6 @@ Typer makes the scripts and reads their requests, which are environment variable
 far, and prints the candidates.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from typing import get_args

@@ -3,8 +3,6 @@
 A terminal shows the first screen, if the rest does not fit below it, and says how to see the rest; a pipe gets all.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The options of all verbs, each declared once by the name of its parameter: a flag means the same everywhere."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

@@ -1,7 +1,5 @@
 """A page in GitHub's Markdown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -4,8 +4,6 @@ Lines and blocks are drawn as rectangles, so that they meet whatever the font is
 invisible.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """How `compare` looks: the steps of both ways, their outputs side by side, the verdict, and the cost of each way."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

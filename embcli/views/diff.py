@@ -1,7 +1,5 @@
 """How `diff` looks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """How `lookup` looks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How `neighbors` looks."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Parts of the pages of several verbs: labels of tokens, picked rows, what is not shown, where numbers come from."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +110,7 @@ class PickedRows:
     missing: str  # in words, picked rows that are not shown
 
     @classmethod
-    def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
+    def of(cls, ids: np.ndarray, beside: np.ndarray) -> "PickedRows":
         """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
         picked, _ = distinct(ids)
         excerpt = Excerpt.ends(_MOST_PICKED, len(picked))

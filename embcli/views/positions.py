@@ -1,7 +1,5 @@
 """How `positions` looks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from embcli.layer import Origin

@@ -1,7 +1,5 @@
 """How a scatter plot looks: dots on a plane, some with a label."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 
@@ -74,7 +72,7 @@ class _Frame:
         self._centre = np.array([(self.left + self.right) / 2, (self.top + self.bottom) / 2])
 
     @classmethod
-    def around(cls, points: np.ndarray, canvas: Canvas, top: float) -> _Frame:
+    def around(cls, points: np.ndarray, canvas: Canvas, top: float) -> "_Frame":
         """Return a frame below `top` that contains all points."""
         box = MARGIN + 9 * CELL, top, canvas.width - MARGIN, canvas.height - MARGIN - 2.5 * LINE
         low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)

@@ -1,7 +1,5 @@
 """The page of `tokenize` with several encodings: the text as each of them cuts it, and how many tokens that makes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """How the steps of a tour look: the lines above the output of a command, and the words below it."""
 
-from __future__ import annotations
-
 from embcli.page import Page, Word
 from embcli.verbs.tour import Step, Tour, as_typed
 from embcli.views.parts import put_prose
