@@ -32,7 +32,6 @@ from embcli.page.layout import (
     Tone,
     Word,
     beside,
-    cell_len,
     fitted,
     width,
 )
@@ -242,10 +241,6 @@ class Page(ABC):
     def strip_numbers(self, labels: Sequence[Column], after: Sequence[Column] = ()) -> int:
         """Return how many numbers a strip beside these columns can show one by one."""
         return beside(self.width, labels, after)[1] * self._per_cell
-
-    def fits_line(self, text: str) -> bool:
-        """Return whether a text fits into a line of the page."""
-        return cell_len(self.safe(text)) <= self.width
 
     def fits_table(self, columns: Columns) -> bool:
         """Return whether a table of these columns, shortened as far as possible, fits on the page."""

@@ -26,17 +26,12 @@ _ANCHORS = np.array(
     [(0, 40, 110), _BLUE, (165, 212, 242), (228, 228, 228), (250, 196, 150), _WARM, (110, 30, 0)], float
 )
 _BETWEEN = 16  # steps from one anchor to the next
-
-
-def _blended() -> tuple[RGB, ...]:
-    places = np.arange(0, len(_ANCHORS) - 1 + 0.5 / _BETWEEN, 1 / _BETWEEN)
-    parts = [np.interp(places, np.arange(len(_ANCHORS)), part).round().astype(int).tolist() for part in _ANCHORS.T]
-    return tuple(zip(*parts, strict=True))
-
+_PLACES = np.linspace(0, len(_ANCHORS) - 1, (len(_ANCHORS) - 1) * _BETWEEN + 1)
+_PARTS = (np.interp(_PLACES, np.arange(len(_ANCHORS)), part).round().astype(int).tolist() for part in _ANCHORS.T)
 
 # From the smallest to the largest number. The 256 and the 16 colours are named by number; the terminal chooses the
 # shades of the 16, and some terminals show the bright eight as greys.
-TRUECOLOR = _blended()
+TRUECOLOR: tuple[RGB, ...] = tuple(zip(*_PARTS, strict=True))
 COLORS_256 = (18, 25, 32, 74, 117, 153, 254, 223, 216, 208, 166, 130, 88)
 COLORS_16 = (4, 6, 7, 3, 1)
 

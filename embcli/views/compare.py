@@ -13,7 +13,7 @@ from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.result import Cost, Gradient, Training
 from embcli.verbs.lookup import rows_beside
 from embcli.verdict import Verdict, largest_by_row
-from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_labels
+from embcli.views.parts import PickedRows, bar, origin_in_words, put_left_out, put_origin, token_labels
 from embcli.words import counted, hint, in_bytes, in_seconds
 
 _WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
@@ -53,7 +53,10 @@ def view(result: Comparison, page: Page) -> None:
     lines = {step: _part(page, result, step).lines + 1 for step in options.steps or STEPS}  # with a blank line below
     chosen = options.steps or _fitting(lines, available + 1, () if extras else _BY_IMPORTANCE[:1])
     one_too_many = sum(lines[step] for step in chosen) == available + 1
-    _put_head(result, page)
+    page.title("Two ways from token IDs to vectors: embedding layer and linear layer")
+    dtype = "" if result.origin.is_seeded else f" ({result.origin.dtypes['token']})"
+    sizes = f"T = {len(result.tokens):,} (tokens), V = {len(result.weight):,} (rows), D = {result.weight.shape[1]:,}"
+    page.line(f"{sizes} (columns), {origin_in_words(result.origin, 'token')}{dtype}")
     for place, step in enumerate(chosen, 1):
         page.add(_part(page, result, step, place if len(chosen) > 1 else None))
         if step != chosen[-1] or not one_too_many:
@@ -102,13 +105,6 @@ def _put_end(result: Comparison, page: Page, available: float) -> None:
     if result.gradient is not None:
         page.line()
         _put_gradient(result.gradient, page)
-
-
-def _put_head(result: Comparison, page: Page) -> None:
-    (size, dim), origin = result.weight.shape, result.origin
-    page.title("Two ways from token IDs to vectors: embedding layer and linear layer")
-    source = f"seed {origin.seed}" if origin.is_seeded else f"{origin.tensors['token']} ({origin.dtypes['token']})"
-    page.line(f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), {source}")
 
 
 def _put_ids(result: Comparison, page: Page) -> None:

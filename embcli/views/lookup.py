@@ -7,6 +7,7 @@ import numpy as np
 
 from embcli.names import PARTS
 from embcli.page import Block, Column, Columns, Excerpt, Page
+from embcli.page.layout import cell_len
 from embcli.positions.kind import JoinedWords
 from embcli.verbs.lookup import Lookup, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
@@ -174,7 +175,7 @@ def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
         other = next(part for part in PARTS if part != result.recipe.part)
         lines.append(f"part: {result.recipe.part}; {hint('part', part=other)}")
     line = "; ".join(lines)
-    for each in [line] if line and page.fits_line(line) else lines:
+    for each in [line] if line and cell_len(page.safe(line)) <= page.width else lines:
         page.line(each)
 
 

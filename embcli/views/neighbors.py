@@ -108,12 +108,8 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
         page.table(sums, rows.gaps)
         page.line()
         width = page.width - labels[0].width - _GAP
-        page.table([labels[0], Column("those columns", [_shortened(each, width) for each in names], "left")], rows.gaps)
-
-
-def _shortened(numbers: str, width: int) -> str:
-    """Return a list of numbers, cut after a number to fit a width, with dots for the others."""
-    return numbers if len(numbers) <= width else f"{numbers[: numbers.rindex(',', 0, width - 2)]}, …"
+        fitted = [each if len(each) <= width else f"{each[: each.rindex(',', 0, width - 2)]}, …" for each in names]
+        page.table([labels[0], Column("those columns", fitted, "left")], rows.gaps)
 
 
 def _in_words(result: Neighbors, query: Query, number: int) -> str:
