@@ -16,7 +16,7 @@ from embcli.errors import InputError, OutputError
 from embcli.version import __version__
 
 PROGRAM = "embcli"
-_REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_bash
+_REQUEST = "_EMBCLI_COMPLETE"  # the variable with the request of a script, such as complete_bash
 
 
 def show_version(context: typer.Context, requested: bool) -> None:

@@ -243,7 +243,7 @@ class Page(ABC):
         return beside(self.width, labels, after)[1] * self._per_cell
 
     def fits_table(self, columns: Columns) -> bool:
-        """Return whether a table of these columns, shortened as far as possible, fits on the page."""
+        """Return whether a table of these columns, as short as possible, fits on the page."""
         shortest = [column.shortest if isinstance(column, Column) else column for column in columns]
         return width(shortest) <= self.width
 

@@ -122,7 +122,7 @@ class Strip:
 class Fit:
     """How the numbers of a row fit into cells: numbers are averaged in bins, bins take cells or share one.
 
-    With `apart` kinds of columns in turn, such as sines and cosines, a bin has numbers of one kind only.
+    If `apart` kinds of columns alternate, such as sines and cosines, a bin has numbers of one kind only.
     """
 
     bins: int
@@ -203,7 +203,7 @@ class Lines:
 def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:
     """Return the means of every `per` columns, the last of fewer: (n, columns) -> (n, bins) float64.
 
-    With `apart` kinds of columns in turn, they are means of every `per` columns of a kind, and the kinds stay in turn.
+    If `apart` kinds of columns alternate, they are means of every `per` columns of a kind, and the kinds still alternate.
     The mean of a bin with a NaN is NaN; of one with infinity and no NaN, infinity.
     """
     if per == 1 or not values.size:

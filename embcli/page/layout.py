@@ -109,7 +109,7 @@ class Block:
 
     title: str
     values: np.ndarray  # (n, columns) float32, or whole numbers
-    apart: int = 1  # kinds of columns in turn, such as sines and cosines, of which colours show no common mean
+    apart: int = 1  # kinds of columns that alternate, such as sines and cosines; a colour is a mean of one kind
 
 
 @dataclass(frozen=True, eq=False)

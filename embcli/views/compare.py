@@ -17,8 +17,8 @@ from embcli.views.parts import PickedRows, bar, origin_in_words, put_left_out, p
 from embcli.words import counted, hint, in_bytes, in_seconds
 
 _WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
-_FRAME = 4  # lines of the heading, of what is not shown, and of the prompt
-_BY_IMPORTANCE = ("outputs", "ids", "one-hot", "shared", "first")  # the steps that a page takes up in this order
+_FRAME = 4  # lines of the heading, of the remark on omitted parts, and of the prompt
+_BY_IMPORTANCE = ("outputs", "ids", "one-hot", "shared", "first")  # the steps, the most important first
 _MOST_TOKENS = 40
 _MOST_IDS = 12  # in one line
 _MOST_WEIGHTS = 8  # rows of a weight matrix
@@ -69,7 +69,7 @@ def view(result: Comparison, page: Page) -> None:
 
 
 def _fitting(lines: dict[str, int], available: float, always: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the steps that fit into the available lines, the most wanted first, with those that are always shown."""
+    """Return the steps that fit into the available lines, the most important first, and those that are always shown."""
     chosen = {*always}
     for step in _BY_IMPORTANCE:
         available -= lines[step]

@@ -23,7 +23,7 @@ _SIGNS = {"position": "+ position", "input": "= input"}
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Rows of one matrix, one per token; the table shows them band by band or, of a sum, token by token."""
+    """Rows of one matrix, one per token; the table shows them band by band or, for a sum, token by token."""
 
     label: str
     header: str  # of the numbers of its rows
@@ -99,7 +99,7 @@ def _title(result: Lookup, words: JoinedWords, in_table: bool) -> str:
 
 
 def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
-    """Return the sizes of the matrices, each with what it counts, and how many of the tokens the user chose."""
+    """Return the sizes of the matrices with their units, and how many of the tokens the user chose."""
     tokens, count = result.tokens, counted(len(result.tokens), "token")
     columns = f"D = {counted(result.layer.shape[1], 'column')}"
     if not in_table:
@@ -129,7 +129,7 @@ def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band],
 def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Column]:
     """Return the labels of the rows of bands: the band, the number of the row in its layer, the token.
 
-    What several rows have in common, their token or their band, stands beside the first of them.
+    A token or a band that several rows share is shown beside the first of them.
     """
     tokens = result.tokens
     if result.shown == ("token",) and (result.options.draw or result.only is not None):
@@ -154,7 +154,7 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
 
 
 def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
-    """Say where the rows come from, in one line if it fits; the title tells it of a plain sum."""
+    """Say where the rows come from, in one line if it fits; the title says it for a plain sum."""
     shown, typed = result.shown, result.added_type is not None
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
