@@ -205,7 +205,7 @@ class PositionOptions:
     def positions(self, dim: int) -> ShownPositions:
         """Return the positions for rows of D numbers; their layer is not open. Raises LayerError for a wrong D."""
         if self.pairing == "both":
-            from embcli.positions.pairings import BothPairings
+            from embcli.positions.rotary import BothPairings
 
             return BothPairings.of(dim, vars(self))
         return shown_kind(self.kind or DEFAULT_KIND).of(dim, vars(self))

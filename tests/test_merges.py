@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 import embcli
 from embcli import encodings
-from embcli.encodings.derivation import Derivation
+from embcli.encodings.algorithm import Derivation
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model

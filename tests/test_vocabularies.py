@@ -16,8 +16,8 @@ from gguf import GGUFWriter
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
-from embcli.encodings import merging
-from embcli.encodings.charsmap import Charsmap
+from embcli.encodings import normalizing
+from embcli.encodings.normalizing import Charsmap
 from embcli.encodings.spelling import byte_of
 from embcli.encodings.splitting import SPLITTINGS
 from embcli.errors import InputError
@@ -347,7 +347,7 @@ def test_words_that_no_token_crosses_are_found() -> None:
     for _ in range(200):
         tokens = ["".join(random.choices("ab▁", k=random.randrange(1, 4))) for _ in range(4)]
         text = "".join(random.choices("ab▁\n", k=30))
-        words = merging.words_between(each.encode() for each in tokens).findall(text)
+        words = normalizing.words_between(each.encode() for each in tokens).findall(text)
         assert "".join(words) == text
         edges = np.cumsum([len(word) for word in words])[:-1]
         for token in tokens:

@@ -463,6 +463,8 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     """
     from embcli.cli.tour import guide
 
+    if step is None and file is not None and str(file).isdecimal() and not file.exists():  # `embcli tour 3`
+        file, step = None, int(str(file))
     verbs = tuple(name for name in (*_VERBS, "cache") if name != "tour")
     return guide(file, verbs, text, step, run)
 

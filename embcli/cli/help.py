@@ -62,7 +62,7 @@ def _help(command: Any, context: Any, width: int) -> tuple[list[Line], list[Line
 
 
 def _panels(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
-    """Return arguments, commands and options by panel, with their descriptions; those that most people need come first."""
+    """Return arguments, commands and options by panel, with descriptions; those that most people need come first."""
     panels: dict[str, list[tuple[str, str]]] = {COMMON: []}
     if isinstance(command, TyperGroup):
         panels[COMMON] = [(name, _sentence(each)) for name, each in command.commands.items()]

@@ -18,10 +18,10 @@ from embcli.cli.output import Output
 from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
+from embcli.hints import without
 from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 from embcli.views.parts import put_prose
-from embcli.words import without
 
 if TYPE_CHECKING:
     from embcli.page import Page

@@ -5,19 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
+from embcli.notes import Notes
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.encodings.listed import Read
-    from embcli.notes import Notes
-
 
 __all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
 
@@ -74,29 +68,20 @@ def _of_path(path: Path, name: str, pre: str | None) -> Encoding:
             from embcli.encodings.gguf import gguf_encoding
 
             return gguf_encoding(path, name, pre)
-    if (read := _reader(path)) is not None:
-        from embcli.encodings.listed import ListedEncoding
-
-        return ListedEncoding(path, name, read, pre)
-    _refuse_splitting(name, pre)
-    if path.suffix == ".txt":
-        from embcli.encodings.bert import BertEncoding
-
-        return BertEncoding(path, name)
-    from embcli.encodings.huggingface import HuggingFaceEncoding
-
-    return HuggingFaceEncoding(path, name)
-
-
-def _reader(path: Path) -> Read | None:
-    """Return what reads a file that lists tokens, by its name; None for a tokenizer.json and a vocab.txt."""
     from embcli.encodings.pairs import read_pairs
     from embcli.encodings.ranks import read_tekken, read_tiktoken
     from embcli.encodings.sentencepiece import read_sentencepiece
+    from embcli.encodings.vocabulary import ListedEncoding
 
     readers = {"*.tiktoken": read_tiktoken, "tekken.json": read_tekken, "*vocab.json": read_pairs}
     readers |= {"*.model": read_sentencepiece}
-    return next((read for pattern, read in readers.items() if path.match(pattern)), None)
+    for pattern, read in readers.items():
+        if path.match(pattern):
+            return ListedEncoding(path, name, read, pre)
+    _refuse_splitting(name, pre)
+    from embcli.encodings.huggingface import BertEncoding, HuggingFaceEncoding
+
+    return (BertEncoding if path.suffix == ".txt" else HuggingFaceEncoding)(path, name)
 
 
 @lru_cache

@@ -11,7 +11,7 @@ from embcli.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from embcli.encodings.derivation import Derivation
+    from embcli.encodings.algorithm import Derivation
 
 
 class Encoding(ABC):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from embcli.binary import Binary, shortened
-from embcli.encodings.charsmap import Charsmap
-from embcli.encodings.merging import BytePairs, Scores, ranks_of
-from embcli.encodings.normalizing import Normalization
+from embcli.encodings.algorithm import Algorithm
+from embcli.encodings.merging import BytePairs, Scores, merged_ids, merges_by_score, ranks_of
+from embcli.encodings.normalizing import Charsmap, Normalization
 from embcli.encodings.own import Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
 from embcli.encodings.splitting import SPLITTINGS, Splitting, splitting_of
@@ -24,13 +24,7 @@ from embcli.encodings.vocabulary import Named, VocabularyEncoding
 from embcli.encodings.wordpiece import WordPieces
 from embcli.errors import InputError
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
-from embcli.safe import in_data
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.encodings.algorithm import Algorithm
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays
@@ -60,8 +54,8 @@ _OLD_TASKS = {"pre": "prefix", "suf": "suffix", "mid": "middle"}
 class GgufEncoding(VocabularyEncoding):
     """The tokens of a file's rows; a text is split if the file says how, or if `pre` names a pre-tokenizer."""
 
-    def __init__(self, binary: Binary, header: Header, pre: str | None = None) -> None:
-        super().__init__(binary.path)
+    def __init__(self, binary: Binary, header: Header, name: str, pre: str | None = None) -> None:
+        super().__init__(binary.path, name)
         self._binary, self._header, self._pre = binary, header, pre
         self.model = header.metadata.get("tokenizer.ggml.model")
         self.splits = self._refusal is None
@@ -70,7 +64,7 @@ class GgufEncoding(VocabularyEncoding):
 
     def with_splitting(self, pre: str | None) -> GgufEncoding:
         """Return the same encoding with the pre-tokenizer of this name; None keeps the file's own."""
-        return self if pre is None else GgufEncoding(self._binary, self._header, pre)
+        return self if pre is None else GgufEncoding(self._binary, self._header, self.name, pre)
 
     @property
     def vocabulary_size(self) -> int:
@@ -80,9 +74,9 @@ class GgufEncoding(VocabularyEncoding):
     @cached_property
     def words(self) -> Vocabulary:
         """The bytes of the tokens: control tokens and user-defined ones are spelled as they are."""
-        spelled = _SPELLED.get(str(self.model), bytes)
-        if spelled is from_characters and not (self._splitting or Splitting(())).is_of_bytes:
-            spelled = from_piece
+        spelled: Callable[[bytes], bytes] = from_piece if self.model in _ALGORITHMS else bytes
+        if self.model == "gpt2" and (self._splitting is None or self._splitting.is_of_bytes):
+            spelled = from_characters
         plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
         return Vocabulary(*self._stored, spelled, np.isin(self._given_kinds, plain))
 
@@ -131,22 +125,9 @@ class GgufEncoding(VocabularyEncoding):
     def merges(self) -> list[int]:
         """Return the IDs of the merged tokens, in the order of the merges, or of their scores."""
         if self.model == "llama":
-            return self._by_score()
-        if self.model not in ("gpt2", "gemma4"):
-            return []
-        pairs = (merge.partition(b" ") for merge in self._merges)
-        ids = (self._ids.get(left + right) for left, _, right in pairs)
-        return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
-
-    def _by_score(self) -> list[int]:
-        """Return the IDs of the normal tokens of several characters, those of the best score first."""
-        ids = [
-            token_id
-            for token_id, word in enumerate(self._words)
-            if self._kinds[token_id] == _NORMAL and len(word.decode(errors="replace")) > 1
-        ]
-        scores = self._numbers("scores", _SCORE).tolist()
-        return sorted(ids, key=lambda token_id: -scores[token_id])
+            normal = np.flatnonzero(self._kinds == _NORMAL).tolist()
+            return merges_by_score(self._words, self._numbers("scores", _SCORE).tolist(), normal)
+        return merged_ids(self._merges, self._ids) if self.model in ("gpt2", "gemma4") else []
 
     @cached_property
     def _refusal(self) -> InputError | None:
@@ -304,9 +285,7 @@ def gguf_encoding(path: Path, name: str, pre: str | None = None) -> GgufEncoding
     words = header.arrays.get("tokenizer.ggml.tokens")
     if words is None or not words.has_strings:
         raise binary.refused("it has no vocabulary (tokenizer.ggml.tokens)")
-    encoding = GgufEncoding(binary, header, pre)
-    encoding.name = in_data(name)
-    return encoding
+    return GgufEncoding(binary, header, name, pre)
 
 
 def _cut(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
@@ -321,13 +300,6 @@ def _is_text(word: bytes) -> bool:
     return True
 
 
-_SPELLED: dict[str, Callable[[bytes], bytes]] = {
-    "gpt2": from_characters,
-    "llama": from_piece,
-    "t5": from_piece,
-    "bert": from_piece,
-    "gemma4": from_piece,
-}
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name
 _ALGORITHMS: dict[str, Callable[[GgufEncoding], Algorithm]] = {
     "gpt2": GgufEncoding._of_merges,

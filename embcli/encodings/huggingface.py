@@ -1,4 +1,4 @@
-"""A `tokenizer.json` as an encoding, read by the package `tokenizers`: any local tokenizer, with bytes and spans."""
+"""A `tokenizer.json` or BERT's `vocab.txt` as an encoding, read by the package `tokenizers`, with bytes and spans."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from itertools import groupby
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 
 from embcli.binary import Binary, refused, shortened
-from embcli.encodings.derivation import Derivation, Step
+from embcli.encodings.algorithm import Derivation, Step
 from embcli.encodings.encoding import Encoding
-from embcli.encodings.growth import Growth
 from embcli.encodings.merging import NEVER, derived
 from embcli.encodings.spelling import from_characters, from_piece, spans_of
 from embcli.errors import lacks
 from embcli.memory import free, refuse_shortage
 from embcli.safe import in_data
+from embcli.strict_json import read_object
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import tokenizers
 
 _LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
 _ROOM, _TIMES = 12 * 10**6, 42  # bytes of memory that the package takes for itself, and for each byte of a file
 _MANY_CHARACTERS = 1 << 20  # below which nobody asks how much memory is free
 _BYTES_OF_A_CHARACTER = 64  # of memory, in the package, while it normalizes a text
+_NAMED = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes
+_BEYOND = 1 << 60  # characters
+_LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
+_SPECIAL = ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]")  # of a vocab.txt
 _LAST_ID = (1 << 32) - 1
 _LOCK = RLock()  # special tokens and standard error are set for one call at a time
 
@@ -57,14 +61,14 @@ class HuggingFaceEncoding(Encoding):
     def tokenizer(self) -> tokenizers.Tokenizer:
         """The `tokenizers.Tokenizer` itself, without truncation, padding and dropout."""
         try:
-            make = self._maker()
+            import tokenizers  # noqa: F401
         except Exception as error:
             raise refused(self.path, lacks(f"a {self.kind}", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
         refuse_shortage(str(self.path), *[_ROOM + _TIMES * len(data)] * 2)
         self._growth = Growth(data)
         self._refuse_growth("normalizer", self._growth.added)
-        tokenizer: tokenizers.Tokenizer = self._call(lambda: make(data), f"it is not a {self.kind}")
+        tokenizer: tokenizers.Tokenizer = self._call(lambda: self._made(data), f"it is not a {self.kind}")
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:
@@ -83,7 +87,7 @@ class HuggingFaceEncoding(Encoding):
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         """Yield how each piece of a text becomes tokens, as its kind of model does it."""
         encoded = self._encoded(text, special)
-        derive = {"BPE": self._by_merges, "WordPiece": self._by_length, "Unigram": self._by_scores}.get(self._kind)
+        derive = {"BPE": self._by_merges, "WordPiece": self._in_order, "Unigram": self._in_order}.get(self._kind)
         if derive is None:
             raise refused(self.path, f"its model is {self._kind}, whose tokens are whole words")
         for _, group in groupby(zip(encoded.word_ids, encoded.ids, strict=True), lambda token: token[0]):
@@ -108,23 +112,12 @@ class HuggingFaceEncoding(Encoding):
             spelled=self._spelled,
         )
 
-    def _by_length(self, ids: list[int]) -> Derivation:
-        return self._in_order(ids, [Step(self.token_bytes(token_id) or b"", token_id) for token_id in ids])
-
-    def _by_scores(self, ids: list[int]) -> Derivation:
-        scores = self._model["vocab"]
-        steps = [
-            Step(
-                self.token_bytes(token_id) or b"",
-                token_id,
-                score=float(scores[token_id][1]) if token_id < len(scores) else None,
-            )
-            for token_id in ids
-        ]
-        return self._in_order(ids, steps)
-
-    def _in_order(self, ids: list[int], steps: list[Step]) -> Derivation:
-        return Derivation((b"".join(step.token for step in steps),), tuple(steps), tuple(ids), merges=False)
+    def _in_order(self, ids: list[int]) -> Derivation:
+        """Return the tokens of a piece from left to right, with their scores in a unigram model."""
+        scores = self._model["vocab"] if self._kind == "Unigram" else ()
+        known = [float(scores[token_id][1]) if token_id < len(scores) else None for token_id in ids]
+        steps = [Step(self.token_bytes(at) or b"", at, score=score) for at, score in zip(ids, known, strict=True)]
+        return Derivation.in_order(b"".join(step.token for step in steps), steps)
 
     def _spelled(self, token: bytes) -> bytes:
         return self._spelling(token) if self._spelling is not None else token
@@ -220,12 +213,11 @@ class HuggingFaceEncoding(Encoding):
         added: dict[int, tokenizers.AddedToken] = self.tokenizer.get_added_tokens_decoder()
         return added
 
-    def _maker(self) -> Callable[[bytes], tokenizers.Tokenizer]:
-        """Return what makes the tokenizer of the bytes of a file; raises ImportError without the package."""
+    def _made(self, data: bytes) -> tokenizers.Tokenizer:
+        """Return the tokenizer of the bytes of a file."""
         from tokenizers import Tokenizer
 
-        make: Callable[[bytes], tokenizers.Tokenizer] = Tokenizer.from_buffer
-        return make
+        return Tokenizer.from_buffer(data)
 
     def _token(self, token_id: int) -> str | None:
         return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
@@ -272,6 +264,59 @@ class HuggingFaceEncoding(Encoding):
             raise
         except BaseException as error:
             raise refused(self.path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
+
+
+class BertEncoding(HuggingFaceEncoding):
+    """The tokens of a `vocab.txt`; a text is lower-cased unless the tokenizer_config.json beside it says otherwise."""
+
+    kind = "vocab.txt"
+
+    def _made(self, data: bytes) -> tokenizers.Tokenizer:
+        from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+        ids = {word: token_id for token_id, word in enumerate(data.decode().splitlines())}
+        tokenizer: tokenizers.Tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106 - no password
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=self._lowers())
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece()
+        tokenizer.add_special_tokens([token for token in _SPECIAL if token in ids])
+        return tokenizer
+
+    def _lowers(self) -> bool:
+        path = self.path.with_name("tokenizer_config.json")
+        return not path.is_file() or read_object(Binary(path), _LONGEST_CONFIG).get("do_lower_case") is not False
+
+
+class Growth:
+    """The Replace and Prepend rules of the bytes of a `tokenizer.json`; malformed ones count as none."""
+
+    def __init__(self, data: bytes) -> None:
+        try:
+            described = orjson.loads(data) if _NAMED.search(data) else {}
+            self._rules = {part: [*_rules(described.get(part))] for part in ("normalizer", "decoder")}
+            self.added = sum(len(each["content"]) for each in described.get("added_tokens", ()))
+        except (ValueError, TypeError, AttributeError, KeyError):  # the package refuses such a file
+            self._rules, self.added = {}, 0
+
+    def most(self, part: str, length: int) -> int:
+        """Return how many characters a text of `length` characters can become in the normalizer or the decoder."""
+        for times, more in self._rules.get(part, ()):
+            length = min(length * times + more, _BEYOND)
+        return length
+
+
+def _rules(part: Any) -> Iterator[tuple[int, int]]:
+    """Yield by how much the rules in a part of a tokenizer multiply a text and lengthen it, in their order."""
+    waiting = [part] if part else []
+    while waiting:
+        each = waiting.pop(0)
+        waiting = [*each.get("normalizers", ()), *each.get("decoders", ()), *waiting]
+        if each["type"] == "Prepend":
+            yield 1, len(each["prepend"])
+        elif each["type"] == "Replace":
+            pattern, length = each["pattern"].get("String"), len(each["content"])
+            # A regular expression can match before each character.
+            yield (max(-(-length // len(pattern)), 1) if pattern else length + 1), 0
 
 
 @contextmanager

@@ -7,17 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from embcli.encodings.algorithm import NO_TOKEN, Parts, PieceByPiece
-from embcli.encodings.derivation import Derivation, Step
+from embcli.encodings.algorithm import NO_TOKEN, Derivation, Parts, PieceByPiece, Step
+from embcli.encodings.normalizing import Normalization, NormalizedWords, words_between
 from embcli.encodings.spelling import SPACE, byte_of, from_characters, from_piece
+from embcli.encodings.splitting import Splitting
 
-if TYPE_CHECKING:
-    from embcli.encodings.normalizing import Normalization
-    from embcli.encodings.splitting import Splitting
-
-    Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
+Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
 
 NEVER = float("inf")
 _SHORT = 100  # parts up to which a search through all of them is faster than a heap
@@ -82,6 +78,18 @@ def ranks_of(merges: Sequence[bytes]) -> dict[bytes, int]:
     return dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))
 
 
+def merged_ids(merges: Iterable[bytes], ids: Mapping[bytes, int]) -> list[int]:
+    """Return the IDs of the tokens that merges, each `left right`, make, in their order."""
+    known = (ids.get(merge.replace(b" ", b"", 1)) for merge in merges)
+    return list(dict.fromkeys(token_id for token_id in known if token_id is not None))
+
+
+def merges_by_score(words: Sequence[bytes], scores: Sequence[float], ids: Iterable[int]) -> list[int]:
+    """Return those of these IDs whose tokens have several characters, the best score first."""
+    long = [token_id for token_id in ids if len(words[token_id].decode(errors="replace")) > 1]
+    return sorted(long, key=lambda token_id: -scores[token_id])
+
+
 def derived(
     symbols: Sequence[bytes],
     order: Order,
@@ -143,11 +151,10 @@ class BytePairs(PieceByPiece):
 
     def derivation(self, piece: str) -> Derivation:
         """Return the merges of a piece; a piece that is looked up as a whole has none."""
-        symbols = self._symbols_of(piece)
-        ids = [token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN]
+        symbols, ids = self._symbols_of(piece), self.ids_of(piece)
         spelled = from_characters if self._splitting.is_of_bytes else from_piece
         if self._whole(piece, symbols) is not None:
-            return Derivation(tuple(map(spelled, symbols)), (), tuple(ids))
+            return Derivation(tuple(map(spelled, symbols)), (), ids)
         return derived(symbols, self._order, self._tokens.get, ids, spelled)
 
     def _symbols_of(self, piece: str) -> list[bytes]:
@@ -193,7 +200,7 @@ class Ranks(PieceByPiece):
     def derivation(self, piece: str) -> Derivation:
         """Return the merges of a piece; a piece that is a token is looked up, and has none if they lead elsewhere."""
         symbols = [bytes([byte]) for byte in piece.encode()]
-        ids = [token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN]
+        ids = self.ids_of(piece)
         derivation = derived(symbols, self._order, self._id_of, ids)
         leads_elsewhere = bool(derivation.steps) and len(ids) == 1 and derivation.steps[-1].token != piece.encode()
         return Derivation(derivation.symbols, (), derivation.ids) if leads_elsewhere else derivation
@@ -206,7 +213,7 @@ class Ranks(PieceByPiece):
         return self._ranks.get(left + right, NEVER)
 
 
-class Scores(PieceByPiece):
+class Scores(NormalizedWords, PieceByPiece):
     """SentencePiece's byte-pair encoding: neighbours whose token has the best score are merged."""
 
     def __init__(
@@ -218,15 +225,12 @@ class Scores(PieceByPiece):
         whole: Iterable[bytes] = (),
     ) -> None:
         """Take the IDs and scores of tokens, the unknown token, and tokens that stay `whole`, the longest first."""
-        super().__init__()
-        self._tokens, self._unknown, self._normalization = ids, unknown, normalization
+        NormalizedWords.__init__(self, normalization, ids)
+        PieceByPiece.__init__(self)
+        self._tokens, self._unknown = ids, unknown
         self._orders = {token: -score for token, score in scores.items()}
         names = [name for token in whole if (name := token.decode(errors="replace"))]
         self._kept_whole = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
-
-    def pieces(self, text: str) -> Iterable[str]:
-        """Return the words of a text in order, as the vocabulary spells them."""
-        return (word[0] for word in self._words.finditer(self._normalization.spelled(text)))
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
@@ -252,8 +256,7 @@ class Scores(PieceByPiece):
             derivation = derived([each.encode() for each in run], self._order, self._tokens.get, (), from_piece, True)
             symbols += derivation.symbols
             steps += derivation.steps
-        ids = tuple(token_id for token_id, _ in self.parts(piece) if token_id != NO_TOKEN)
-        return Derivation(tuple(symbols), tuple(steps), ids)
+        return Derivation(tuple(symbols), tuple(steps), self.ids_of(piece))
 
     def _runs(self, piece: str) -> Sequence[str]:
         """Return the parts of a piece; every other one is a token that is never merged."""
@@ -270,28 +273,5 @@ class Scores(PieceByPiece):
         else:
             parts.append((self._unknown, len(symbol)))
 
-    def origins(self, text: str) -> Iterable[tuple[int, int]]:
-        """Return the span in the text of each character of the pieces, joined."""
-        return self._normalization.origins(text)
-
     def _order(self, left: bytes, right: bytes) -> float:
         return self._orders.get(left + right, NEVER)
-
-    @cached_property
-    def _words(self) -> re.Pattern[str]:
-        return words_between(self._tokens)
-
-
-def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
-    r"""Return a pattern of words, each with the spaces before it, such that no token reaches over their edges.
-
-    A space within a token counts as nothing: a merge is its two tokens with a space between them.
-
-    >>> words_between([b"a", b"\xe2\x96\x81a", b"b\xe2\x96\x81"]).findall("\u2581a\u2581\u2581b\u2581c\u2581d")
-    ['▁a', '▁▁b▁c', '▁d']
-    """
-    end = "\udcff"  # what a byte that UTF-8 never has is decoded to
-    text = b"\xff".join(tokens).decode(errors="surrogateescape")
-    inside = {match[1] for match in re.finditer(f"([^ {SPACE}{end}]) ?(?={SPACE})", text)}
-    before = "".join(map(re.escape, sorted(inside)))  # characters that a space can follow within a token
-    return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{before}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)

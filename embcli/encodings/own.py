@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.safe import in_data
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _MOST_NAMED = 8  # words in a message
 _LONGEST_NAMED = 30  # characters of one of them

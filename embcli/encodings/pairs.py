@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from embcli.binary import Binary
-from embcli.encodings.listed import LONGEST, MOST_IDS, Listed
-from embcli.encodings.merging import BytePairs, ranks_of
+from embcli.encodings.merging import BytePairs, merged_ids, ranks_of
 from embcli.encodings.spelling import from_characters
 from embcli.encodings.splitting import splitting_of
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, Listed
 from embcli.strict_json import read_object
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
 _PRE = {
@@ -33,9 +30,7 @@ def read_pairs(binary: Binary, pre: str | None) -> Listed:
     splitting = splitting_of(binary, pre or _named_beside(binary.path))
     words = {token.encode(errors="replace"): token_id for token, token_id in ids.items()}
     tokens = {token_id: from_characters(word) for word, token_id in words.items()}
-    merged = (words.get(line.replace(b" ", b"", 1)) for line in merges)
-    known = list(dict.fromkeys(token_id for token_id in merged if token_id is not None))
-    return Listed(tokens, BytePairs(words, ranks_of(merges), splitting), merges=known)
+    return Listed(tokens, BytePairs(words, ranks_of(merges), splitting), merges=merged_ids(merges, words))
 
 
 def _named_beside(path: Path) -> str | None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from binascii import Error, a2b_base64
-from typing import TYPE_CHECKING
 
-from embcli.encodings.listed import LONGEST, MOST_IDS, Listed
+from embcli.binary import Binary
 from embcli.encodings.merging import Ranks
 from embcli.encodings.splitting import Splitting, splitting_of
 from embcli.encodings.tiktoken import DEFINITIONS
-from embcli.encodings.vocabulary import Named
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, Listed, Named
 from embcli.strict_json import read_object
-
-if TYPE_CHECKING:
-    from embcli.binary import Binary
 
 _MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
 

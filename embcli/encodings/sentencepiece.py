@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import error, unpack_from
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.encodings.charsmap import Charsmap
-from embcli.encodings.listed import LONGEST, MOST_IDS, Listed
-from embcli.encodings.merging import Scores
-from embcli.encodings.normalizing import Normalization
+from embcli.binary import Binary
+from embcli.encodings.algorithm import Algorithm
+from embcli.encodings.merging import Scores, merges_by_score
+from embcli.encodings.normalizing import Charsmap, Normalization
 from embcli.encodings.ranks import read_tiktoken
 from embcli.encodings.spelling import from_piece
 from embcli.encodings.unigram import Unigrams
-from embcli.encodings.vocabulary import Named
-
-if TYPE_CHECKING:
-    from embcli.binary import Binary
-    from embcli.encodings.algorithm import Algorithm
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, Listed, Named
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
@@ -61,7 +56,9 @@ def read_sentencepiece(binary: Binary, pre: str | None) -> Listed:
     tokens = {at: word if at in plain else from_piece(word) for at, (word, _, _) in enumerate(model.pieces)}
     named = [Named(tokens[at].decode(errors="replace"), at, True) for at in plain if tokens[at]]
     named.sort(key=lambda each: -len(each.name))
-    return Listed(tokens, algorithm, named, _merges(model), model.normalizer.get(3, 1) != 0)
+    words, scores, _ = zip(*model.pieces, strict=True)
+    merges = merges_by_score(words, scores, model.of(_NORMAL)) if model.kind == _BPE else []
+    return Listed(tokens, algorithm, named, merges, model.normalizer.get(3, 1) != 0)
 
 
 def _algorithm(model: _Model) -> Algorithm:
@@ -90,13 +87,6 @@ def _ids_of_bytes(model: _Model) -> list[int]:
     if len(ids) < 256:
         raise ValueError("it spells unknown characters by bytes, and has no tokens for some of them")
     return ids
-
-
-def _merges(model: _Model) -> list[int]:
-    if model.kind != _BPE:
-        return []
-    long = [at for at in model.of(_NORMAL) if len(model.pieces[at][0].decode(errors="replace")) > 1]
-    return sorted(long, key=lambda at: -model.pieces[at][1])
 
 
 def _model(binary: Binary) -> _Model:

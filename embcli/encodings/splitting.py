@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from embcli.binary import Binary, shortened
-from embcli.encodings.algorithm import LONGEST_KEPT, Kept
+from embcli.encodings.algorithm import LONGEST_CACHED, Cache
 from embcli.words import naming
 
 Rule = str | Callable[[str], Iterable[str]]
@@ -133,14 +133,14 @@ def _split(rule: Rule, text: str) -> Iterator[str]:
         yield text[place:]
 
 
-def _split_again(rule: Rule, kept: Kept[tuple[str, ...]], piece: str) -> Iterable[str]:
-    return kept[piece] if len(piece) <= LONGEST_KEPT else _split(rule, piece)
+def _split_again(rule: Rule, kept: Cache[tuple[str, ...]], piece: str) -> Iterable[str]:
+    return kept[piece] if len(piece) <= LONGEST_CACHED else _split(rule, piece)
 
 
 @cache
-def _kept(rule: Rule) -> Kept[tuple[str, ...]]:
+def _kept(rule: Rule) -> Cache[tuple[str, ...]]:
     """Return how a rule splits pieces: most of those that another rule leaves are short and occur often."""
-    return Kept(lambda piece: tuple(_split(rule, piece)))
+    return Cache(lambda piece: tuple(_split(rule, piece)))
 
 
 @cache

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import tiktoken
 
-    from embcli.encodings.derivation import Derivation
+    from embcli.encodings.algorithm import Derivation
 
 _GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 _CL100K_PATTERN = (
@@ -180,7 +180,7 @@ class TiktokenEncoding(Encoding):
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         """Yield the merges of each piece that the encoding's regular expression cuts; a special token is a piece."""
-        from embcli.encodings.derivation import Derivation
+        from embcli.encodings.algorithm import Derivation
         from embcli.encodings.merging import Ranks
         from embcli.encodings.splitting import Splitting
 

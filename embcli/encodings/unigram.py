@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from embcli.encodings.algorithm import LONGEST_KEPT, MOST_KEPT, Algorithm, Parts
-from embcli.encodings.derivation import Derivation, Step
-from embcli.encodings.merging import words_between
+from embcli.encodings.algorithm import LONGEST_CACHED, MOST_CACHED, Derivation, Step
+from embcli.encodings.normalizing import Normalization, NormalizedWords
 from embcli.encodings.spelling import from_piece
 
-if TYPE_CHECKING:
-    from embcli.encodings.normalizing import Normalization
-
-    _Way = tuple[Parts, list[float]]  # tokens and their scores
+_Path = list[tuple[int, int, float]]  # tokens, how many bytes each of them spells, and their scores
 
 _PENALTY = np.float32(10)  # of an unknown character, below the worst token
 _CLOSE = 1e-4  # the order of sums that differ by less can depend on the text before them
 
 
-class Unigrams(Algorithm):
+class Unigrams(NormalizedWords):
     """A text is normalised first."""
 
     def __init__(
@@ -38,49 +34,30 @@ class Unigrams(Algorithm):
         """Take the IDs and scores of tokens, the unknown token, and the worst score of a normal one.
 
         `ids_of_bytes` are the tokens of the 256 bytes, if unknown characters are spelled by them. `sums` of scores are
-        float32 in SentencePiece and float64 in llama.cpp, which decides between ways that are nearly as good.
+        float32 in SentencePiece and float64 in llama.cpp, which decides between paths that are nearly as good.
         """
+        super().__init__(normalization, map(str.encode, tokens))
         self._sums = sums
-        self._tokens, self._unknown, self._normalization = tokens, unknown, normalization
+        self._tokens, self._unknown = tokens, unknown
         self._ids_of_bytes = ids_of_bytes
         self._unknown_score = float(np.float32(worst) - _PENALTY)
         self._longest = max(map(len, tokens), default=0)
-        self._words = words_between(map(str.encode, tokens))
-        self._kept: dict[str, _Way] = {}
-
-    def pieces(self, text: str) -> Iterable[str]:
-        """Return the words of a text in order, as the vocabulary spells them."""
-        return (word[0] for word in self._words.finditer(self._normalization.spelled(text)))
-
-    def ids(self, text: str) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32."""
-        return np.fromiter((token_id for token_id, _ in self._parts(text)), np.uint32)
-
-    def places(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the first byte and the end of each token of a text in the pieces, joined."""
-        place = 0
-        for _, length in self._parts(text):
-            yield place, place + length
-            place += length
+        self._cache: dict[str, _Path] = {}
 
     def derivations(self, text: str) -> Iterator[Derivation]:
         """Yield the best path through each word; words are one piece if an unknown token spans them."""
-        total = array(self._sums, [0.0])
-        tokens: list[tuple[int, int, float]] = []  # IDs, their bytes and scores
+        tokens: _Path = []
         joined = b""
-        for word in self.pieces(text):
-            parts, scores = self._kept.get(word) or self._best(word, total[0])
-            for score in scores:
-                total[0] += score
-            if tokens and not tokens[-1][0] == parts[0][0] == self._unknown:
-                yield self._path(joined, tokens)
+        for word, path in self._paths(text):
+            if tokens and not tokens[-1][0] == path[0][0] == self._unknown:
+                yield self._derivation(joined, tokens)
                 tokens, joined = [], b""
-            tokens += [(token_id, length, score) for (token_id, length), score in zip(parts, scores, strict=True)]
+            tokens += path
             joined += word.encode()
         if tokens:
-            yield self._path(joined, tokens)
+            yield self._derivation(joined, tokens)
 
-    def _path(self, text: bytes, tokens: list[tuple[int, int, float]]) -> Derivation:
+    def _derivation(self, text: bytes, tokens: _Path) -> Derivation:
         """Return the tokens of a piece; unknown characters that follow each other are one token."""
         steps: list[Step] = []
         place = 0
@@ -91,19 +68,13 @@ class Unigrams(Algorithm):
                 steps[-1] = replace(steps[-1], token=steps[-1].token + from_piece(spelled))
             else:
                 steps.append(Step(from_piece(spelled), token_id, score=score))
-        ids = tuple(step.token_id for step in steps if step.token_id is not None)
-        return Derivation((from_piece(text),), tuple(steps), ids, merges=False)
+        return Derivation.in_order(from_piece(text), steps)
 
-    def origins(self, text: str) -> Iterable[tuple[int, int]]:
-        """Return the span in the text of each character of the pieces, joined."""
-        return self._normalization.origins(text)
-
-    def _parts(self, text: str) -> Iterator[tuple[int, int]]:
+    def parts_of(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the tokens of a text and their bytes; unknown characters that follow each other are one token."""
-        total, unknown = array(self._sums, [0.0]), 0  # the sum of scores, and bytes of unknown characters before
-        for word in self.pieces(text):
-            way = self._kept.get(word) or self._best(word, total[0])
-            for token_id, length in way[0]:
+        unknown = 0  # bytes of unknown characters before
+        for _, path in self._paths(text):
+            for token_id, length, _ in path:
                 if token_id == self._unknown:
                     unknown += length
                     continue
@@ -111,13 +82,20 @@ class Unigrams(Algorithm):
                     yield self._unknown, unknown
                     unknown = 0
                 yield token_id, length
-            for score in way[1]:
-                total[0] += score
         if unknown:
             yield self._unknown, unknown
 
-    def _best(self, word: str, total: float) -> _Way:
-        """Return the best way to spell a word after scores of this sum; it is kept unless the sum matters."""
+    def _paths(self, text: str) -> Iterator[tuple[str, _Path]]:
+        """Yield the words of a text, and the best path through each."""
+        total = array(self._sums, [0.0])  # of the scores before
+        for word in self.pieces(text):
+            path = self._cache.get(word) or self._best(word, total[0])
+            yield word, path
+            for _, _, score in path:
+                total[0] += score
+
+    def _best(self, word: str, total: float) -> _Path:
+        """Return the best path through a word after scores of this sum; it is cached unless the sum matters."""
         sums, found_sum = (array(self._sums, values) for values in ([total, *[-np.inf] * len(word)], [0.0]))
         steps = [(0, 0, 0.0)] * (len(word) + 1)
         is_clear = True
@@ -132,35 +110,22 @@ class Unigrams(Algorithm):
                 is_clear &= abs(gain) > _CLOSE
                 if gain > 0:
                     sums[end], steps[end] = found_sum[0], (start, token_id, score)
-        way = _followed(word, steps)
-        if self._ids_of_bytes:
-            way = self._in_bytes(word.encode(), way)
-        if is_clear and len(word) <= LONGEST_KEPT and len(self._kept) < MOST_KEPT:
-            self._kept[word] = way
-        return way
+        path = self._followed(word, steps)
+        if is_clear and len(word) <= LONGEST_CACHED and len(self._cache) < MOST_CACHED:
+            self._cache[word] = path
+        return path
 
-    def _in_bytes(self, word: bytes, way: _Way) -> _Way:
-        """Return a way with the bytes of each unknown character in its place."""
-        parts: Parts = []
-        scores: list[float] = []
-        place = 0
-        for (token_id, length), score in zip(*way, strict=True):
-            spelled = [self._ids_of_bytes[byte] for byte in word[place : place + length]]
-            ids = spelled if token_id == self._unknown else [token_id]
-            parts += [(each, length // len(ids)) for each in ids]
-            scores += [score, *[0.0] * (len(ids) - 1)]
-            place += length
-        return parts, scores
-
-
-def _followed(word: str, steps: list[tuple[int, int, float]]) -> _Way:
-    """Return the tokens that the steps back from the end of a word go over."""
-    parts: Parts = []
-    scores: list[float] = []
-    end = len(word)
-    while end:
-        start, token_id, score = steps[end]
-        parts.append((token_id, len(word[start:end].encode())))
-        scores.append(score)
-        end = start
-    return parts[::-1], scores[::-1]
+    def _followed(self, word: str, steps: list[tuple[int, int, float]]) -> _Path:
+        """Return the path that the steps back from the end of a word go, by the bytes of unknown characters."""
+        path: _Path = []
+        end = len(word)
+        while end:
+            start, token_id, score = steps[end]
+            spelled = word[start:end].encode()
+            if token_id == self._unknown and self._ids_of_bytes:
+                path += [(self._ids_of_bytes[byte], 1, 0.0) for byte in spelled[:0:-1]]
+                path.append((self._ids_of_bytes[spelled[0]], 1, score))
+            else:
+                path.append((token_id, len(spelled), score))
+            end = start
+        return path[::-1]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
-    from embcli.names import Unused
+from embcli.encodings import Encoding
+from embcli.names import Unused
 
 # Bytes invalid in UTF-8: RFC 3629, section 3.
 _NEVER = re.compile(rb"[\xc0\xc1\xf5-\xff]")

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
-from embcli.encodings.derivation import Derivation
+from embcli.binary import Binary
+from embcli.encodings.algorithm import Algorithm, Derivation
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.spelling import characters_of
 from embcli.errors import InputError
 from embcli.safe import in_data
 
-if TYPE_CHECKING:
-    from pathlib import Path
+Read = Callable[[Binary, str | None], "Listed"]  # of a file, and the name of a pre-tokenizer
 
-    from embcli.encodings.algorithm import Algorithm
-
+LONGEST = 1 << 27  # bytes of a file that lists tokens
+MOST_IDS = 1 << 22  # no vocabulary has more
 _BLANKS = " \t\n\v\f\r"
 _START = 4  # characters of a name that many share: a text without them has none of these names
 
@@ -41,9 +42,8 @@ class VocabularyEncoding(Encoding):
 
     leads_with_space = False  # whether a text gets a space before it
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.name = in_data(str(path))
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, in_data(name)
 
     @property
     @abstractmethod
@@ -113,6 +113,57 @@ class VocabularyEncoding(Encoding):
             if named.name and (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
                 fragments = [part for each in fragments for part in _split(text, each, named)]
         return fragments
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The content of a file."""
+
+    tokens: dict[int, bytes]  # by ID
+    algorithm: Algorithm
+    named: list[Named] = field(default_factory=list)
+    merges: list[int] = field(default_factory=list)
+    leads_with_space: bool = False
+
+
+class ListedEncoding(VocabularyEncoding):
+    """The encoding of a file, which is read when the first token or text is needed."""
+
+    def __init__(self, path: Path, name: str, read: Read, pre: str | None) -> None:
+        super().__init__(path, name)
+        self._read, self._pre = read, pre
+
+    @cached_property
+    def _listed(self) -> Listed:
+        return self._read(Binary(self.path), self._pre)
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        """V: one more than the highest ID of a token."""
+        return max(self._listed.tokens, default=-1) + 1
+
+    @property
+    def named(self) -> list[Named]:
+        """The tokens that a text can contain by their names."""
+        return self._listed.named
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What splits a text between named tokens."""
+        return self._listed.algorithm
+
+    @property
+    def leads_with_space(self) -> bool:  # type: ignore[override]
+        """Whether a text gets a space before it."""
+        return self._listed.leads_with_space
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes of one token, or None if the file has no such token."""
+        return self._listed.tokens.get(token_id)
+
+    def merges(self) -> list[int]:
+        """Return the IDs of the merged tokens, in the order of the merges."""
+        return self._listed.merges
 
 
 def _pairs(pairs: Iterable[tuple[int, int]]) -> np.ndarray:

@@ -6,8 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-from embcli.encodings.algorithm import Parts, PieceByPiece
-from embcli.encodings.derivation import Derivation, Step
+from embcli.encodings.algorithm import Derivation, Parts, PieceByPiece, Step
 from embcli.encodings.spelling import SPACE
 
 # Ideographs, each of which is a word; as in BERT's own tokenizer, except for the first of the last but two ranges.
@@ -47,12 +46,11 @@ class WordPieces(PieceByPiece):
 
     def derivation(self, piece: str) -> Derivation:
         """Return the tokens of a word, the longest first."""
-        parts, place, steps = self.parts(piece), 0, []
-        for token_id, length in parts:
+        place, steps = 0, []
+        for token_id, length in self.parts(piece):
             steps.append(Step(piece.encode()[place : place + length], token_id))
             place += length
-        ids = tuple(token_id for token_id, _ in parts)
-        return Derivation((piece.encode(),), tuple(steps), ids, merges=False)
+        return Derivation.in_order(piece.encode(), steps)
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         """Return the span in the text of each character of the words, joined."""

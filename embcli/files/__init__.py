@@ -6,17 +6,13 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from embcli.binary import Binary
+from embcli.files.tensors import Tensors
+from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.text import is_text
-from embcli.words import hint
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.files.tensors import Tensors
 
 _HEAD = 1 << 16  # bytes that tell the format: the first line of word vectors can be this long
 

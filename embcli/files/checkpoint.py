@@ -5,33 +5,30 @@ Tensors are found by the last parts of their names, so any prefix may precede th
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from embcli.binary import Binary, shortened
+from embcli.encodings import Encoding
 from embcli.encodings.own import OwnWords
 from embcli.errors import InputError
 from embcli.files import names, open_tensors, recipes
+from embcli.files.families import Family
 from embcli.files.recipes import Finder, Settings
 from embcli.files.rotations import rotation_of
+from embcli.files.tensors import Tensor, Tensors
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
+from embcli.names import Part
 from embcli.notes import Notes
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Rotation
 from embcli.strict_json import read_object
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from embcli.encodings import Encoding
-    from embcli.files.families import Family
-    from embcli.files.tensors import Tensor, Tensors
-    from embcli.names import Part
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
 _APART = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
@@ -96,8 +93,7 @@ class Checkpoint:
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         self._chosen = {"token": token, "position": position}
         self._tensors: dict[str, Tensor | None] = {}
-        self._open: dict[str, Layer] = {}
-        self._read: list[Layer] = []  # as they are in the file
+        self._open: dict[str, Layer] = {}  # as they are in the file
         self._whole_config, self._config_error = self._read_config()
         self.notes.count(self._rounded)
         self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
@@ -154,7 +150,7 @@ class Checkpoint:
 
     def _rounded(self) -> str:
         """Return the remark on the values read so far that float32 does not hold exactly."""
-        count = sum(layer.rounded_values for layer in tuple(self._read))
+        count = sum(layer.rounded_values for layer in tuple(self._open.values()))
         return f"{count:,} values were rounded to float32, which does not hold them exactly" if count else ""
 
     def shape(self, name: str) -> tuple[int, int] | None:
@@ -169,18 +165,16 @@ class Checkpoint:
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
         """Return the named layers; any IDs may be asked of them, whichever are announced."""
-        for name in wanted:
-            if name not in self._open:
-                self._open[name] = self._opened(name)
-        layers = {name: self._open[name] for name in wanted}
+        layers = {name: self._opened(name) for name in wanted}
         return Layers(layers, self._origin(layers))
 
     def _opened(self, name: str) -> Layer:
         if name == "position":  # config.json says which row is that of position 0
             self._check_config()
-        tensor = self._tensor(name)
-        layer = self.tensors.layer(tensor.name, self._oriented(tensor)[1])
-        self._read.append(layer)
+        if name not in self._open:
+            tensor = self._tensor(name)
+            self._open[name] = self.tensors.layer(tensor.name, self._oriented(tensor)[1])
+        layer = self._open[name]
         return ShiftedLayer(layer, self.first_position) if name == "position" and self.first_position else layer
 
     def find(self, name: str) -> Tensor | None:

@@ -38,6 +38,9 @@ _BART_NORM = Norm(("layernorm_embedding",), epsilon=1e-5)
 _SCALED = Scale(root=True, when=When("scale_embedding"))  # false if the key is missing
 _SCALED_BY_DEFAULT = Scale(root=True, when=When("scale_embedding", default=True))
 _TROCR = (_SCALED, _POSITION, replace(_BART_NORM, when=When("layernorm_embedding", default=True)))
+_BIASED = When("position_biased_input", default=True)
+_DEBERTA = (AddPosition(_BIASED), _TYPE, Project("embed_proj", is_optional=True))
+_DEBERTA_NORM = Norm(("LayerNorm",), "layer_norm_eps", 1e-7)
 _BLOOM_NORM = ("word_embeddings_layernorm", "token_embd_norm")
 _BOXES = ("x_position_embeddings", "y_position_embeddings") * 2 + ("h_position_embeddings", "w_position_embeddings")
 _RELATIVE = When("relative_attention")
@@ -150,28 +153,8 @@ FAMILIES = (
     Family("convbert", (_POSITION, _TYPE, _BERT_NORM, Project("embeddings_project", is_optional=True))),
     Family("albert rembert", (_TYPE, _POSITION, _BERT_NORM, Project("embedding_hidden_mapping_in"))),
     Family("fnet", (_TYPE, _POSITION, _BERT_NORM, Project("projection"))),
-    Family(
-        "deberta",
-        (
-            AddPosition(When("position_biased_input", default=True)),
-            _TYPE,
-            Project("embed_proj", is_optional=True),
-            Norm(("LayerNorm",), "layer_norm_eps", 1e-7, "spelled"),
-        ),
-        inside="relative",
-        inside_when=_RELATIVE,
-    ),
-    Family(
-        "deberta-v2",
-        (
-            AddPosition(When("position_biased_input", default=True)),
-            _TYPE,
-            Project("embed_proj", is_optional=True),
-            Norm(("LayerNorm",), "layer_norm_eps", 1e-7),
-        ),
-        inside="relative",
-        inside_when=_RELATIVE,
-    ),
+    Family("deberta", (*_DEBERTA, replace(_DEBERTA_NORM, kind="spelled")), inside="relative", inside_when=_RELATIVE),
+    Family("deberta-v2", (*_DEBERTA, _DEBERTA_NORM), inside="relative", inside_when=_RELATIVE),
     Family(
         "mobilebert",
         (
@@ -214,7 +197,7 @@ _DEFAULTS: dict[str, dict[str, int | float]] = {
     "gptj codegen": {"rotary_dim": 64},
     "deepseek_v2 deepseek_v3": {"qk_rope_head_dim": 64},
 }
-DEFAULTS = {model: given for models, given in _DEFAULTS.items() for model in models.split()}
+DEFAULTS = {model: values for models, values in _DEFAULTS.items() for model in models.split()}
 
 # What llama.cpp calls a `model_type`, if it is another word.
 OF_GGUF = {

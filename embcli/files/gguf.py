@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,8 @@ from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import InputError, lacks
 from embcli.files.numbers import NAMED, NumberFormat
 from embcli.files.tensors import Tensor, Tensors
+from embcli.layer import Layer
 from embcli.metadata import Header, read_header
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.layer import Layer
 
 # Types of quantised tensors by number: name, values per block, bytes per block.
 _QUANTISED = {
@@ -69,21 +66,16 @@ class Gguf(Tensors):
 
     def __init__(self, binary: Binary) -> None:
         first = read_header(binary)
-        self._binaries = {binary.path: binary}
-        headers = [first]
-        if first.metadata.get("split.count", 1) != 1:
-            self._binaries = {path: binary if path == binary.path else Binary(path) for path in _parts(binary, first)}
-            headers = [first if part is binary else read_header(part) for part in self._binaries.values()]
+        is_split = first.metadata.get("split.count", 1) != 1
+        paths = _parts(binary, first) if is_split else [binary.path]
+        self._binaries = {path: binary if path == binary.path else Binary(path) for path in paths}
+        headers = [first if part is binary else read_header(part) for part in self._binaries.values()]
         tensors: dict[str, Tensor] = {}
-        each = (
-            tensor
-            for part, header in zip(self._binaries.values(), headers, strict=True)
-            for tensor in _tensors(part, header)
-        )
-        for tensor in each:
-            if tensor.name in tensors:
-                raise self._binaries[tensor.file].refused(f"it has the tensor {shortened(tensor.name)} twice")
-            tensors[tensor.name] = tensor
+        for part, header in zip(self._binaries.values(), headers, strict=True):
+            for tensor in _tensors(part, header):
+                if tensor.name in tensors:
+                    raise part.refused(f"it has the tensor {shortened(tensor.name)} twice")
+                tensors[tensor.name] = tensor
         super().__init__(binary, tensors, headers[0].metadata, self._binaries)
         self._header = headers[0]
 
@@ -104,7 +96,7 @@ class Gguf(Tensors):
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
         words = self._header.arrays.get("tokenizer.ggml.tokens")
         binary = next(iter(self._binaries.values()))
-        return GgufEncoding(binary, self._header) if words is not None and words.has_strings else None
+        return GgufEncoding(binary, self._header, str(self.path)) if words is not None and words.has_strings else None
 
 
 def _tensors(binary: Binary, header: Header) -> list[Tensor]:

@@ -12,20 +12,17 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from io import FileIO
+from typing import BinaryIO
 
 import numpy as np
 
+from embcli.binary import Binary
 from embcli.encodings.own import Vocabulary
 from embcli.files.safetensors import header, read_header
+from embcli.notes import Notes
 from embcli.store import Damaged, Store
 from embcli.strict_json import Malformed
-
-if TYPE_CHECKING:
-    from io import FileIO
-
-    from embcli.binary import Binary
-    from embcli.notes import Notes
 
 _FORMAT = "embcli-vectors-2"
 _SMALL = 1 << 22  # bytes of a file below which an index is not worth keeping

@@ -17,16 +17,14 @@ from dataclasses import replace
 from math import prod
 from struct import Struct
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from embcli.binary import Binary, Bytes, shortened
+from embcli.errors import InputError
 from embcli.files.numbers import NumberFormat, number_format
 from embcli.files.tensors import Tensor, Tensors
-
-if TYPE_CHECKING:
-    from embcli.errors import InputError
 
 _U16, _U32 = Struct("<H"), Struct("<I")
 _LOCAL_HEADER = Struct("<26x2H")  # of a member: the lengths of its name and of its extra field

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import zipfile
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from embcli.binary import Binary, shortened
+from embcli.files.numbers import NumberFormat
 from embcli.files.pickled import ADVICE, Storage, Weight, item_size, weights_in
 from embcli.files.tensors import Tensor, Tensors
 from embcli.strict_json import Malformed
-
-if TYPE_CHECKING:
-    from embcli.files.numbers import NumberFormat
 
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors
 _LOCAL_HEADER = Struct("<4s22x2H")  # of a member: a signature, the lengths of its name and of its extra field

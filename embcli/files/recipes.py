@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embcli.binary import shortened
+from embcli.errors import InputError
 from embcli.files.families import DEFAULTS, FAMILIES, KEYS_OF_GGUF, OF_GGUF, Family
+from embcli.files.tensors import Tensor
 from embcli.names import DEFAULT_HEADS, MOST_HEADS, Part
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step, When
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.errors import InputError
-    from embcli.files.tensors import Tensor
 
 _LARGEST = 1e300  # of a number in config.json
 _LARGEST_WHOLE = 1 << 53
@@ -160,15 +158,13 @@ def steps_of(family: Family, settings: Settings, dim: int, find: Finder, types: 
                 elif settings.whole("type_vocab_size", 0):
                     raise find.missing("token_type_embeddings")
             case AddRow(tensors=names):
-                yield replace(step, tensors=tuple(find(name, "weight").name for name in names))
+                yield replace(step, tensors=tuple(map(find.weight, names)))
             case Norm(names=names, key=key, epsilon=epsilon):
-                weight, bias = find.both(names)
                 epsilon = settings.number(key, epsilon, least=0) if key else epsilon
-                yield replace(step, epsilon=epsilon, weight=weight, bias=bias)
-            case Project(name=name) if not step.is_optional or find.optional((name,), "weight") is not None:
-                weight, bias = find.both((name,))
-                beside = tuple(find(each, "weight").name for each in step.beside)
-                yield replace(step, weight=weight, bias=bias, beside=beside)
+                yield replace(step, epsilon=epsilon, weight=find.weight(*names), bias=find("bias", *names))
+            case Project(name=name) if not step.is_optional or find("weight", name):
+                beside = tuple(map(find.weight, step.beside))
+                yield replace(step, weight=find.weight(name), bias=find("bias", name), beside=beside)
 
 
 class Finder:
@@ -177,24 +173,17 @@ class Finder:
     def __init__(self, search: Callable[[str], Tensor | None], settings: Settings) -> None:
         self._search, self._settings = search, settings
 
-    def __call__(self, name: str, suffix: str) -> Tensor:
-        """Return a tensor; raises InputError if there is none."""
-        tensor = self.optional((name,), suffix)
-        if tensor is None:
-            raise self.missing(name)
-        return tensor
+    def __call__(self, kind: str, *modules: str) -> str:
+        """Return the name of a tensor of the first of these modules that there is; empty if there is none."""
+        ends = (f"{module}.{end}" for module in modules for end in SUFFIXES[kind])
+        return next((tensor.name for end in ends if (tensor := self._search(end)) is not None), "")
 
-    def both(self, names: tuple[str, ...]) -> tuple[str, str]:
-        """Return the names of the weight and the bias of a module; the bias is empty if there is none."""
-        weight, bias = self.optional(names, "weight"), self.optional(names, "bias")
-        if weight is None:
-            raise self.missing(names[0])
-        return weight.name, bias.name if bias else ""
-
-    def optional(self, names: tuple[str, ...], suffix: str) -> Tensor | None:
-        """Return a tensor of the first of these modules that there is; None if there is none."""
-        ends = (f"{name}.{end}" for name in names for end in SUFFIXES[suffix])
-        return next((tensor for end in ends if (tensor := self._search(end)) is not None), None)
+    def weight(self, *modules: str) -> str:
+        """Return the name of the weight of the first of these modules; raises InputError if there is none."""
+        name = self("weight", *modules)
+        if not name:
+            raise self.missing(modules[0])
+        return name
 
     def missing(self, name: str) -> InputError:
         """Return the error for a tensor that a model of this type must have."""

@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from embcli.files.recipes import Settings
 from embcli.names import DEFAULT_THETA, Pairing
 from embcli.recipe import Rotation
-
-if TYPE_CHECKING:
-    from embcli.files.recipes import Settings
 
 # Models whose pairs are neighbouring columns; those of all others are a column and the one half of a head further.
 _INTERLEAVED = (

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import PurePath
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePath
 
 from embcli.binary import Binary, shortened
 from embcli.files.tensors import Tensor, Tensors
+from embcli.layer import Layer
 from embcli.strict_json import read_object
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.layer import Layer
 
 _LONGEST = 1 << 26  # bytes of an index
 

@@ -10,16 +10,13 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.binary import Bytes
 from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NumberFormat
 from embcli.layer import Layer
 from embcli.selection import distinct
-
-if TYPE_CHECKING:
-    from embcli.binary import Bytes
 
 _BLOCK = 1 << 18  # values that are widened at a time: they fit in the processor's cache
 _COLUMNS = 1 << 24  # values of a block that takes reads for each column

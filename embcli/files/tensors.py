@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from embcli.binary import Binary, Bytes, refused, shortened
+from embcli.encodings.encoding import Encoding
+from embcli.errors import InputError
 from embcli.files.numbers import NAMED, NumberFormat
 from embcli.files.stored import StoredLayer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.encodings.encoding import Encoding
-    from embcli.errors import InputError
-    from embcli.layer import Layer
-    from embcli.words import Message
+from embcli.layer import Layer
+from embcli.words import Message
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,19 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.binary import Binary, shortened
 from embcli.encodings.own import OwnWords
 from embcli.files import index
+from embcli.files.index import Index
 from embcli.files.numbers import FLOAT32
 from embcli.files.stored import WidenedLayer, runs
 from embcli.files.tensors import Tensor, Tensors
+from embcli.layer import Layer
+from embcli.notes import Notes
 from embcli.text import is_text
-
-if TYPE_CHECKING:
-    from embcli.files.index import Index
-    from embcli.layer import Layer
-    from embcli.notes import Notes
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers

@@ -5,14 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from embcli.errors import LayerError
-
-if TYPE_CHECKING:
-    from embcli.layer import Layer
+from embcli.layer import Layer
 
 Own = TypeVar("Own", bound="Positions")
 

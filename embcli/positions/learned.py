@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
 
 from embcli.positions.kind import AddedPositions, ShownWords
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @final

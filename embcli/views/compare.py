@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import OUTPUTS, STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
@@ -14,7 +15,7 @@ from embcli.verbs.compare.result import Cost, Gradient, Training
 from embcli.verbs.lookup import rows_beside
 from embcli.verdict import Verdict, largest_by_row
 from embcli.views.parts import PickedRows, bar, origin_in_words, put_left_out, put_origin, token_labels
-from embcli.words import counted, hint, in_bytes, in_seconds
+from embcli.words import counted, in_bytes, in_seconds
 
 _WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
 _FRAME = 4  # lines of the heading, of the remark on omitted parts, and of the prompt

@@ -6,11 +6,12 @@ from itertools import chain
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.hints import hint
 from embcli.page import Column, Excerpt, Page, Word
 from embcli.tokens import tokens_of
 from embcli.verbs.diff import Diff, State
 from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column
-from embcli.words import QUANTILES, hint
+from embcli.words import QUANTILES
 
 _NAMES = ("base", "tuned")
 _STATES: dict[State, str] = {

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import PARTS
 from embcli.page import Block, Column, Columns, Excerpt, Page
 from embcli.page.layout import cell_len
 from embcli.positions.kind import JoinedWords
 from embcli.verbs.lookup import Lookup, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace

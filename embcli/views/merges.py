@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from embcli.encodings import Encoding
-from embcli.encodings.derivation import Derivation
+from embcli.encodings.algorithm import Derivation
 from embcli.page import LEAST_TOKEN, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.page.layout import cell_len, token_tone
 from embcli.tokens import shown

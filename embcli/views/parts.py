@@ -7,11 +7,11 @@ from itertools import islice
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.layer import Origin
 from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
 from embcli.tokens import Tokens, shown
-from embcli.words import hint
 
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -57,8 +57,13 @@ def put_origin(page: Page, origin: Origin, untrained: str = "untrained") -> None
 
 def put_guesses(page: Page, guesses: Mapping[str, str]) -> None:
     """Put the guesses about the origin of the numbers on a page, by their reasons."""
-    for reason in guesses.values():
-        page.line(f"A guess: {reason}")
+    for about, reason in guesses.items():
+        page.line(f"A guess: {guess_in_words(about, reason)}")
+
+
+def guess_in_words(about: str, reason: str) -> str:
+    """Return what was guessed and why, and how to choose another tensor or encoding."""
+    return f"{reason}; {hint(f'another {about}')}" if about in ("token", "position", "encoding") else reason
 
 
 def head_in_words(relation: str, rows: int, reason: str) -> str:

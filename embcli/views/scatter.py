@@ -5,12 +5,13 @@ import textwrap
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page.canvas import CELL, LINE, MARGIN, Canvas, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.verbs.scatter import Scatter
 from embcli.views.parts import matrix_in_words
-from embcli.words import counted, hint
+from embcli.words import counted
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 

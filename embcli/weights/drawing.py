@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,9 +22,7 @@ from embcli.layer import Layer
 from embcli.passes import readers
 from embcli.selection import distinct
 from embcli.weights.jump import WORDS, jump
-
-if TYPE_CHECKING:
-    from embcli.weights.seeded import Seeded
+from embcli.weights.seeded import Seeded
 
 BLOCK = 16  # elements that torch draws together
 _AT_ONCE = 1 << 20  # elements that are drawn for chosen rows before these are copied out

@@ -12,8 +12,9 @@ import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import FileIO
 from math import prod
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -24,12 +25,8 @@ from embcli.layer import Layer, Meter, Summary
 from embcli.passes import Watch, unwatched
 from embcli.store import Damaged
 from embcli.strict_json import Malformed
-
-if TYPE_CHECKING:
-    from io import FileIO
-
-    from embcli.weights.build import Build
-    from embcli.weights.seeded import Seeded
+from embcli.weights.build import Build
+from embcli.weights.seeded import Seeded
 
 FORMAT = "embcli-1"
 _HEADER = 4096  # bytes before the values

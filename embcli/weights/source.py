@@ -10,6 +10,9 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from embcli.encodings import Encoding
 from embcli.layer import Layer, Layers, Origin, Summary
 from embcli.memory import explaining_shortage
 from embcli.notes import PATIENCE, Notes
@@ -17,13 +20,10 @@ from embcli.passes import Watch, unwatched
 from embcli.store import Damaged, Store
 from embcli.weights.build import NO_TORCH, Build, loading_torch, this_build
 from embcli.weights.kept import KeptLayer, Key, load, write
+from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from embcli.encodings import Encoding
     from embcli.weights.drawing import DrawnLayer
-    from embcli.weights.seeded import Seeded
 
 
 class SeededSource:
