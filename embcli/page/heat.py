@@ -203,7 +203,7 @@ class Lines:
 def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:
     """Return the means of every `per` columns, the last of fewer: (n, columns) -> (n, bins) float64.
 
-    If `apart` kinds of columns alternate, they are means of `per` columns of a kind each, and the kinds still alternate.
+    If `apart` kinds of columns alternate, each is of `per` columns of a kind, and the kinds still alternate.
     The mean of a bin with a NaN is NaN; of one with infinity and no NaN, infinity.
     """
     if per == 1 or not values.size:
