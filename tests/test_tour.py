@@ -24,8 +24,8 @@ from embcli import names
 from embcli.cli import keys
 from embcli.cli.tour import refused_word, with_text
 from embcli.errors import InputError
+from embcli.hints import hint
 from embcli.verbs.tour import Step, as_typed, read
-from embcli.words import hint
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, Stream
 from tests.screen import OWN_ESCAPES, bare

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from embcli import formats, writers
 from embcli.errors import OutputError
+from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.records import Array, Names, Piece, Records, listed
-from embcli.words import hint
 from embcli.writers import write
 from tests.readers import SEPARATED, assert_same_bits, float32, from_csv, from_json, from_ndjson, from_tsv, written
 

@@ -1,15 +1,14 @@
 """The page of `tokenize` with several encodings: the text as each of them cuts it, and how many tokens that makes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from embcli.hints import hint
 from embcli.page import Column, Columns, Page, Word
 from embcli.page.layout import cell_len, shorten, token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenizers import Stretch, Tokenizers
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
 _LONGEST_TOKEN = 18  # cells
@@ -46,7 +45,7 @@ def _columns(result: Tokenizers, names: list[str]) -> Columns:
 
 
 def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
-    """Put the text on the page, or what is cut differently if it is too long; return what is left out."""
+    """Put the text on the page, or only the places that differ if it is too long; return in words what is left out."""
     most = max((page.paper.lines - _LINES - len(labels)) // (len(labels) + 1), 1)
     longest = f"line {len(result.texts)}, char" if len(result.texts) > 1 else "char"
     available = page.width - max(map(cell_len, (*labels, longest))) - 1
@@ -111,7 +110,7 @@ def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
 
 
 def _line(texts: dict[int, str], cells: dict[int, int], available: int) -> str:
-    """Return tokens with a mark at each cut, in so many cells; dots follow if they need more."""
+    """Return tokens with a mark at each cut, in the available cells; dots follow if they need more."""
     line = ""
     for place, text in texts.items():
         if cells[place] > available:
