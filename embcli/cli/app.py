@@ -1,4 +1,4 @@
-"""The command line: for each verb a signature, one call of the library, and one that writes what it returns."""
+"""The command line: for each verb a signature, one call of the library, and one call that writes its result."""
 
 from __future__ import annotations
 
@@ -21,18 +21,9 @@ from embcli.cli.models import (
     PositionsModel,
     SeededModel,
     TwoModels,
-    compared,
     refuse_options,
 )
-from embcli.cli.streams import (
-    FileInput,
-    InputOrExample,
-    LinesInput,
-    MatrixTarget,
-    QueriesInput,
-    Target,
-    WindowsInput,
-)
+from embcli.cli.streams import FileInput, InputOrExample, LinesInput, MatrixTarget, QueriesInput, Target, WindowsInput
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
@@ -177,7 +168,11 @@ def tokenize(
         raise InputError(f"{pages[0]} shows how a text becomes tokens; --ids gives none")
     output = target.output_of("list" if pages else "tokens", {"draw": draw})
     if len(encoding) > 1:
-        return output.write(compared(source.sequences(), encoding, pre, source.special))
+        from embcli.cli.console import PrintedNotes
+        from embcli.model import tokenizers
+
+        notes, text = PrintedNotes(), source.sequences()
+        return output.write(tokenizers(text, encoding, pre=pre, special=source.special, notes=notes))
     model = AnyModel(pre=pre).opened(encoding[0])
     if merges:
         return output.write(model.merges(source.sequences(), special=source.special, draw=draw))
@@ -526,12 +521,12 @@ def info(
     output = target.output_of("list")
     if models:
         from embcli.cli.console import PrintedNotes
-        from embcli.verbs.models import held_models
+        from embcli.verbs.models import local_models
 
         if model.path is not None:
             raise InputError("--models lists all models; leave out the model")
         refuse_options(vars(model))
-        output.write(held_models(PrintedNotes()))
+        output.write(local_models(PrintedNotes()))
     elif model.path is None:
         from embcli.verbs.info import info
 

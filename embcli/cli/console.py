@@ -1,21 +1,17 @@
 """Standard error: errors, notes, and a progress bar if it is a terminal."""
 
-from __future__ import annotations
-
 import os
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from embcli.cli.options import flag_of
 from embcli.notes import Notes
 from embcli.safe import in_line, shortened
-
-if TYPE_CHECKING:
-    from embcli.words import Message
+from embcli.words import Message
 
 Item = TypeVar("Item")
 _PATIENCE = 1.0  # seconds before a bar is shown

@@ -92,7 +92,7 @@ class Output:
     def refuse_many_numbers(self, numbers: int, matrices: int = 1, more: int = 0) -> None:
         """Raise OutputError for more numbers than anybody reads on a terminal.
 
-        They are `numbers` for each matrix that the format holds, and `more`.
+        The count is `numbers` for each matrix that the format can contain, and `more`.
         """
         numbers = numbers * (1 if FORMATS[self.format].one_matrix else matrices) + more
         if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:

@@ -147,7 +147,7 @@ class _RunningTour:
         The output of the command that the question is about comes first.
         """
         step = self.tour.steps[number - 1]
-        _put(lambda page: view.put_heading(self.tour, number, page))
+        _put(lambda page: page.title(f"{number}/{len(self.tour.steps)}  {step.heading}"))
         if step.about and step.about != above:
             self._run(step.about, step)
             _put(lambda page: page.line())

@@ -1,7 +1,5 @@
 """How `audit` looks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from embcli.hints import hint

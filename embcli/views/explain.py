@@ -1,7 +1,5 @@
 """The page of `explain`: an entry, or the list of all words."""
 
-from __future__ import annotations
-
 from itertools import groupby
 
 from embcli.glossary import Command, Entry, Item

@@ -1,7 +1,5 @@
 """How `neighbors` looks."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -119,9 +117,9 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
         page.table([labels[0], Column("which", [_shortened(each, available) for each in names], "left")], rows.gaps)
 
 
-def _shortened(numbers: str, room: int) -> str:
-    """Return a list of numbers, cut after a number to fit a room, with dots for the others."""
-    return numbers if len(numbers) <= room else f"{numbers[: numbers.rindex(',', 0, room - 2)]}, …"
+def _shortened(numbers: str, available: int) -> str:
+    """Return a list of numbers, cut after a number to fit the available cells, with dots for the others."""
+    return numbers if len(numbers) <= available else f"{numbers[: numbers.rindex(',', 0, available - 2)]}, …"
 
 
 def _in_words(result: Neighbors, query: Query, number: int) -> str:

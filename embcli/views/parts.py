@@ -1,6 +1,4 @@
-"""Parts of the pages of several verbs: labels of tokens, picked rows, what is not shown, where numbers come from."""
-
-from __future__ import annotations
+"""Parts of the pages of several verbs: token labels, picked rows, omitted rows and columns, the origin of numbers."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +49,7 @@ def matrix_in_words(origin: Origin, layer: str) -> str:
 
 
 def put_origin(page: Page, origin: Origin, untrained: str = "untrained") -> None:
-    """Say at the end of a page that seeded rows are random, or what is a guess about those of a file."""
+    """Say at the end of a page that seeded rows are random, or which facts about a file are guesses."""
     put_guesses(page, origin.guesses)
     if origin.is_seeded and (words := hint(untrained, seed=origin.seed)):
         page.line(Word(words, "dim"))
@@ -117,7 +115,7 @@ class PickedRows:
     missing: str  # in words, picked rows that are not shown
 
     @classmethod
-    def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
+    def of(cls, ids: np.ndarray, beside: np.ndarray) -> "PickedRows":
         """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
         picked, _ = distinct(ids)
         excerpt = Excerpt.ends(_MOST_PICKED, len(picked))

@@ -1,7 +1,5 @@
 """The page of `tokenize`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How `weights` looks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
