@@ -7,6 +7,7 @@ from embcli.page import Block, Column, Excerpt, Page, Raster
 from embcli.positions.kind import Matrix
 from embcli.verbs.positions import PositionTable
 from embcli.views.parts import left_out, origin_in_words, put_origin, put_prose
+from embcli.words import counted
 
 _MOST_ROWS = 200  # of the rows that the user chose
 _ONE_TABLE, _TWO_TABLES = 10, 4  # rows of a longer table, if a page has one table, or two
@@ -36,7 +37,7 @@ def view(result: PositionTable, page: Page) -> None:
     if result.origin is not None:
         put_origin(end, result.origin)
     if options.similarity:
-        page.title(f"Dot products of {options.kind} positions{first}: T = {result.length:,}")
+        page.title(f"Dot products of {options.kind} positions{first}: T = {counted(result.length, 'position')}")
         page.line(words.products)
         if result.kind.needs_row(similarity=True):
             page.line(f"The row is that of token ID {options.token_id()}.")
