@@ -276,7 +276,7 @@ class Checkpoint:
             part=self.part if self._has_two_parts else None,
             biases=recipes.biases_of(family, settings),
             caveat=family.caveat,
-            odd=recipes.odd_tokens(family, settings),
+            quirks=recipes.quirks_of(family, settings),
         )
 
     @property
