@@ -78,7 +78,7 @@ class GgufEncoding(VocabularyEncoding):
         if self.model == "gpt2" and (self._splitting is None or self._splitting.is_of_bytes):
             spelled = from_characters
         plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
-        return Vocabulary(*self._stored, spelled, np.isin(self._given_kinds, plain))
+        return Vocabulary(*self._stored, spelled, np.isin(self._stored_kinds, plain))
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None for an ID after the last one."""
@@ -88,18 +88,11 @@ class GgufEncoding(VocabularyEncoding):
     def named(self) -> list[Named]:
         """The special and the user-defined tokens, the longest first, as a text is searched for them."""
         chosen = np.flatnonzero((self._kinds != _NORMAL) & (self._kinds <= _USER_DEFINED) & (self._kinds > 0))
-        words = {token_id: self._words[token_id] for token_id in chosen.tolist()}
-        ordered = sorted(words, key=lambda token_id: -len(words[token_id]))
-        return [
-            Named(
-                words[token_id].decode(),
-                token_id,
-                self._kinds[token_id] != _USER_DEFINED,
-                *self._strips(words[token_id]),
-            )
-            for token_id in ordered
-            if words[token_id] and _is_text(words[token_id])
-        ]
+        names = {at: self._words[at].decode(errors="ignore") for at in chosen.tolist()}
+        ids = [at for at, name in names.items() if name and name.encode() == self._words[at]]
+        ids.sort(key=lambda at: -len(self._words[at]))
+        kinds = self._kinds
+        return [Named(names[at], at, kinds[at] != _USER_DEFINED, *self._strips(self._words[at])) for at in ids]
 
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
@@ -175,17 +168,18 @@ class GgufEncoding(VocabularyEncoding):
         return _cut(*read_words(self._binary, merges))
 
     @cached_property
-    def _given_kinds(self) -> np.ndarray:
-        """The types of the tokens, (V,); 0 if the file does not tell."""
+    def _stored_kinds(self) -> np.ndarray:
+        """The types of the tokens, (V,), as the file gives them; a normal token if it does not tell."""
         kinds = self._array("token_type")
         if kinds is None or kinds.kind not in _TYPE or kinds.count != self.vocabulary_size:
-            return np.zeros(self.vocabulary_size, np.int32)
-        return read_numbers(self._binary, kinds)
+            return np.full(self.vocabulary_size, _NORMAL, np.int32)
+        stored = read_numbers(self._binary, kinds)
+        return np.where(stored == 0, _NORMAL, stored)
 
     @cached_property
     def _kinds(self) -> np.ndarray:
         """The types of the tokens, (V,), with those that follow from their names."""
-        kinds = np.where(self._given_kinds == 0, _NORMAL, self._given_kinds)
+        kinds = self._stored_kinds.copy()
         controls = set(_CONTROLS)
         for task, names in _TASKS.items():
             keys = (f"fim_{task}_token_id", f"{_OLD_TASKS.get(task, '')}_token_id")
@@ -260,7 +254,7 @@ class GgufEncoding(VocabularyEncoding):
         )
 
     def _of_unigrams(self) -> Algorithm:
-        kinds, scores = np.where(self._given_kinds == 0, _NORMAL, self._given_kinds), self._numbers("scores", _SCORE)
+        kinds, scores = self._stored_kinds, self._numbers("scores", _SCORE)
         known = np.where(kinds == _USER_DEFINED, 0.0, scores).tolist()
         tokens = {
             self._words[token_id].decode(errors="replace"): (token_id, known[token_id])
@@ -290,14 +284,6 @@ def gguf_encoding(path: Path, name: str, pre: str | None = None) -> GgufEncoding
 
 def _cut(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
     return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def _is_text(word: bytes) -> bool:
-    try:
-        word.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name

@@ -128,6 +128,10 @@ class HuggingFaceEncoding(Encoding):
         return model
 
     @property
+    def _merges(self) -> Iterator[list[str]]:
+        return (merge.split(" ") if isinstance(merge, str) else merge for merge in self._model.get("merges", ()))
+
+    @property
     def _kind(self) -> str:
         return type(self.tokenizer.model).__name__
 
@@ -135,9 +139,8 @@ class HuggingFaceEncoding(Encoding):
     def _merge_ranks(self) -> dict[tuple[bytes, bytes], int]:
         if self._model.get("continuing_subword_prefix"):
             raise refused(self.path, "its merges spell tokens with a prefix, which cannot be shown")
-        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in self._model["merges"])
         ranks: dict[tuple[bytes, bytes], int] = {}
-        for rank, (left, right) in enumerate(pairs):
+        for rank, (left, right) in enumerate(self._merges):
             ranks.setdefault((left.encode(), right.encode()), rank)
         return ranks
 
@@ -175,17 +178,14 @@ class HuggingFaceEncoding(Encoding):
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes of known IDs, (T,), together; a space that the tokenizer adds goes where it removes it."""
         if self._spelling is None:
-            text: str = self._call(lambda: self.tokenizer.decode(ids.tolist(), False), "it cannot decode these IDs")
-            return text.encode()
+            return self._decoded(ids.tolist()).encode()
         joined = super().decode(ids)
         return joined.removeprefix(b" ") if self._drops_first_space else joined
 
     def merges(self) -> list[int]:
         """Return the IDs of the merged tokens, in the order of the merges."""
-        model = self._model
-        prefix = model.get("continuing_subword_prefix") or ""
-        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
-        ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in pairs)
+        prefix = self._model.get("continuing_subword_prefix") or ""
+        ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in self._merges)
         return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
 
     @cached_property
@@ -205,8 +205,11 @@ class HuggingFaceEncoding(Encoding):
         if not joined.startswith(b" "):
             return False
         self._refuse_growth("decoder", len(joined))
-        decoded: str = self._call(lambda: self.tokenizer.decode(ids, False), "it cannot decode these IDs")
-        return not decoded.startswith(" ")
+        return not self._decoded(ids).startswith(" ")
+
+    def _decoded(self, ids: list[int]) -> str:
+        text: str = self._call(lambda: self.tokenizer.decode(ids, False), "it cannot decode these IDs")
+        return text
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:

@@ -361,12 +361,12 @@ class Checkpoint:
         if isinstance(model, str):
             first = recipes.first_position(self.family, self.settings) if self.family else 0
             return first if first < rows else 0
-        family = names.family_of_tensor(tensor.name, rows)
-        if family is None or family.first_row >= rows:
+        shifted = names.shifted_positions(tensor.name, rows)
+        if shifted is None or shifted.first_row >= rows:
             return 0
-        reason = f"{shortened(tensor.name)} {family.evidence(rows)}"
-        self.reasons["first_position"] = f"position 0 is row {family.first_row}: {reason}"
-        return family.first_row
+        reason = f"{shortened(tensor.name)} {shifted.reason.format(rows=rows)}"
+        self.reasons["first_position"] = f"position 0 is row {shifted.first_row}: {reason}"
+        return shifted.first_row
 
     @cached_property
     def head(self) -> Head:

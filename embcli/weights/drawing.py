@@ -40,11 +40,6 @@ def global_generator() -> Iterator[None]:
         yield
 
 
-def state_after(seeded: Seeded, name: str) -> torch.Tensor:
-    """Return the state of torch's generator once it has drawn this layer and those before it."""
-    return _Stream(seeded, name).state_after()
-
-
 class DrawnLayer(Layer):
     """A layer that draws values whenever they are needed, except rows that it holds. Several threads take turns."""
 
@@ -54,7 +49,7 @@ class DrawnLayer(Layer):
         self.name, self.shape = name, seeded.shape(name)
         self.build = {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
         self._seeded = seeded
-        self._stream = _Stream(seeded, name)
+        self._stream = Stream(seeded, name)
         self._lock = Lock()
         self._held, self._held_rows = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)
 
@@ -97,12 +92,12 @@ class DrawnLayer(Layer):
     def _between(self, first: int, stop: int) -> Iterator[np.ndarray]:
         dim = self.shape[1]
         step = max(_BUFFER // dim, 1)
-        stream, buffer = _Stream(self._seeded, self.name), np.empty(step * dim + 2 * BLOCK, np.float32)
+        stream, buffer = Stream(self._seeded, self.name), np.empty(step * dim + 2 * BLOCK, np.float32)
         for row in range(first, stop, step):
             yield stream.elements(row * dim, min(row + step, stop) * dim, buffer).reshape(-1, dim)
 
 
-class _Stream:
+class Stream:
     """The elements of one layer, from a generator that moves forwards cheaply; to move back it starts again."""
 
     def __init__(self, seeded: Seeded, name: str) -> None:
@@ -138,7 +133,7 @@ class _Stream:
         return drawn[start - low : stop - low]
 
     def state_after(self) -> torch.Tensor:
-        """Return the generator's state once the layer is drawn."""
+        """Return the state of torch's generator once it has drawn the layer and those before it."""
         if self._size < BLOCK:
             self._small()
         else:
