@@ -90,7 +90,7 @@ Step = Scale | AddPosition | AddType | AddRow | Norm | Project
 
 
 @dataclass(frozen=True)
-class Odd:
+class TokenException:
     """A token that the model treats in a way of its own, which no step repeats."""
 
     token: int | str  # its ID, or the key of its ID in config.json
@@ -116,7 +116,7 @@ class Recipe:
     part: Part | None = None
     biases: tuple[tuple[str, float], ...] = ()  # the options of ALiBi, or of T5's buckets, and their values
     caveat: str = ""  # what the model does to its biases besides
-    odd: tuple[tuple[int, str], ...] = ()  # IDs that the model treats in a way of its own, and which
+    exceptions: tuple[tuple[int, str], ...] = ()  # IDs that the model treats in a way of its own, and which
 
     @property
     def sum(self) -> tuple[Step, ...]:

@@ -20,7 +20,7 @@ from embcli.encodings.own import Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
 from embcli.encodings.splitting import SPLITTINGS, Splitting, splitting_of
 from embcli.encodings.unigram import Unigrams
-from embcli.encodings.vocabulary import Named, VocabularyEncoding
+from embcli.encodings.vocabulary import NamedToken, VocabularyEncoding
 from embcli.encodings.wordpiece import WordPieces
 from embcli.errors import InputError
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
@@ -60,7 +60,7 @@ class GgufEncoding(VocabularyEncoding):
         self.model = header.metadata.get("tokenizer.ggml.model")
         self.splits = self._refusal is None
         leads = self._flag("add_space_prefix", self.model == "llama")
-        self.leads_with_space = self.model == "bert" or (leads and self.model in ("llama", "t5"))
+        self.adds_space = self.model == "bert" or (leads and self.model in ("llama", "t5"))
 
     def with_splitting(self, pre: str | None) -> GgufEncoding:
         """Return the same encoding with the pre-tokenizer of this name; None keeps the file's own."""
@@ -85,14 +85,14 @@ class GgufEncoding(VocabularyEncoding):
         return self.words[token_id] if 0 <= token_id < self.vocabulary_size else None
 
     @cached_property
-    def named(self) -> list[Named]:
+    def named(self) -> list[NamedToken]:
         """The special and the user-defined tokens, the longest first, as a text is searched for them."""
         chosen = np.flatnonzero((self._kinds != _NORMAL) & (self._kinds <= _USER_DEFINED) & (self._kinds > 0))
         names = {at: self._words[at].decode(errors="ignore") for at in chosen.tolist()}
         ids = [at for at, name in names.items() if name and name.encode() == self._words[at]]
         ids.sort(key=lambda at: -len(self._words[at]))
         kinds = self._kinds
-        return [Named(names[at], at, kinds[at] != _USER_DEFINED, *self._strips(self._words[at])) for at in ids]
+        return [NamedToken(names[at], at, kinds[at] != _USER_DEFINED, *self._strips(self._words[at])) for at in ids]
 
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
@@ -136,17 +136,17 @@ class GgufEncoding(VocabularyEncoding):
             )
         if self.model != "gpt2" or self._splitting is not None:
             return None
-        given = self._pre or self._header.metadata.get("tokenizer.ggml.pre")
+        name = self._pre or self._header.metadata.get("tokenizer.ggml.pre")
         try:
-            splitting_of(self._binary, None if given is None else str(given))
+            splitting_of(self._binary, None if name is None else str(name))
         except InputError as error:
             return error
         return None
 
     @property
     def _splitting(self) -> Splitting | None:
-        given = "gemma4" if self.model == "gemma4" else self._pre
-        return SPLITTINGS.get(str(given or self._header.metadata.get("tokenizer.ggml.pre")))
+        name = "gemma4" if self.model == "gemma4" else self._pre
+        return SPLITTINGS.get(str(name or self._header.metadata.get("tokenizer.ggml.pre")))
 
     @cached_property
     def _stored(self) -> tuple[bytes, np.ndarray, np.ndarray]:
@@ -226,14 +226,14 @@ class GgufEncoding(VocabularyEncoding):
         return values
 
     def _flag(self, name: str, default: bool) -> bool:
-        stated = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
-        return stated if isinstance(stated, bool) else default
+        value = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
+        return value if isinstance(value, bool) else default
 
     def _special(self, name: str, default: int | None) -> int:
         """Return the ID of a special token; raises InputError if there is none."""
         size = self.vocabulary_size
-        stated = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
-        known = [each for each in (stated, default) if isinstance(each, int) and 0 <= each < size]
+        value = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
+        known = [each for each in (value, default) if isinstance(each, int) and 0 <= each < size]
         if not known:
             raise self._binary.refused(f"it says that a text gets its {name} token, but not which one this is")
         return known[0]
@@ -244,7 +244,7 @@ class GgufEncoding(VocabularyEncoding):
 
     def _of_scores(self) -> Algorithm:
         scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))
-        normalization = Normalization(leads=self.leads_with_space)
+        normalization = Normalization(adds_space=self.adds_space)
         return Scores(self._ids, scores, self._special("unknown", 0), normalization)
 
     def _of_words(self) -> Algorithm:
@@ -268,7 +268,7 @@ class GgufEncoding(VocabularyEncoding):
                 raise self._binary.refused(str(error)) from None
         worst = float(scores[kinds == _NORMAL].min(initial=0))
         joins = self._flag("remove_extra_whitespaces", False)
-        normalization = Normalization(charsmap, joins, self.leads_with_space, leads_words=True)
+        normalization = Normalization(charsmap, joins, self.adds_space, adds_space_to_word=True)
         return Unigrams(tokens, self._special("unknown", 2), worst, normalization)
 
 

@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     import tokenizers
 
 _LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
-_ROOM, _TIMES = 12 * 10**6, 42  # bytes of memory that the package takes for itself, and for each byte of a file
+_MEMORY, _MEMORY_PER_BYTE = (
+    12 * 10**6,
+    42,
+)  # bytes of memory that the package takes for itself, and for each byte of a file
 _MANY_CHARACTERS = 1 << 20  # below which nobody asks how much memory is free
 _BYTES_OF_A_CHARACTER = 64  # of memory, in the package, while it normalizes a text
-_NAMED = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes
-_BEYOND = 1 << 60  # characters
+_REPLACES = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes
+_LONGEST_TEXT = 1 << 60  # characters
 _LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
 _SPECIAL = ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]")  # of a vocab.txt
 _LAST_ID = (1 << 32) - 1
@@ -55,7 +58,7 @@ class HuggingFaceEncoding(Encoding):
         self.path = path
         self.name = in_data(name)
         self._last: tuple[str, bool, tokenizers.Encoding] | None = None
-        self._known: dict[int, bytes | None] = {}
+        self._bytes: dict[int, bytes | None] = {}
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
@@ -65,7 +68,7 @@ class HuggingFaceEncoding(Encoding):
         except Exception as error:
             raise refused(self.path, lacks(f"a {self.kind}", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
-        refuse_shortage(str(self.path), *[_ROOM + _TIMES * len(data)] * 2)
+        refuse_shortage(str(self.path), *[_MEMORY + _MEMORY_PER_BYTE * len(data)] * 2)
         self._growth = Growth(data)
         self._refuse_growth("normalizer", self._growth.added)
         tokenizer: tokenizers.Tokenizer = self._call(lambda: self._made(data), f"it is not a {self.kind}")
@@ -146,9 +149,9 @@ class HuggingFaceEncoding(Encoding):
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the tokenizer has no such token."""
-        if token_id not in self._known:
-            self._known[token_id] = self._looked_up(token_id)
-        return self._known[token_id]
+        if token_id not in self._bytes:
+            self._bytes[token_id] = self._looked_up(token_id)
+        return self._bytes[token_id]
 
     def entry(self, token_id: int) -> bytes | None:
         """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
@@ -295,7 +298,7 @@ class Growth:
 
     def __init__(self, data: bytes) -> None:
         try:
-            described = orjson.loads(data) if _NAMED.search(data) else {}
+            described = orjson.loads(data) if _REPLACES.search(data) else {}
             self._rules = {part: [*_rules(described.get(part))] for part in ("normalizer", "decoder")}
             self.added = sum(len(each["content"]) for each in described.get("added_tokens", ()))
         except (ValueError, TypeError, AttributeError, KeyError):  # the package refuses such a file
@@ -304,7 +307,7 @@ class Growth:
     def most(self, part: str, length: int) -> int:
         """Return how many characters a text of `length` characters can become in the normalizer or the decoder."""
         for times, more in self._rules.get(part, ()):
-            length = min(length * times + more, _BEYOND)
+            length = min(length * times + more, _LONGEST_TEXT)
         return length
 
 

@@ -358,7 +358,7 @@ def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Ori
             source.notes.add(
                 f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
             )
-    for token, why in recipe.odd:
+    for token, why in recipe.exceptions:
         if (tokens.ids == token).any():
             source.notes.add(f"ID {token}: {why}")
 

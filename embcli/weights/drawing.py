@@ -51,19 +51,19 @@ class DrawnLayer(Layer):
         self._seeded = seeded
         self._stream = Stream(seeded, name)
         self._lock = Lock()
-        self._held, self._held_rows = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)
+        self._preloaded, self._preloaded_rows = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)
 
     def hold(self, ids: np.ndarray) -> None:
         """Draw rows, (n,), and hold them."""
-        held, _ = distinct(ids.astype(np.int64))
-        self._held, self._held_rows = held, self._drawn(held)
+        ids_of_held, _ = distinct(ids.astype(np.int64))
+        self._preloaded, self._preloaded_rows = ids_of_held, self._drawn(ids_of_held)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows, (n, D) float32."""
-        places = np.searchsorted(self._held, ids)
-        if len(self._held) and (self._held.take(places, mode="clip") == ids).all():
-            held: np.ndarray = self._held_rows[places]
-            return held
+        places = np.searchsorted(self._preloaded, ids)
+        if len(self._preloaded) and (self._preloaded.take(places, mode="clip") == ids).all():
+            ids_of_held: np.ndarray = self._preloaded_rows[places]
+            return ids_of_held
         wanted, places = distinct(ids.astype(np.int64))
         rows: np.ndarray = self._drawn(wanted)[places]
         return rows
