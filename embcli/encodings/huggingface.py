@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     import tokenizers
 
 _LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
-_MEMORY, _MEMORY_PER_BYTE = (
-    12 * 10**6,
-    42,
-)  # bytes of memory that the package takes for itself, and for each byte of a file
+_MEMORY = 12 * 10**6  # bytes that the package takes for itself
+_MEMORY_PER_BYTE = 42  # bytes that it takes for each byte of a file
 _MANY_CHARACTERS = 1 << 20  # below which nobody asks how much memory is free
 _BYTES_OF_A_CHARACTER = 64  # of memory, in the package, while it normalizes a text
 _REPLACES = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes

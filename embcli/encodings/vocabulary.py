@@ -22,6 +22,7 @@ Read = Callable[[Binary, str | None], "FileVocabulary"]  # of a file, and the na
 
 LONGEST = 1 << 27  # bytes of a file that lists tokens
 MOST_IDS = 1 << 22  # no vocabulary has more
+Fragment = tuple[int | None, int, int]  # the ID of a named token or None, its first and its end character
 _BLANKS = " \t\n\v\f\r"
 _START = 4  # characters of a name that many share: a text without them has none of these names
 
@@ -105,9 +106,9 @@ class VocabularyEncoding(Encoding):
         starts, ends = known[spans[:, 0], 0], known[np.maximum(spans[:, 1] - 1, 0), 1]
         return np.stack([starts, np.where(spans[:, 1] > spans[:, 0], ends, starts)], axis=1).astype(np.int64)
 
-    def _fragments(self, text: str, special: bool) -> list[tuple[int | None, int, int]]:
+    def _fragments(self, text: str, special: bool) -> list[Fragment]:
         """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
-        fragments: list[tuple[int | None, int, int]] = [(None, 0, len(text))] if text else []
+        fragments: list[Fragment] = [(None, 0, len(text))] if text else []
         begun = {start: start in text for start in {named.name[:_START] for named in self.named}}
         for named in self.named:
             if named.name and (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
@@ -171,9 +172,7 @@ def _pairs(pairs: Iterable[tuple[int, int]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(pairs), np.int32).reshape(-1, 2)
 
 
-def _split(
-    text: str, fragment: tuple[int | None, int, int], named: NamedToken
-) -> Iterator[tuple[int | None, int, int]]:
+def _split(text: str, fragment: Fragment, named: NamedToken) -> Iterator[Fragment]:
     token_id, place, end = fragment
     start = text.find(named.name, place, end) if token_id is None else -1
     if start < 0:

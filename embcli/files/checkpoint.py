@@ -31,11 +31,8 @@ from embcli.strict_json import read_object
 from embcli.words import naming
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
-_TEXT_MODELS_AMONG_OTHERS = {
-    "text_encoder": "text_encoder",
-    "semantic_config": "semantic",
-}  # of MusicGen and Bark, others read sound
-_TEXT_MODELS = ("text_config", "llm_config", "thinker_config", *_TEXT_MODELS_AMONG_OTHERS)
+_MIXED = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
+_TEXT_MODELS = ("text_config", "llm_config", "thinker_config", *_MIXED)
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
 
 _MOST_LISTED = 8  # candidates in a message
@@ -211,10 +208,8 @@ class Checkpoint:
     @property
     def _text_model(self) -> str:
         """The beginning of the names of the only tensors that read texts, if other models in the file do not."""
-        return next(
-            (name for key, name in _TEXT_MODELS_AMONG_OTHERS.items() if isinstance(self._file_config.get(key), dict)),
-            "",
-        )
+        names = (name for key, name in _MIXED.items() if isinstance(self._file_config.get(key), dict))
+        return next(names, "")
 
     @cached_property
     def config(self) -> dict[str, Any]:

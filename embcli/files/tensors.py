@@ -98,12 +98,10 @@ class Tensors(Mapping[str, Tensor]):
         """
         rows, columns = tensor.shape
         row_stride, column_stride = tensor.strides or (columns, 1)
-        shape, strides = (
-            ((columns, rows), (column_stride, row_stride))
-            if transposed
-            else ((rows, columns), (row_stride, column_stride))
-        )
-        return StoredLayer(self._bytes(tensor), tensor.start, shape, self._numbers(tensor), strides)
+        if transposed:
+            rows, columns, row_stride, column_stride = columns, rows, column_stride, row_stride
+        file, numbers = self._bytes(tensor), self._numbers(tensor)
+        return StoredLayer(file, tensor.start, (rows, columns), numbers, (row_stride, column_stride))
 
     def _bytes(self, tensor: Tensor) -> Bytes:
         """Return what a tensor's numbers are read from."""
