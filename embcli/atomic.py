@@ -9,12 +9,10 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from embcli.errors import OutputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _OPEN_DESCRIPTOR = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
 _LONGEST_NAME = 255  # bytes that file systems allow
@@ -81,6 +79,36 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def refuse_unwritable(path: Path, names: tuple[str, ...] = ()) -> None:
+    """Raise OutputError for a place that obviously cannot be written; `names` are the files of a folder."""
+    with explaining_failure(path):
+        if not path.parent.is_dir():
+            raise _failed(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
+        if not path.exists():
+            return
+        if names:
+            refuse_others(path, names)
+        elif stat.S_ISDIR(path.stat().st_mode):
+            raise _failed(errno.EISDIR)
+        refuse_read_only(path)
+
+
+@contextmanager
+def explaining_failure(path: Path | None) -> Iterator[None]:
+    """Raise OutputError if the system cannot write to a destination; None is standard output."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        place = "standard output" if path is None else repr(str(path))
+        raise OutputError(f"cannot write to {place}: {error.strerror or error}") from None
+
+
+def _failed(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
 
 
 def refuse_others(folder: Path, own: Iterable[str]) -> None:

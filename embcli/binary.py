@@ -6,16 +6,13 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.errors import InputError
 from embcli.words import Message, plain
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SEEKING = Lock()  # the offset of a descriptor belongs to all threads
 

@@ -12,14 +12,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embcli.binary import Binary, shortened
 from embcli.errors import InputError
+from embcli.notes import Notes
 from embcli.strict_json import read_object
-
-if TYPE_CHECKING:
-    from embcli.notes import Notes
 
 _LONGEST = 1 << 22  # bytes of a manifest
 _PART = r"\w[\w.-]{0,127}"

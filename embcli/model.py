@@ -139,7 +139,7 @@ def open(
     else:
         known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks, pre)
         if known is None and (known := encodings.encoding_of_size(shape_of(checkpoint, "token")[0])):
-            reason = f"{known.name}, which has as many tokens as there are rows"
+            reason = f"{known.name}, by the number of rows"
         if known is not None and not checkpoint.has_tokens:
             known = encodings.labels_rows(known, shape_of(checkpoint, "token")[0])
     return Model(checkpoint.with_encoding(known, reason), known)

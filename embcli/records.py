@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Names = tuple[str, ...]
 FieldType = type[int | float | str | bool] | type[list[int]]
+Values = Callable[["np.ndarray", Names], dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ def run_of(encoding: Encoding | None, **more: Any) -> dict[str, Any]:
     return {"embcli": __version__, "encoding": encoding.name if encoding else None, **more}
 
 
-def listed(run: dict[str, Any], unit: str, fields: Mapping[str, tuple[FieldType, Sequence[Any]]]) -> Records:
+def listed(run: dict[str, Any], unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
     """Return the records of rows that are in memory, from the type and the values of each field."""
     rows = len(next(iter(fields.values()))[1])
 
@@ -85,20 +86,20 @@ def listed(run: dict[str, Any], unit: str, fields: Mapping[str, tuple[FieldType,
 
 
 def in_pieces(
-    rows: int, step: int, values: Callable[[np.ndarray, Names], dict[str, Any]]
+    rows: int, step: int, values: Values, matrix_values: Values | None = None
 ) -> Callable[[Names, Names], Iterator[Piece]]:
     """Return the `pieces` of a result whose rows can be computed in any order, `step` of them at a time.
 
-    `values` returns the named fields and matrices of rows, (n,) int64; it may return others too.
+    `values` returns the named fields and matrices of rows, (n,) int64, and may return others too; `matrix_values`
+    returns the matrices, if that is another function.
     """
     import numpy as np
 
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):
             index = np.arange(start, min(start + step, rows))
-            columns = values(index, (*fields, *matrices))
-            yield Piece(
-                len(index), {name: columns[name] for name in fields}, {name: columns[name] for name in matrices}
-            )
+            columns = values(index, fields if matrix_values else (*fields, *matrices))
+            arrays = matrix_values(index, matrices) if matrix_values and matrices else columns
+            yield Piece(len(index), {name: columns[name] for name in fields}, {name: arrays[name] for name in matrices})
 
     return pieces

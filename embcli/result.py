@@ -1,4 +1,4 @@
-"""The result of a verb: frozen data that can be shown as a page, read as arrays and written to a file."""
+"""The result of a verb: frozen data that can be shown as a page, read as arrays and written to a file in a format."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from embcli.atomic import destination, replacing_folder
-from embcli.errors import InputError, OutputError
-from embcli.formats import FORMATS, PICTURES, VIEWS, Data, FormatName, Kind
+from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
+from embcli.errors import InputError, OutputError, lacks
+from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able
+from embcli.memory import refuse_shortage
 from embcli.names import DEFAULT_PRECISION, THEMES, Theme, check_choice
 from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
-from embcli.saving import chosen_format, explaining_failure, refuse_many
 from embcli.words import naming
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Own = TypeVar("Own", bound="Result")
 _PIPE_WIDTH, _PICTURE_WIDTH = 120, 100
+_ARROW = 130 * 10**6, 40 * 10**6  # bytes of addresses and of data that pyarrow takes; it aborts without them
 _RANGES = {"precision": (1, 16), "width": (40, 1000)}  # a float32 has at most 9 significant digits
 
 
@@ -198,6 +199,55 @@ class MatrixOf:
             return result.matrix(self._name)
         except OutputError as error:
             raise AttributeError(str(error)) from None
+
+
+def chosen_format(kind: Kind, format: str | None, file: Path | None, default: str = "") -> FormatName:
+    """Return the format to write: as named, else by the suffix of the file, else the default if it can hold the result.
+
+    Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
+    suffix without a default, and for a file that obviously cannot be written.
+    """
+    chosen = _named_format(kind, format, file, default)
+    _refuse_without_package(chosen)
+    if file is not None:
+        refuse_unwritable(file, FORMATS[chosen].folder)
+    return chosen
+
+
+def _named_format(kind: Kind, format: str | None, file: Path | None, default: str) -> FormatName:
+    known = able(kind)
+    suffix = file.suffix.lower() if file else ""
+    chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
+    if chosen is None:
+        if suffix and not default:
+            reason = "{output} {given!r} has no known extension; name a format with {format}"
+            raise OutputError(naming(reason, given=str(file)))
+        named = FORMATS.get(ALIASES.get(default, default), FORMATS["table"]).name
+        return named if named in known else "table"
+    if chosen not in known:
+        raise OutputError(f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}")
+    return FORMATS[chosen].name
+
+
+def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
+    """Raise OutputError for several matrices in a format that holds one."""
+    if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
+        raise OutputError(
+            naming("this format holds one matrix, not {names}; choose one with {show}", names=", ".join(shown))
+        )
+
+
+def _refuse_without_package(format: FormatName) -> None:
+    """Raise OutputError for a format whose package is missing or cannot be loaded."""
+    required = FORMATS[format].extra
+    if required is None:
+        return
+    if format == "parquet":
+        refuse_shortage(required[0], *_ARROW)
+    try:
+        import_module(required[0])
+    except Exception as error:  # matplotlib raises ValueError for an unknown MPLBACKEND
+        raise OutputError(lacks(format, required[1], error)) from None
 
 
 def paper_of(style: Style, format: FormatName) -> Paper:

@@ -20,10 +20,15 @@ _SAME = 1e-6  # a relative difference that is rounding
 _MATRICES = 5  # of (D, D) float64 in memory at a time
 
 
+def dots(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the dot products of pairs of rows, (n, D) float64 each -> (n,)."""
+    products: np.ndarray = np.einsum("ij,ij->i", rows, others)
+    return products
+
+
 def squares(rows: np.ndarray) -> np.ndarray:
     """Return the squared length of each row, (n, D) float64 -> (n,)."""
-    sums: np.ndarray = np.einsum("ij,ij->i", rows, rows)
-    return sums
+    return dots(rows, rows)
 
 
 def norms_of(rows: np.ndarray) -> np.ndarray:

@@ -1,22 +1,13 @@
-"""Counts, sizes, times and quantiles in words, sentences that name parameters, and hints.
-
-A hint tells the reader of a page what to type next; hints are data, as they name the command's flags.
-"""
+"""Counts, sizes, times and quantiles in words, and sentences that name parameters."""
 
 from __future__ import annotations
 
-import json
 import math
 import string
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 QUANTILES = {"least": 0.0, "1 %": 0.01, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "99 %": 0.99, "largest": 1.0}
-_LEFT_OUT: ContextVar[str | None] = ContextVar("_LEFT_OUT", default=None)
 
 
 def counted(number: int, thing: str) -> str:
@@ -82,28 +73,3 @@ def naming(template: str, **values: object) -> Message:
 def plain(message: str | Message) -> Message:
     """Return a sentence that names no parameters as a message."""
     return Message("{sentence}", {"sentence": message}) if isinstance(message, str) else message
-
-
-@cache
-def _hints() -> dict[str, str]:
-    hints: dict[str, str] = json.loads((Path(__file__).parent / "data" / "hints.json").read_text())
-    return hints
-
-
-def hint(name: str, **values: object) -> str:
-    """Return a hint by its name, with values in place of its braces; it is empty if the reader was told already.
-
-    >>> hint("columns")
-    '--columns picks'
-    """
-    return "" if _LEFT_OUT.get() == name else _hints()[name].format_map(values)
-
-
-@contextmanager
-def without(name: str | None) -> Iterator[None]:
-    """Leave out a hint that the words around a page give; the words of a step in a tour, for one."""
-    token = _LEFT_OUT.set(name)
-    try:
-        yield
-    finally:
-        _LEFT_OUT.reset(token)

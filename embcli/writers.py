@@ -13,24 +13,23 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import orjson
 
 from embcli.errors import OutputError
 from embcli.files.safetensors import header
+from embcli.formats import Data
+from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
 from embcli.records import Array, Names, Piece, Records
 from embcli.safe import in_data
-from embcli.words import hint, naming
+from embcli.words import naming
 
-if TYPE_CHECKING:
-    from embcli.formats import Data
-
-    _File = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
-    Cells = bytes | list[bytes]  # a column of text: the same in all rows, or one for each row
+_File = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
+Cells = bytes | list[bytes]  # a column of text: the same in all rows, or one for each row
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers

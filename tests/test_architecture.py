@@ -372,3 +372,11 @@ def test_each_view_says_which_result_it_shows() -> None:
                 if shown is None or ast.unparse(shown) in ("object", "Any"):
                     found.append(f"{name}.view")
     assert not found, f"no type says what they show: {', '.join(found)}"
+
+
+def test_each_result_has_a_view() -> None:
+    classes = [node for name in FILES for node in tree(name).body if isinstance(node, ast.ClassDef)]
+    verbs = {ast.literal_eval(each.value) for node in classes for each in node.keywords if each.arg == "verb"} - {""}
+    assert verbs
+    missing = [verb for verb in sorted(verbs) if f"embcli.views.{verb}" not in FILES]
+    assert not missing, f"no view shows {', '.join(missing)}"

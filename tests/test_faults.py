@@ -218,6 +218,10 @@ def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(command: str) -> No
 
 
 def test_rows_that_are_asked_for_again_and_again_take_no_more_memory_than_once() -> None:
+    import torch
+
+    if torch.version.cuda:
+        pytest.skip("the libraries of CUDA take more memory than rows do")
     command = "weights --vocab 100000 --dim 256 --no-cache --columns 0 --rows :,:,: -f npy -o /dev/null"
     assert limited(850_000_000, *command.split()).status == 0
 

@@ -82,7 +82,7 @@ def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(
 ) -> None:
     page = inside.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2").text
     assert "transformer.wte.weight, 251,285 parameters (bfloat16), 502.6 kB\n" in page
-    assert page.endswith("A guess: gpt2, which has as many tokens as there are rows\n")
+    assert page.endswith("A guess: gpt2, by the number of rows; --encoding names another\n")
     told = inside.ok("weights", "--from", str(gpt2[0]), "--rows", "0:2", "--encoding", "gpt2").text
     assert "guess" not in told
 

@@ -65,7 +65,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
     found = everything(result)
     for name in ("token", "position", "input"):
         assert_same_bits(found[name], expected[name])
-        pieces = [piece.matrices[name].copy() for piece in result.pieces((), (name,))]
+        pieces = [piece.matrices[name].copy() for piece in result.records().pieces((), (name,))]
         assert_same_bits(np.concatenate([np.empty((0, len(chosen)), np.float32), *pieces]), expected[name])
 
 

@@ -256,6 +256,7 @@ def test_two_orders_of_one_bag_of_tokens_are_called_so(lines: tuple[str, ...], s
     printed = run.ok("lookup", "--lines", "--dim", "2", stdin="\n".join(lines)).text
     assert (said in printed) == same
     assert ("same bag" in printed) == same
+    assert (": B = 2 sequences, T = 5 tokens, D = 2 columns\n" in printed) == (lines in ((CAT, DOG), (CAT, CAT)))
 
 
 def test_without_positions_the_order_is_lost() -> None:

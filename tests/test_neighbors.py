@@ -21,6 +21,7 @@ from embcli.verbs.neighbors import Nearness, Query, neighbors
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 from tests.oracles import Stub, StubSource, live
+from tests.screen import on_terminal
 from tests.test_search import first, reference
 
 ROWS, DIM = 300, 12
@@ -436,3 +437,10 @@ def test_the_columns_of_a_share_are_whole_numbers_however_narrow_the_page_is(ins
         shown = [int(each.split()[-1]) for each in listed if each != "…"]
         assert shown == columns[: len(shown)]
         assert (listed[-1] == "…") == (len(shown) < len(columns))
+
+
+def test_on_a_screen_scores_and_the_columns_that_add_most_are_one_table() -> None:
+    """A table of the columns below the scores would push the best of these off the screen."""
+    seen = on_terminal(80, "neighbors", " Paris", "--why", height=24)
+    assert (seen.history, "\n   1  " in seen.text) == (0, True)
+    assert re.search(r"rest  which\n─+\n   1 .* \d+, …\n", seen.text)

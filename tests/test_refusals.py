@@ -11,7 +11,7 @@ import torch
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
-from tests.inside import Inside
+from tests.inside import Inside, in_terminal
 
 LOOKUP = ("lookup", "a", "--vocab", "100", "--dim", "3")
 BY_IDS = ("lookup", "--ids", "1,2", "--vocab", "100", "--dim", "3")
@@ -111,3 +111,12 @@ def test_what_is_not_refused_does_work(
     inside.ok(*verb, "-f", "json")
     kept = [path.name.split("-")[0] for path in tmp_path.rglob("*.safetensors")]
     assert sorted(kept) == {"lookup": ["position", "token"], "weights": ["token"], "compare": []}[verb[0]]
+
+
+def test_an_error_on_a_terminal_is_broken_between_words_and_in_a_pipe_not_at_all() -> None:
+    words = ("neighbors", " dog", "--from", "nowhere")
+    sentences = Inside().refused(*words)
+    status, seen = in_terminal(40, 24, *words)
+    lines = seen.splitlines()
+    assert (status, max(map(len, lines)) <= 40, len(lines) > 2) == (2, True, True)
+    assert " ".join(lines).split() == sentences.split()

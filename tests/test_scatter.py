@@ -242,7 +242,9 @@ def test_a_scatter_is_an_svg_or_a_png(monkeypatch: pytest.MonkeyPatch, form: str
     monkeypatch.setattr(SeededSource, "open", lambda *_: pytest.fail("the layer was opened"))
     arguments = ["weights", "--scatter", *(["-f", form] if form else [])]
     message = run.refused(*arguments)
-    assert message == f"embcli: --scatter cannot be shown in {form or 'table'}; it needs --format svg or png\n"
+    example = "" if form else ", as in: -o picture.svg"
+    said = f"embcli: --scatter cannot be shown in {form or 'table'}; it needs --format svg or png{example}\n"
+    assert message == said
 
 
 def test_both_passes_have_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:

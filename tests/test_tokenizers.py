@@ -120,11 +120,11 @@ def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) 
 def test_the_page() -> None:
     assert run.ok("tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS="80").text == (
         "The text under 2 tokenizers: │ marks a cut that not all of them make\n"
-        "                  5        12\n"
+        "char              5        12\n"
         "gpt2       Un bel iev│able \\x20\\xe6│\\x97│\\xa5│\\xe6\\x9c│\\xac !\n"
         "o200k_base Un bel ievable  ␣日本                            !\n"
         "\n"
-        "encoding          V  tokens  chars/token\n"
+        "encoding      vocab  tokens  chars/token\n"
         "────────────────────────────────────────\n"
         "gpt2         50,257      10         1.60\n"
         "o200k_base  200,019       5         3.20\n"
@@ -145,12 +145,15 @@ def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:
         "cl100k_base 123",
     ]
     assert ran.text.endswith("\n6 characters, 6 bytes; all cut it the same way\n")
+    ran = run.ok("tokenize", "--lines", "--encoding", PAIR, stdin="a\nUnbelievable \n", COLUMNS="40")
+    assert ran.text.splitlines()[4:7] == ["line 2, char        5", *ran.text.splitlines()[5:7]]
+    assert max(map(len, ran.text.splitlines()[1:7])) <= 40
 
 
 def test_of_a_long_text_the_page_has_what_is_cut_differently() -> None:
     text = "Every effort moves you. " * 40 + "Unbelievable!" + " Every effort moves you." * 40
     lines = run.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60").text.splitlines()
-    assert [line.split() for line in lines[1:4]] == [["965"], ["gpt2", "iev│able"], ["o200k_base", "ievable"]]
+    assert [line.split() for line in lines[1:4]] == [["char", "965"], ["gpt2", "iev│able"], ["o200k_base", "ievable"]]
     assert lines[-1] == "Left out: where all agree; -f tsv gives all of them."
     lines = run.ok("tokenize", "Every effort moves you. " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
     assert lines[-1] == "Left out: the rest of the text; -f tsv gives all of them."
@@ -164,7 +167,7 @@ def test_long_names_are_numbers_and_long_stretches_end_in_dots(saved: Callable[[
     assert [line[:2] for line in lines[2:4]] == ["1 ", "2 "]
     assert [line.split()[0] for line in lines[5:9]] == ["encoding", lines[6].split()[0], "1", "2"]
     lines = run.ok("tokenize", "Þ" * 80, "--encoding", f"{path},gpt2", COLUMNS="40").text.splitlines()
-    assert [lines[2], lines[3][-2:]] == ["1 [UNK]…", "│…"]
+    assert [lines[2], lines[3][-1]] == ["1    [UNK]…", "…"]
     assert max(map(len, [*lines[1:4], *lines[5:9]])) <= 40
 
 

@@ -24,8 +24,8 @@ from embcli import names
 from embcli.cli import keys
 from embcli.cli.tour import refused_word, with_text
 from embcli.errors import InputError
+from embcli.hints import hint
 from embcli.verbs.tour import Step, as_typed, read
-from embcli.words import hint
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, Stream
 from tests.screen import OWN_ESCAPES, bare
@@ -165,6 +165,15 @@ def test_what_a_text_holds_does_not_reach_the_terminal_raw(inside: Inside) -> No
 
 def test_a_text_that_stands_for_standard_input_is_refused(inside: Inside) -> None:
     assert "--text -" in inside.refused("tour", "--text", "-", stdin="piped")
+
+
+def test_a_number_is_a_step_unless_a_file_has_that_name(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert inside.ok("tour", "1").out == inside.ok("tour", "--step", "1").out
+    Path("1").write_text("[]")
+    assert "'1'" in inside.refused("tour", "1")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", str(len(NUMBERS) + 1), "9" * 30])

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,14 +17,14 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import safetensors.numpy
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from embcli import formats, writers
 from embcli.errors import OutputError
+from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.records import Array, Names, Piece, Records, listed
-from embcli.words import hint
 from embcli.writers import write
 from tests.readers import SEPARATED, assert_same_bits, float32, from_csv, from_json, from_ndjson, from_tsv, written
 
@@ -179,6 +180,7 @@ def test_any_result_is_read_back_from_csv_and_tsv(result: Result, form: str) -> 
 @settings(deadline=None)
 @given(st.lists(st.tuples(texts, st.none() | texts), max_size=5))
 def test_csv_is_what_the_csv_module_writes(rows: list[tuple[str, str | None]]) -> None:
+    assume(sys.version_info >= (3, 11) or "\\x00" not in repr(rows))  # which csv of Python 3.10 does not write
     file = io.StringIO()
     csv.writer(file).writerows([("token", "fault"), *rows])
     columns = {"token": [token for token, _ in rows], "fault": [fault for _, fault in rows]}

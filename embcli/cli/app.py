@@ -1,4 +1,4 @@
-"""The command line: for each verb a signature, one call of the library, and one that writes what it returns."""
+"""The command line: for each verb a signature, one call of the library, and one call that writes its result."""
 
 from __future__ import annotations
 
@@ -21,18 +21,9 @@ from embcli.cli.models import (
     PositionsModel,
     SeededModel,
     TwoModels,
-    compared,
     refuse_options,
 )
-from embcli.cli.streams import (
-    FileInput,
-    InputOrExample,
-    LinesInput,
-    MatrixTarget,
-    QueriesInput,
-    Target,
-    WindowsInput,
-)
+from embcli.cli.streams import FileInput, InputOrExample, LinesInput, MatrixTarget, QueriesInput, Target, WindowsInput
 from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
@@ -177,7 +168,11 @@ def tokenize(
         raise InputError(f"{pages[0]} shows how a text becomes tokens; --ids gives none")
     output = target.output_of("list" if pages else "tokens", {"draw": draw})
     if len(encoding) > 1:
-        return output.write(compared(source.sequences(), encoding, pre, source.special))
+        from embcli.cli.console import PrintedNotes
+        from embcli.model import tokenizers
+
+        notes, text = PrintedNotes(), source.sequences()
+        return output.write(tokenizers(text, encoding, pre=pre, special=source.special, notes=notes))
     model = AnyModel(pre=pre).opened(encoding[0])
     if merges:
         return output.write(model.merges(source.sequences(), special=source.special, draw=draw))
@@ -468,6 +463,8 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     """
     from embcli.cli.tour import guide
 
+    if step is None and file is not None and str(file).isdecimal() and not file.exists():  # `embcli tour 3`
+        file, step = None, int(str(file))
     verbs = tuple(name for name in (*_VERBS, "cache") if name != "tour")
     return guide(file, verbs, text, step, run)
 

@@ -4,8 +4,6 @@ Typer makes the scripts and reads their requests, which are environment variable
 far, and prints the candidates.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from typing import get_args
@@ -18,7 +16,7 @@ from embcli.errors import InputError, OutputError
 from embcli.version import __version__
 
 PROGRAM = "embcli"
-_REQUEST = "_EMBCLI_COMPLETE"  # holds what a script asks for, such as complete_bash
+_REQUEST = "_EMBCLI_COMPLETE"  # the variable with the request of a script, such as complete_bash
 
 
 def show_version(context: typer.Context, requested: bool) -> None:

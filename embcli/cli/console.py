@@ -1,29 +1,42 @@
 """Standard error: errors, notes, and a progress bar if it is a terminal."""
 
-from __future__ import annotations
-
+import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from embcli.cli.options import flag_of
 from embcli.notes import Notes
 from embcli.safe import in_line, shortened
-
-if TYPE_CHECKING:
-    from embcli.words import Message
+from embcli.words import Message
 
 Item = TypeVar("Item")
 _PATIENCE = 1.0  # seconds before a bar is shown
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, made safe and short; the first one starts with embcli."""
+    """Print lines on standard error, made safe and short; the first one starts with embcli.
+
+    A terminal would break them within words.
+    """
     if sys.stderr is not None:
         with suppress(OSError):  # if nobody reads it, the result is still good
-            print("embcli:", "\n".join(in_line(shortened(line)) for line in lines), file=sys.stderr, flush=True)
+            safe = [("" if place else "embcli: ") + in_line(shortened(line)) for place, line in enumerate(lines)]
+            print("\n".join(map(_wrapped, safe)), file=sys.stderr, flush=True)
+
+
+def _wrapped(line: str) -> str:
+    """Return a line broken between words, as wide as the terminal, if it goes to one."""
+    if not sys.stderr.isatty():
+        return line
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return textwrap.fill(line, columns or 80, break_long_words=False, break_on_hyphens=False)
 
 
 class PrintedNotes(Notes):

@@ -1,4 +1,4 @@
-"""The full screen from the command line: what is asked for, the command lines of its screens, and what is left."""
+"""The full screen from the command line: how it begins, the command lines of its screens, and how it ends."""
 
 from __future__ import annotations
 
@@ -38,15 +38,11 @@ def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | N
 
     row, text = (given and argument(given, flag) for given, flag in ((row, "--row"), (text, "--text")))
     opened = model.opened(encoding)
-    desk = begin(opened, speller(model, encoding), flag_of, _colored(), row, text, sort)
+    desk = begin(opened, speller(model, encoding), flag_of, not os.environ.get("NO_COLOR"), row, text, sort)
     status = app.run(desk)
     if status == 0:
         print(*map(in_line, desk.view.commands()), sep="\n")
     return status
-
-
-def _colored() -> bool:
-    return not os.environ.get("NO_COLOR")
 
 
 def speller(model: NamedModel, encoding: str | None) -> Spell:

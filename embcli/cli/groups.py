@@ -4,8 +4,6 @@ A group is a `Group` of the command or a frozen dataclass of the library. `optio
 it is typed on the command line. So each option is declared once, and each verb's options are listed once.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress

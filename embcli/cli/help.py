@@ -3,8 +3,6 @@
 A terminal shows the first screen, if the rest does not fit below it, and says how to see the rest; a pipe gets all.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -64,7 +62,7 @@ def _help(command: Any, context: Any, width: int) -> tuple[list[Line], list[Line
 
 
 def _panels(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
-    """Return arguments, commands and options by panel, with what each is; those that most people need come first."""
+    """Return arguments, commands and options by panel, with descriptions; those that most people need come first."""
     panels: dict[str, list[tuple[str, str]]] = {COMMON: []}
     if isinstance(command, TyperGroup):
         panels[COMMON] = [(name, _sentence(each)) for name, each in command.commands.items()]
@@ -85,7 +83,7 @@ def _panel(title: str, rows: list[tuple[str, str]], width: int, column: int = 0)
 
 
 def _described(parameter: Any) -> tuple[str, str]:
-    """Return an option or an argument as it is typed, and what it does."""
+    """Return an option or an argument as it is typed, and its description."""
     if parameter.param_type_name == "argument":
         name = parameter.metavar
     else:
@@ -125,7 +123,7 @@ def _labelled(label: str, rows: list[tuple[str, str]], column: int, width: int) 
 
 
 def _row(left: Line, text: str, column: int, width: int, hang: bool = True) -> list[Line]:
-    """Return what is described, and beside it the description in a column; under it if the page is narrow."""
+    """Return a name with its description beside it in a column, or under it if the page is narrow."""
     under = width < _NARROW and hang
     indent = 3 * _GAP if under else column
     first, *others = wrap(text, max(width - indent, 1), break_long_words=False, break_on_hyphens=False) or [""]

@@ -1,7 +1,5 @@
 """Input typed at a terminal: lines, and single keys if the system has termios."""
 
-from __future__ import annotations
-
 import os
 import sys
 

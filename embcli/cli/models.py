@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from embcli import names
@@ -16,7 +15,6 @@ from embcli.positions import KINDS
 if TYPE_CHECKING:
     from embcli.model import Model
     from embcli.text import Sequences
-    from embcli.verbs.tokenizers import Tokenizers
 
 _OF_SEEDED: tuple[str, ...] = ("vocab", "dim", "context_length", "seed", "no_cache")
 _OF_FILES: tuple[str, ...] = ("tensor", "position_tensor", "transposed", "part")
@@ -145,14 +143,6 @@ class TwoModels(Group):
         options = {"pre": self.pre, "tensor": self.tensor, "transposed": self.transposed}
         base, tuned = (_opened(encoding, {"path": path, **options}) for path in (self.base, self.tuned))
         return base, tuned
-
-
-def compared(given: Sequences, encodings: Sequence[str], pre: str | None, special: bool) -> Tokenizers:
-    """Return a text under several tokenizers."""
-    from embcli.cli.console import PrintedNotes
-    from embcli.model import tokenizers
-
-    return tokenizers(given, encodings, pre=pre, special=special, notes=PrintedNotes())
 
 
 def refuse_options(options: dict[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """The options of all verbs, each declared once by the name of its parameter: a flag means the same everywhere."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re
@@ -111,16 +109,12 @@ def _encodings(incomplete: str) -> list[str]:
     if before:
         others = (name for name in names.ENCODINGS if name not in before and name.startswith(last))
         return [",".join([*before, name]) for name in others]
-    known, here = [name for name in names.ENCODINGS if name.startswith(incomplete)], []
+    known = [name for name in names.ENCODINGS if name.startswith(incomplete)]
     if known and incomplete:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
-            here = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-        plain = [
-            name
-            for name in here
-            if name.startswith(incomplete) and re.fullmatch(r"[\w.-]+(/|\.(json|gguf|tiktoken))", name)
-        ]
-        known += sorted(plain)
+            here = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
+            plain = filter(re.compile(r"[\w.-]+(/|\.(json|gguf|tiktoken))").fullmatch, here)
+            known += [name for name in plain if name.startswith(incomplete)]
     return known
 
 

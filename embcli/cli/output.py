@@ -11,16 +11,15 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
-from embcli.atomic import destination
+from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import say, watched
 from embcli.cli.options import flag_of
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able, either
 from embcli.names import STEPS
 from embcli.passes import unwatched
-from embcli.result import Result, Style, new_page, number_in, paper_of
+from embcli.result import Result, Style, chosen_format, new_page, number_in, paper_of, refuse_many
 from embcli.safe import printable
-from embcli.saving import chosen_format, explaining_failure, refuse_many
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +92,7 @@ class Output:
     def refuse_many_numbers(self, numbers: int, matrices: int = 1, more: int = 0) -> None:
         """Raise OutputError for more numbers than anybody reads on a terminal.
 
-        They are `numbers` for each matrix that the format holds, and `more`.
+        The count is `numbers` for each matrix that the format can contain, and `more`.
         """
         numbers = numbers * (1 if FORMATS[self.format].one_matrix else matrices) + more
         if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:
@@ -163,7 +162,8 @@ def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | N
     chosen = chosen_format(kind, format, file, default)
     for flag, formats in _limits(options).items():
         if chosen not in formats:
-            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}")
+            example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
+            raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
     refuse_many(show, chosen)
     if file is not None and format and SUFFIXES.get(file.suffix.lower(), chosen) != chosen:
         say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")

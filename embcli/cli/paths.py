@@ -1,7 +1,5 @@
 """The files that a command reads: which of them a tour may name, and that no output replaces one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path

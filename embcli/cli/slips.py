@@ -1,7 +1,5 @@
 """Likely mistakes in a command line: what other programs call an option is understood; others get the right command."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence
@@ -52,7 +50,7 @@ class Slip:
     valued: tuple[str, ...] = ()  # those whose value is the next word
 
     @classmethod
-    def of(cls, error: Any, words: Sequence[str]) -> Slip:
+    def of(cls, error: Any, words: Sequence[str]) -> "Slip":
         """Return the slip of an error of Typer in these words after `embcli`."""
         context = getattr(error, "ctx", None)
         verb = [word for word in words[:1] if not word.startswith("-")]

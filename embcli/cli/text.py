@@ -124,7 +124,7 @@ def _file(path: Path) -> bytes:
 
 
 def _all_of(file: BinaryIO, name: str) -> bytes:
-    """Return what a file holds, read in pieces between which signals are handled.
+    """Return the content of a file, read in pieces between which signals are handled.
 
     Raises InputError for a device with more than anybody types, and for more than fits into memory: a device and a pipe
     may have no end, as /dev/zero and what `yes` prints.

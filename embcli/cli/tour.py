@@ -18,10 +18,10 @@ from embcli.cli.output import Output
 from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
+from embcli.hints import without
 from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 from embcli.views.parts import put_prose
-from embcli.words import without
 
 if TYPE_CHECKING:
     from embcli.page import Page
@@ -147,7 +147,7 @@ class _RunningTour:
         The output of the command that the question is about comes first.
         """
         step = self.tour.steps[number - 1]
-        _put(lambda page: view.put_heading(self.tour, number, page))
+        _put(lambda page: page.title(f"{number}/{len(self.tour.steps)}  {step.heading}"))
         if step.about and step.about != above:
             self._run(step.about, step)
             _put(lambda page: page.line())

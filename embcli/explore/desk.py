@@ -48,6 +48,7 @@ class View:
 
     KEYS: ClassVar[tuple[Key, ...]] = ()
     above = 0  # lines above the list that keys move through
+    has_list = True  # whether they move through a list, and not only scroll
 
     def __init__(self, desk: Desk, count: int = 0, at: int = 0) -> None:
         self.desk = desk
@@ -78,15 +79,21 @@ class View:
 
     def scroll(self, lines: int) -> None:
         """Move by so many lines, as the wheel of a mouse does."""
-        self.moving.scroll(lines)
+        (self.moving.scroll if self.has_list else self.moving.by)(lines)
 
     def click(self, x: int, y: int) -> None:
-        """Move to the line of a click; a click on the current line is Enter."""
+        """Move to the line of a click in a list; a click on the current line is Enter."""
         place = self.moving.top + y - self.above
-        if self.moving.top <= place < min(self.moving.top + self.moving.height, self.moving.count):
+        if self.has_list and self.moving.top <= place < min(self.moving.top + self.moving.height, self.moving.count):
             if place == self.moving.at:
                 self.press("enter")
             self.moving.at = place
+
+    def scrolled(self, lines: list[Line], height: int) -> list[Line]:
+        """Return the lines from the one on that keys have moved to."""
+        self.moving.count, self.moving.height = max(len(lines) - height + 1, 1), height
+        self.moving.by(0)
+        return lines[self.moving.at : self.moving.at + height]
 
     def go_to(self, row: int | None, column: int | None) -> None:
         """Show a row of the matrix, and a column at the left."""
@@ -232,6 +239,18 @@ class Desk:
                 if name in key.names:
                     getattr(self, f"do_{key.action}")()
 
+    def _lack(self, screen: str) -> str | None:
+        """Return what this model lacks for a screen."""
+        if screen in ("find", "lookup", "batch") and self.model.encoding is None:
+            return "these rows have no tokens: g goes to a row by its ID; --encoding names an encoding"
+        if screen == "batch" and not self.matrix.origin.is_seeded:
+            return "batches are of seeded layers; these are from a file"
+        return None
+
+    def possible(self, keys: tuple[Key, ...]) -> list[Key]:
+        """Return those of these keys that do something for this model."""
+        return [key for key in keys if self._lack(key.action) is None]
+
     def do_quit(self) -> None:
         """Leave."""
         self.ended = True
@@ -259,14 +278,13 @@ class Desk:
 
     def do_batch(self) -> None:
         """Show batches of the text."""
-        if not self.matrix.origin.is_seeded:
-            raise InputError("batches are of seeded layers; these are from a file")
         self._open_other("batch")
 
     def _open_other(self, name: str) -> None:
-        """Put a screen on top, unless it is there; raises InputError for one of a text if there are no tokens."""
-        if name != "whole" and self.model.encoding is None:
-            raise InputError("these rows have no tokens: g goes to a row by its ID; --encoding names an encoding")
+        """Put a screen on top, unless it is there already; raises InputError if the model lacks something for it."""
+        lack = self._lack(name)
+        if lack is not None:
+            raise InputError(lack)
         if not isinstance(self.view, self.screens[name]):
             self.open(name)
 
@@ -332,7 +350,7 @@ class Desk:
 
     def _title(self, width: int) -> Line:
         left, right = (in_line(each) for each in self.view.title())
-        right = shorten(right, max(width // 2, 1)) if right else ""
+        right = shorten(right, max(width - cell_len(left) - 4, width // 4, 1)) if right else ""
         left = shorten(left, max(width - len(right) - 4, 1))
         line = [Piece(f" {left}", BOLD)]
         return [*line, Piece(" " * max(width - length(line) - length([Piece(right)]) - 1, 1)), Piece(right, DIM)]
@@ -345,10 +363,11 @@ class Desk:
         if self.said:
             return text_line(f" {shorten(in_line(self.said), max(width - 2, 1))}", Look("warm"))
         line: Line = []
-        end = [Piece("  ?", BOLD), Piece(" keys", DIM), Piece("  q", BOLD), Piece(" quit", DIM)]
-        if self.field is not None:
-            end = [Piece("  Enter", BOLD), Piece(" go", DIM), Piece("  Esc", BOLD), Piece(" cancel", DIM)]
-        for key in [*self.view.KEYS, *FOOTER]:
+        ends = {"Enter": "go", "Esc": "cancel"} if self.field is not None else {"?": "keys", "q": "quit"}
+        if self.field is None and len(self.stack) > 1:
+            ends = {"Esc": "back", **ends}
+        end = [piece for key, words in ends.items() for piece in (Piece(f"  {key}", BOLD), Piece(f" {words}", DIM))]
+        for key in [*self.view.KEYS, *self.possible(FOOTER)]:
             if not key.in_footer or (self.field is not None and key.action not in ("move", "other")):
                 continue
             more = [Piece(f"  {key.shown}" if line else f" {key.shown}", BOLD), Piece(f" {key.words}", DIM)]
@@ -384,6 +403,7 @@ class KeysView(View):
     """All keys of a screen."""
 
     KEYS = MOVES[:1]
+    has_list = False
 
     def __init__(self, desk: Desk, of: View) -> None:
         super().__init__(desk)
@@ -401,9 +421,7 @@ class KeysView(View):
         """Return a line for each key."""
         own = [key for key in self.of.KEYS if key.shown]
         taken = {name for key in own for name in key.names}
-        keys = [*own, *(key for key in KEYS if not {*key.names} & taken)]
+        keys = [*own, *(key for key in self.desk.possible(KEYS) if not {*key.names} & taken)]
         column = max(cell_len(key.shown) for key in keys) + 2
         rows = [[Piece(f" {key.shown}{' ' * (column - cell_len(key.shown))}", BOLD), Piece(key.long)] for key in keys]
-        self.moving.count, self.moving.height = max(len(rows) - height + 1, 1), height
-        self.moving.by(0)
-        return rows[self.moving.at :]
+        return self.scrolled(rows, height)

@@ -66,12 +66,8 @@ class MatrixView(View):
         Key(("s",), "sort", "s", "sort", more="sort by norm, by cosine to the marked row, by ID"),
         Key(("space",), "mark", "Space", "mark", more="mark the row, or take the mark away"),
         Key(("c",), "compare", "c", "compare", more="compare the row with the marked one"),
-        Key(("left", "less_than_sign"), "left", "", "", False),
-        Key(("right", "greater_than_sign"), "right", "← →", "scroll by a column, with Shift by a screen", False),
-        Key(("shift+left", "ctrl+left"), "page_left", "", "", False),
-        Key(("shift+right", "ctrl+right"), "page_right", "", "", False),
-        Key(("0", "circumflex_accent"), "first_column", "0 $", "the first and the last column", False),
-        Key(("dollar_sign",), "last_column", "", "", False),
+        Key(("left", "right"), "scroll", "← →", "scroll by a column, with Shift by a screen", False),
+        Key(("0", "dollar_sign"), "scroll", "0 $", "the first and the last column", False),
     )
 
     above = 2
@@ -205,6 +201,15 @@ class MatrixView(View):
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
+    def press(self, name: str) -> bool:
+        """Scroll the columns, or do what a key does on any screen."""
+        page, all_ = self.columns, self.matrix.layer.shape[1]
+        steps = {"left": -1, "less_than_sign": -1, "right": 1, "greater_than_sign": 1}
+        steps |= {"shift+left": -page, "ctrl+left": -page, "shift+right": page, "ctrl+right": page}
+        steps |= {"0": -all_, "circumflex_accent": -all_, "dollar_sign": all_}
+        self.left += steps.get(name, 0)
+        return name in steps or super().press(name)
+
     def do_row(self) -> None:
         """Open the row under the cursor."""
         self.desk.open("row", self.row)
@@ -216,30 +221,6 @@ class MatrixView(View):
     def do_heat(self) -> None:
         """Show strips of colours in place of numbers, or numbers again."""
         self.heat, self.cell, self.scale = not self.heat, 0, None
-
-    def do_left(self) -> None:
-        """Scroll to the column before."""
-        self.left -= 1
-
-    def do_right(self) -> None:
-        """Scroll to the next column."""
-        self.left += 1
-
-    def do_page_left(self) -> None:
-        """Scroll a screen to the left."""
-        self.left -= self.columns
-
-    def do_page_right(self) -> None:
-        """Scroll a screen to the right."""
-        self.left += self.columns
-
-    def do_first_column(self) -> None:
-        """Scroll to the first column."""
-        self.left = 0
-
-    def do_last_column(self) -> None:
-        """Scroll to the last column."""
-        self.left = self.matrix.layer.shape[1]
 
     def do_mark(self) -> None:
         """Mark the row, or take the mark away."""

@@ -68,6 +68,7 @@ class PageView(View):
     """A screen that is the page of a result."""
 
     KEYS: ClassVar[tuple[Key, ...]] = MOVES
+    has_list = False
 
     def __init__(self, desk: Desk, title: str, make: Make, commands: list[str]) -> None:
         super().__init__(desk)
@@ -85,20 +86,6 @@ class PageView(View):
     def lines(self, width: int, height: int) -> list[Line]:
         """Return the part of the page that is on the screen."""
         return self.scrolled(self.page.lines(width), height)
-
-    def scrolled(self, lines: list[Line], height: int) -> list[Line]:
-        """Return the lines from the one on that keys have moved to."""
-        self.moving.count = max(len(lines) - height + 1, 1)
-        self.moving.by(0)
-        self.moving.height = height
-        return lines[self.moving.at : self.moving.at + height]
-
-    def scroll(self, lines: int) -> None:
-        """Scroll the page."""
-        self.moving.by(lines)
-
-    def click(self, x: int, y: int) -> None:
-        """Do nothing: there is nothing to choose."""
 
     def leave(self) -> None:
         """Cancel what still runs."""

@@ -33,6 +33,7 @@ class PairView(View):
         Key(("w",), "why", "w", "why", more="what the cosine is made of"),
         *MOVES[1:],
     )
+    has_list = False
 
     def __init__(self, desk: Desk, one: int, other: int) -> None:
         super().__init__(desk, desk.matrix.layer.shape[1])
@@ -94,13 +95,6 @@ class PairView(View):
             write = new_sheet(1, self.desk.color).numbers(scores).write
             line.append(Piece(f"{write(scores[0])}  " if len(scores) else "none  ", BOLD))
         return line
-
-    def scroll(self, lines: int) -> None:
-        """Scroll the columns."""
-        self.moving.by(lines)
-
-    def click(self, x: int, y: int) -> None:
-        """Do nothing: there is nothing to choose."""
 
     def go_to(self, row: int | None, column: int | None) -> None:
         """Show a column at the top, or another row."""

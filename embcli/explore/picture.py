@@ -7,12 +7,11 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embcli.atomic import destination
+from embcli.atomic import destination, explaining_failure
 from embcli.explore.drawing import Line, new_sheet
 from embcli.page import Paper
 from embcli.page.heat import TRUECOLOR
 from embcli.page.svg import Svg
-from embcli.saving import explaining_failure
 
 if TYPE_CHECKING:
     from embcli.names import Theme

@@ -51,7 +51,6 @@ class RowView(View):
     KEYS = (
         Key(("down", "j", "up", "k"), "move", "↑ ↓", "neighbour", more="move through the neighbours"),
         Key(("n", "enter"), "neighbour", "n Enter", "go on", more="go on to the neighbour under the cursor"),
-        Key(("backspace", "escape"), "back", "Esc", "back", more="back to the screen before"),
         Key(("w",), "why", "w", "why", more="what the scores of the neighbours are made of"),
         Key(("tab",), "metric", "Tab", "L2", more="the nearest by L2 distance, or by cosine"),
         Key(("p",), "sum", "p", "input", more="token row + position row = input, and back"),
@@ -205,10 +204,6 @@ class RowView(View):
         job = self.nearest.get(self.metric)
         if job is not None and job.found is not None and len(job.found.ids):
             self.desk.open("row", int(job.found.ids[self.moving.at]), self.first)
-
-    def do_back(self) -> None:
-        """Go back to the screen before."""
-        self.desk.back()
 
     def do_metric(self) -> None:
         """Move through the other list."""

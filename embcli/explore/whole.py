@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
-from embcli.explore.desk import View
 from embcli.explore.drawing import MOVES, Key, Line, Moving, lines_of, new_sheet, text_line, under_cursor
 from embcli.explore.paged import Paged, PageView
 from embcli.page import Column, Columns
@@ -30,6 +29,7 @@ class WholeView(PageView):
         Key(("enter",), "row", "Enter", "row", more="open the row of a finding"),
         *MOVES[1:],
     )
+    above = 2
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk, "", lambda model: model.weights(map=True), [])
@@ -37,11 +37,10 @@ class WholeView(PageView):
         self.tab = 0
         self.findings: list[tuple[str, int]] | None = None  # what, and the ID of a row
         self.movings = [self.moving, Moving(0), Moving(0)]
-        self.above = 2
 
     def title(self) -> tuple[str, str]:
         """Return which page it is."""
-        place = f", {self.moving.at + 1:,} of {self.moving.count:,}" if self.tab == 2 and self.moving.count else ""
+        place = f", {self.moving.at + 1:,} of {self.moving.count:,}" if self.has_list and self.moving.count else ""
         return f"The whole matrix: {_TABS[self.tab]}{place}", self.desk.named_source
 
     def commands(self) -> list[str]:
@@ -88,24 +87,12 @@ class WholeView(PageView):
     def do_next(self) -> None:
         """Show the next page."""
         self.tab = (self.tab + 1) % len(_TABS)
-        self.moving = self.movings[self.tab]
+        self.moving, self.has_list = self.movings[self.tab], self.tab == _TABS.index("findings")
 
     def do_row(self) -> None:
         """Open the row of the finding under the cursor."""
-        if self.tab == 2 and self.findings:
+        if self.has_list and self.findings:
             self.desk.open("row", self.findings[self.moving.at][1])
-
-    def scroll(self, lines: int) -> None:
-        """Scroll the page."""
-        if self.tab == 2:
-            self.moving.scroll(lines)
-        else:
-            super().scroll(lines)
-
-    def click(self, x: int, y: int) -> None:
-        """Choose a finding."""
-        if self.tab == 2:
-            View.click(self, x, y)
 
     def leave(self) -> None:
         """Cancel what still runs."""

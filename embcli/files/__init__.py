@@ -10,9 +10,9 @@ from pathlib import Path
 
 from embcli.binary import Binary
 from embcli.files.tensors import Tensors
+from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.text import is_text
-from embcli.words import hint
 
 _HEAD = 1 << 16  # bytes that tell the format: the first line of word vectors can be this long
 

@@ -32,7 +32,6 @@ from embcli.page.layout import (
     Tone,
     Word,
     beside,
-    cell_len,
     fitted,
     width,
 )
@@ -243,12 +242,8 @@ class Page(ABC):
         """Return how many numbers a strip beside these columns can show one by one."""
         return beside(self.width, labels, after)[1] * self._per_cell
 
-    def fits_line(self, text: str) -> bool:
-        """Return whether a text fits into a line of the page."""
-        return cell_len(self.safe(text)) <= self.width
-
     def fits_table(self, columns: Columns) -> bool:
-        """Return whether a table of these columns, shortened as far as possible, fits on the page."""
+        """Return whether a table of these columns, as short as possible, fits on the page."""
         shortest = [column.shortest if isinstance(column, Column) else column for column in columns]
         return width(shortest) <= self.width
 

@@ -3,8 +3,6 @@
 Lengths are in SVG's user units, y down; a cell of text takes 8.5 x 18 units.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

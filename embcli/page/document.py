@@ -1,7 +1,5 @@
 """A JSON document for a person at a terminal: indented, coloured, a row of numbers on one line."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 from typing import Any

@@ -26,17 +26,12 @@ _ANCHORS = np.array(
     [(0, 40, 110), _BLUE, (165, 212, 242), (228, 228, 228), (250, 196, 150), _WARM, (110, 30, 0)], float
 )
 _BETWEEN = 16  # steps from one anchor to the next
-
-
-def _blended() -> tuple[RGB, ...]:
-    places = np.arange(0, len(_ANCHORS) - 1 + 0.5 / _BETWEEN, 1 / _BETWEEN)
-    parts = [np.interp(places, np.arange(len(_ANCHORS)), part).round().astype(int).tolist() for part in _ANCHORS.T]
-    return tuple(zip(*parts, strict=True))
-
+_PLACES = np.linspace(0, len(_ANCHORS) - 1, (len(_ANCHORS) - 1) * _BETWEEN + 1)
+_PARTS = (np.interp(_PLACES, np.arange(len(_ANCHORS)), part).round().astype(int).tolist() for part in _ANCHORS.T)
 
 # From the smallest to the largest number. The 256 and the 16 colours are named by number; the terminal chooses the
 # shades of the 16, and some terminals show the bright eight as greys.
-TRUECOLOR = _blended()
+TRUECOLOR: tuple[RGB, ...] = tuple(zip(*_PARTS, strict=True))
 COLORS_256 = (18, 25, 32, 74, 117, 153, 254, 223, 216, 208, 166, 130, 88)
 COLORS_16 = (4, 6, 7, 3, 1)
 
@@ -127,7 +122,7 @@ class Strip:
 class Fit:
     """How the numbers of a row fit into cells: numbers are averaged in bins, bins take cells or share one.
 
-    With `apart` kinds of columns in turn, such as sines and cosines, a bin has numbers of one kind only.
+    If `apart` kinds of columns alternate, such as sines and cosines, a bin has numbers of one kind only.
     """
 
     bins: int
@@ -208,7 +203,7 @@ class Lines:
 def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:
     """Return the means of every `per` columns, the last of fewer: (n, columns) -> (n, bins) float64.
 
-    With `apart` kinds of columns in turn, they are means of every `per` columns of a kind, and the kinds stay in turn.
+    If `apart` kinds of columns alternate, each is of `per` columns of a kind, and the kinds still alternate.
     The mean of a bin with a NaN is NaN; of one with infinity and no NaN, infinity.
     """
     if per == 1 or not values.size:

@@ -1,7 +1,5 @@
 """Pages as self-contained XHTML, without scripts; text can be selected and copied. A fragment is for a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby
 from xml.sax.saxutils import escape

@@ -1,7 +1,5 @@
 """A page of LaTeX fragments, for a paper or a slide."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

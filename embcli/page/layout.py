@@ -50,10 +50,6 @@ class Word:
         """The number of cells."""
         return cell_len(self.text)
 
-    def toned(self, tone: Tone) -> Word:
-        """Return a number in a row of this tone; a dim one has no sign to stand out by."""
-        return replace(self, tone=tone if self.tone == "plain" else self.tone, sign=0 if tone == "dim" else self.sign)
-
 
 Cell = Word | Strip
 
@@ -113,7 +109,7 @@ class Block:
 
     title: str
     values: np.ndarray  # (n, columns) float32, or whole numbers
-    apart: int = 1  # kinds of columns in turn, such as sines and cosines, of which colours show no common mean
+    apart: int = 1  # kinds of columns that alternate, such as sines and cosines; a colour is a mean of one kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,8 +312,9 @@ class Grid:
 
     def _column(self, block: Block, index: int) -> Column:
         words = [self.format.word(value) for value in block.values[:, index]]
-        if self.tones:
-            words = [word.toned(tone) for word, tone in zip(words, self.tones, strict=True)]
+        for row, tone in enumerate(self.tones):  # a number in a dim row has no sign to stand out by
+            word = words[row]
+            words[row] = Word(word.text, tone if word.tone == "plain" else word.tone, 0 if tone == "dim" else word.sign)
         return Column(str(self.numbers[index]), words, minimum=self._cell)
 
     def _fit(self, available: int) -> tuple[list[Column], Excerpt]:

@@ -1,7 +1,5 @@
 """A page in GitHub's Markdown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +14,7 @@ _MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of l
 
 
 class Markdown(Markup):
-    """A page in GitHub's Markdown; its tables have no bars, and the title of a bar stands in the headers after it."""
+    """A page in GitHub's Markdown; its tables have no bars, and the title of a bar is part of the headers after it."""
 
     bold = "**{}**"
 

@@ -4,8 +4,6 @@ Both show what a page in a pipe shows, with the same width. Text is escaped, so 
 or nothing.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,12 +1,9 @@
 """Pages as PNG, drawn by matplotlib without pyplot, whose import takes three times as long."""
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,13 +19,10 @@ from matplotlib import font_manager  # noqa: E402
 from matplotlib.backends.backend_agg import RendererAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.font_manager import FontProperties  # noqa: E402
+from matplotlib.ft2font import FT2Font  # noqa: E402
 from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.patheffects import withStroke  # noqa: E402
 from PIL import Image  # noqa: E402
-
-if TYPE_CHECKING:
-    from matplotlib.ft2font import FT2Font
-
 
 _SCALE = 2  # pixels for a unit
 _DPI = 72 * _SCALE  # a unit is a point

@@ -4,8 +4,6 @@ Lines and blocks are drawn as rectangles, so that they meet whatever the font is
 invisible.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -28,7 +26,7 @@ _PARTS: dict[str, tuple[Box, Box]] = {  # of a cell: in the colour of the charac
     "▐": ((0.5, 0, 1, 1), (0, 0, 0.5, 1)),
     **{chr(0x2590 - each): ((0, 0, each / 8, 1), (each / 8, 0, 1, 1)) for each in range(1, 8)},  # ▏ to ▉
 }
-_ACROSS, _DOWN = (0.5, 0.555), (0.47, 0.585)  # where in a cell a stroke stands
+_ACROSS, _DOWN = (0.5, 0.555), (0.47, 0.585)  # the place of a stroke in a cell
 _STROKES: dict[str, list[Box]] = {
     "─": [(0, _ACROSS[0], 1, _ACROSS[1])],
     "│": [(_DOWN[0], 0, _DOWN[1], 1)],

@@ -1,7 +1,5 @@
 """Pages as self-contained SVG: no script, no font and no style from elsewhere, and text that can be selected."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 

@@ -1,7 +1,5 @@
 """A page for a terminal; for a pipe it is the same without colour, and with one line per row."""
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import cache

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from embcli.errors import LayerError
+from embcli.hints import hint
 from embcli.names import DEFAULT_THETA, PAIRINGS, Pairing, ShownPairing
 from embcli.positions.kind import (
     JoinedPositions,
@@ -22,7 +23,7 @@ from embcli.positions.kind import (
     in_turn,
 )
 from embcli.recipe import Rotation
-from embcli.words import hint, naming
+from embcli.words import naming
 
 _BESIDE = 3  # positions of the products on a page
 

@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.layer import Layer
 from embcli.passes import Watch, ahead, readers, unwatched
 from embcli.search.bounds import Bounds, Interval
 from embcli.search.kernel import Kernel, simsimd
+from embcli.search.space import Space
 
-if TYPE_CHECKING:
-    from embcli.layer import Layer
-    from embcli.search.space import Space
-
-    Rows = tuple[np.ndarray, np.ndarray]  # IDs, (n,) int64, and what belongs to each of them, (n, ...) or (..., n)
+Rows = tuple[np.ndarray, np.ndarray]  # IDs, (n,) int64, and what belongs to each of them, (n, ...) or (..., n)
 
 _PRODUCTS = 1 << 20  # in a piece
 _PIECE = 1 << 23  # values of rows whose products make a piece

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from embcli.search.kernel import Vector
-    from embcli.search.space import Space
+from embcli.search.kernel import Vector
+from embcli.search.space import Space
 
 _UNIT = 2.0**-23  # twice the unit roundoff of float32, because ARM rounds products of bfloat16 to odd
 _LEAST = 2.0**-126  # the smallest normal float32; smaller numbers may be flushed to zero

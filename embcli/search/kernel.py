@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import numpy as np
 
 from embcli.files.numbers import rounded_to
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 _SIMSIMD_NAMES = {"bfloat16": "bf16", "float16": "f16"}
 

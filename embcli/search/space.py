@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from embcli.names import Metric
+from embcli.names import Metric
 
 
 @dataclass(frozen=True)

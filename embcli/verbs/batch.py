@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from embcli.layer import Layer, Origin, shape_of
 from embcli.options import Batching
 from embcli.records import Array, Names, Piece, Records, in_pieces, run_of
-from embcli.result import Result
+from embcli.result import MatrixOf, Result
 from embcli.selection import select
-from embcli.tokens import check_ids
+from embcli.tokens import Tokens, check_ids
 from embcli.weights.build import loading_torch
-
-if TYPE_CHECKING:
-    from embcli.tokens import Tokens
-    from embcli.weights.seeded import Seeded
-    from embcli.weights.source import SeededSource
+from embcli.weights.seeded import Seeded
+from embcli.weights.source import SeededSource
 
 _PIECE = 1 << 18  # values that are computed at a time
 
@@ -41,6 +38,10 @@ class Batches(Result, verb="batch", content="batches"):
     origin: Origin
     run: dict[str, Any]
 
+    inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
+    targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
+    input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
+
     @property
     def count(self) -> int:
         """The number of batches in the whole text."""
@@ -50,21 +51,6 @@ class Batches(Result, verb="batch", content="batches"):
     def first(self) -> int:
         """The number of the first of these batches."""
         return self.batching.index or 0
-
-    @property
-    def inputs(self) -> np.ndarray:
-        """The input IDs of all these samples, (N, T) int64."""
-        return self.ids(self.order)[:, :-1]
-
-    @property
-    def targets(self) -> np.ndarray:
-        """The target IDs of all these samples, the inputs shifted by one, (N, T) int64."""
-        return self.ids(self.order)[:, 1:]
-
-    @property
-    def input(self) -> np.ndarray:
-        """The input embeddings of all these samples, (N, T, chosen columns) float32."""
-        return self.embeddings(self.order)
 
     def batch_of(self, places: np.ndarray) -> np.ndarray:
         """Return the batches of the samples at these places in `order`, (n,) int64."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
 
 from embcli.errors import OutputError
 from embcli.files import index
-from embcli.records import FieldType, Records, listed
+from embcli.records import Records, listed
 from embcli.result import Result
+from embcli.store import Entry, Store
 from embcli.version import __version__
 from embcli.weights import kept
 from embcli.words import counted, in_bytes
-
-if TYPE_CHECKING:
-    from embcli.store import Entry, Store
 
 _CHECKS = {"token": kept.check, "position": kept.check, "vectors": index.check}  # by kind of file
 
@@ -52,15 +49,15 @@ class Files(Result, verb="cache", content="list"):
     def records(self) -> Records:
         """Return the files as rows."""
         used = [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries]
-        fields: dict[str, tuple[FieldType, list[Any]]] = {
-            "file": (str, [entry.path.name for entry in self.entries]),
-            "bytes": (int, [entry.size for entry in self.entries]),
-            "used": (str, used),
-        }
-        if self.faults is not None:
-            fields["fault"] = (str, list(self.faults))
         run = {"embcli": __version__, "folder": self.folder, "bytes": self.size, "limit": self.limit}
-        return listed(run, "layers", fields)
+        return listed(
+            run,
+            "layers",
+            file=(str, [entry.path.name for entry in self.entries]),
+            bytes=(int, [entry.size for entry in self.entries]),
+            used=(str, used),
+            **({} if self.faults is None else {"fault": (str, list(self.faults))}),
+        )
 
 
 def contents(store: Store | None, verify: bool = False) -> Files:

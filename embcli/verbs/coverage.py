@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from embcli.options import Batching
 from embcli.records import Names, Records, in_pieces, run_of
 from embcli.result import Result
+from embcli.tokens import Tokens
 from embcli.verbs.batch import loader_order
-
-if TYPE_CHECKING:
-    from embcli.options import Batching
-    from embcli.tokens import Tokens
-    from embcli.weights.seeded import Seeded
+from embcli.weights.seeded import Seeded
 
 _PIECE = 1 << 16  # tokens
 
@@ -28,36 +26,11 @@ class Coverage(Result, verb="coverage", content="list"):
     samples: int  # in the text
     used: np.ndarray  # (N,) int64: the samples in batches, in their order
     counts: np.ndarray  # (T,) int64: in how many of these samples a token is an input
-    reachable: np.ndarray  # (T,) bool: whether it is an input of any sample, also of those in no batch
-
-    @property
-    def once(self) -> int:
-        """The number of tokens that are read once."""
-        return int((self.counts == 1).sum())
-
-    @property
-    def repeated(self) -> int:
-        """The number of tokens that are read more than once."""
-        return int((self.counts > 1).sum())
-
-    @property
-    def dropped(self) -> int:
-        """The number of tokens that only samples without a batch contain."""
-        return int((self.reachable & (self.counts == 0)).sum())
-
-    @property
-    def left_over(self) -> int:
-        """The number of tokens after the last sample: too few for another; the first of them is its last target."""
-        return len(self.counts) - self._end
-
-    @property
-    def skipped(self) -> int:
-        """The number of tokens between samples, which the stride skips."""
-        return int((~self.reachable[: self._end]).sum())
-
-    @property
-    def _end(self) -> int:
-        return (self.samples - 1) * self.batching.stride + self.batching.max_length
+    once: int  # tokens that are read once
+    repeated: int  # tokens that are read more than once
+    skipped: int  # tokens between samples, which the stride skips
+    dropped: int  # tokens that only samples without a batch contain
+    left_over: int  # tokens after the last sample: too few for another; the first of them is its last target
 
     def records(self) -> Records:
         """Return a row for each token: the number of samples of which it is an input."""
@@ -86,7 +59,19 @@ def coverage(tokens: Tokens, batching: Batching, seeded: Seeded) -> Coverage:
     order = (np.arange(samples) if is_in_order else loader_order(batching, seeded, samples))[:size]
     counts = _inputs(order, batching, len(tokens))
     reachable = _inputs(np.arange(samples), batching, len(tokens)) > 0
-    return Coverage(tokens, batching, samples, order, counts, reachable)
+    end = (samples - 1) * batching.stride + batching.max_length  # of the last sample
+    return Coverage(
+        tokens,
+        batching,
+        samples,
+        order,
+        counts,
+        once=int((counts == 1).sum()),
+        repeated=int((counts > 1).sum()),
+        skipped=int((~reachable[:end]).sum()),
+        dropped=int((reachable & (counts == 0)).sum()),
+        left_over=len(tokens) - end,
+    )
 
 
 def _inputs(samples: np.ndarray, batching: Batching, size: int) -> np.ndarray:

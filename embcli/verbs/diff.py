@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32, rounded_to, steps
 from embcli.layer import Layer, Origin, Source, shape_of
@@ -18,13 +19,10 @@ from embcli.notes import Notes
 from embcli.passes import Watch, ahead, readers, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
-from embcli.statistics import AT, quantiles, squares
+from embcli.statistics import AT, dots, quantiles, squares
 from embcli.tokens import token_text, tokens_of
 from embcli.version import __version__
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
 
 State = Literal["equal", "rounded", "moved", "base only", "tuned only"]
 STATES: tuple[State, ...] = get_args(State)
@@ -364,7 +362,7 @@ def _distances(left: _Rows, right: _Rows) -> tuple[np.ndarray, np.ndarray]:
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         base, tuned = left.values.astype(np.float64), right.values.astype(np.float64)
-        lengths, lengths_of_tuned, products = squares(base), squares(tuned), _products(base, tuned)
+        lengths, lengths_of_tuned, products = squares(base), squares(tuned), dots(base, tuned)
         moves = tuned - base
         base *= (products / lengths)[:, None]
         across = squares(np.subtract(tuned, base, out=base))
@@ -389,22 +387,16 @@ def _across(left: _Rows, right: _Rows) -> np.ndarray:
     """
     base, tuned = left.values.astype(np.float64), right.values.astype(np.float64)
     lengths = squares(base)
-    factors = (_products(base, tuned) / lengths)[:, None]
+    factors = (dots(base, tuned) / lengths)[:, None]
     across = _remainders(tuned, factors, base)
     if left.rests is not None:
         across -= factors * left.rests
     if right.rests is not None:
         across += right.rests
     before = squares(across)
-    across -= (_products(across, base) / lengths)[:, None] * base
+    across -= (dots(across, base) / lengths)[:, None] * base
     after = squares(across)
     return np.where(after > (base.shape[1] * _ROUNDING) ** 2 * before, after, 0)  # or only rounding is left
-
-
-def _products(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the dot products of pairs of rows, (n, D) float64 each -> (n,)."""
-    products: np.ndarray = np.einsum("ij,ij->i", rows, others)
-    return products
 
 
 def _remainders(values: np.ndarray, factors: np.ndarray, others: np.ndarray) -> np.ndarray:

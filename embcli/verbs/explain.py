@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from embcli import glossary
+from embcli.glossary import Entry
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.version import __version__
-
-if TYPE_CHECKING:
-    from embcli.glossary import Entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,15 +20,16 @@ class Explanations(Result, verb="explain", content="list"):
 
     def records(self) -> Records:
         """Return the entries as rows."""
-        values = {
-            "word": [each.word for each in self.entries],
-            "part": [each.part for each in self.entries],
-            "also": [", ".join(each.also) for each in self.entries],
-            "text": [each.text for each in self.entries],
-            "examples": ["\n".join(each.examples) for each in self.entries],
-            "source": [each.source for each in self.entries],
-        }
-        return listed({"embcli": __version__}, "words", {name: (str, each) for name, each in values.items()})
+        return listed(
+            {"embcli": __version__},
+            "words",
+            word=(str, [each.word for each in self.entries]),
+            part=(str, [each.part for each in self.entries]),
+            also=(str, [", ".join(each.also) for each in self.entries]),
+            text=(str, [each.text for each in self.entries]),
+            examples=(str, ["\n".join(each.examples) for each in self.entries]),
+            source=(str, [each.source for each in self.entries]),
+        )
 
 
 def explain(word: str | None = None) -> Explanations:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.layer import Source, shape_of
+from embcli.names import Pairing
 from embcli.positions.rotary import Rotary, model_rotary
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
@@ -23,9 +24,7 @@ from embcli.weights.build import loading_torch
 if TYPE_CHECKING:
     import torch
 
-    from embcli.names import Pairing
-
-    Step = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n, columns), positions (n,) -> rows
+Step = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n, columns), positions (n,) -> rows
 
 
 @dataclass(frozen=True, eq=False)

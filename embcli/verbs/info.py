@@ -12,7 +12,7 @@ from embcli.binary import shortened
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import InputError, LayerError
 from embcli.notes import Notes
-from embcli.records import FieldType, Records, listed
+from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.store import Store
 from embcli.version import __version__
@@ -38,9 +38,7 @@ class Info(Result, verb="info", content="list"):
         """Return the encodings as rows."""
         names, sizes, carried = map(list, zip(*self.encodings, strict=True))
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
-        return listed(
-            run, "encodings", {"encoding": (str, names), "vocabulary_size": (int, sizes), "carried": (bool, carried)}
-        )
+        return listed(run, "encodings", encoding=(str, names), vocabulary_size=(int, sizes), carried=(bool, carried))
 
 
 def info() -> Info:
@@ -127,14 +125,15 @@ class ModelInfo(Result, verb="info", content="list"):
 
     def records(self) -> Records:
         """Return the tensors as data."""
-        fields: dict[str, tuple[FieldType, list[Any]]] = {
-            "role": (str, [role or None for role, _ in self.tensors]),
-            "tensor": (str, [tensor.name for _, tensor in self.tensors]),
-            "shape": (str, ["x".join(map(str, tensor.shape)) for _, tensor in self.tensors]),
-            "dtype": (str, [tensor.dtype for _, tensor in self.tensors]),
-            "bytes": (int, [tensor.size for _, tensor in self.tensors]),
-        }
-        return listed(self.run, "tensors", fields)
+        return listed(
+            self.run,
+            "tensors",
+            role=(str, [role or None for role, _ in self.tensors]),
+            tensor=(str, [tensor.name for _, tensor in self.tensors]),
+            shape=(str, ["x".join(map(str, tensor.shape)) for _, tensor in self.tensors]),
+            dtype=(str, [tensor.dtype for _, tensor in self.tensors]),
+            bytes=(int, [tensor.size for _, tensor in self.tensors]),
+        )
 
 
 def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.binary import shortened
 from embcli.errors import InputError
 from embcli.files.numbers import rounded_to
+from embcli.hints import hint
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
+from embcli.positions.kind import JoinedPositions
 from embcli.recipe import INSIDE, Norm, Recipe
-from embcli.records import Array, Names, Piece, Records, run_of
+from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
-from embcli.tokens import check_ids, check_length, id_in_words
+from embcli.tokens import Tokens, check_ids, check_length, id_in_words
 from embcli.verbs.hidden import Steps, own_positions, steps_of
-from embcli.words import Message, counted, hint, naming
-
-if TYPE_CHECKING:
-    from embcli.positions.kind import JoinedPositions
-    from embcli.tokens import Tokens
+from embcli.words import Message, counted, naming
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
@@ -222,17 +219,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         positions[is_padding] = -1
         return positions
 
-    def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
-        """Yield all tokens in consecutive pieces, with the named fields and matrices."""
-        step = min(max(_PIECE // self.layer.shape[1], 1), 4096)
-        for start in range(0, len(self), step):
-            index = self.index(np.arange(start, min(start + step, len(self))))
-            yield Piece(len(index), self.tokens.fields(index, fields), self.rows(index, matrices))
-
     def records(self) -> Records:
         """Return the lookup as data: position, ID and token of each row, and its matrices."""
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
-        kind = self.positions
+        kind, step = self.positions, min(max(_PIECE // self.layer.shape[1], 1), 4096)
         run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document())
         if not kind.has_layer:
             run |= {"kind": self.options.position, **kind.document()}
@@ -245,7 +235,12 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             unit="tokens",
             rows=len(self),
             fields=self.tokens.field_types,
-            pieces=self.pieces,
+            pieces=in_pieces(
+                len(self),
+                step,
+                lambda places, names: self.tokens.fields(self.index(places), names),
+                lambda places, names: self.rows(self.index(places), names),
+            ),
             matrices={name: Array((len(self), len(each)), columns=each) for name, each in columns.items()},
             columns=columns["input"],
             default="input",

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from embcli.encodings.algorithm import Derivation, Step
 from embcli.errors import InputError
 from embcli.records import Names, Piece, Records, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, token_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from embcli.encodings.algorithm import Derivation, Step
 
 _TYPES: dict[str, type] = {"step": int, "left": str, "right": str, "rank": int, "score": float, "id": int, "token": str}
 _PIECE = 1 << 12  # pieces of a text

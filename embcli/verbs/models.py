@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 from embcli.binary import Binary
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.held import HOLDERS
 from embcli.hub import cache_folder, cached_models, model_file
-from embcli.records import FieldType, Records, listed
+from embcli.notes import Notes
+from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
 from embcli.version import __version__
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.notes import Notes
 
 _PARTS = {"model.safetensors.index.json": "*.safetensors", "pytorch_model.bin.index.json": "*.bin"}
 
@@ -43,14 +39,15 @@ class Models(Result, verb="info", content="list"):
 
     def records(self) -> Records:
         """Return the models as rows."""
-        fields: dict[str, tuple[FieldType, list[Any]]] = {
-            "model": (str, [each.name for each in self.models]),
-            "format": (str, [each.format for each in self.models]),
-            "vocabulary_size": (int, [each.shape and each.shape[0] for each in self.models]),
-            "dim": (int, [each.shape and each.shape[1] for each in self.models]),
-            "bytes": (int, [each.size for each in self.models]),
-        }
-        return listed({"embcli": __version__, "places": list(self.places)}, "models", fields)
+        return listed(
+            {"embcli": __version__, "places": list(self.places)},
+            "models",
+            model=(str, [each.name for each in self.models]),
+            format=(str, [each.format for each in self.models]),
+            vocabulary_size=(int, [each.shape and each.shape[0] for each in self.models]),
+            dim=(int, [each.shape and each.shape[1] for each in self.models]),
+            bytes=(int, [each.size for each in self.models]),
+        )
 
 
 def held_models(notes: Notes) -> Models:

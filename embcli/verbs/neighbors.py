@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from embcli import memory
+from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.options import Nearness
@@ -24,9 +25,6 @@ from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, check_ids, token_text, tokens_of
 from embcli.words import Message, naming
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
 
 _PIECE = 1 << 18  # values processed at a time
 _BYTES_PER_ANSWER = 64  # during a search

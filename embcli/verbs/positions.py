@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,10 @@ from embcli.binary import shortened
 from embcli.errors import InputError
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
+from embcli.options import PositionOptions
 from embcli.positions import DEFAULT_KIND, Kind, shown_kind
 from embcli.positions.kind import Matrix, ShownPositions
-from embcli.records import Array, Names, Piece, Records
+from embcli.records import Array, Records, in_pieces
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import Tokens, check_ids
@@ -22,9 +22,6 @@ from embcli.verbs.hidden import own_positions
 from embcli.version import __version__
 from embcli.weights.seeded import check_size, refuse_too_large
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from embcli.options import PositionOptions
 
 _PIECE = 1 << 18  # values that are computed at a time
 
@@ -67,33 +64,22 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         named = {each.name: each for each in self.matrices if each.name}
         step = max(_PIECE // max(*(int(np.prod(each.shape)) for each in named.values()), 1), 1)
 
-        def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
-            for start in range(0, len(self.chosen), step):
-                places = self.chosen[start : start + step]
-                values = {name: named[name].rows(places) for name in matrices}
-                yield Piece(len(places), dict.fromkeys(fields, places), values)
-
         origin = self.origin.document() if self.origin else {}
         return Records(
             run={"embcli": __version__, "kind": self.options.kind, **origin, **self.kind.document()},
             unit="positions",
             rows=len(self.chosen),
             fields={"position": int},
-            pieces=pieces,
+            pieces=in_pieces(
+                len(self.chosen),
+                step,
+                lambda index, names: dict.fromkeys(names, self.chosen[index]),
+                lambda index, names: {name: named[name].rows(self.chosen[index]) for name in names},
+            ),
             matrices={name: Array((len(self.chosen), *each.shape), each.dtype) for name, each in named.items()},
             columns=tuple(self.columns.tolist()),
             default=next(iter(named)),
         )
-
-
-def stored_shape(source: Source, kind: Kind) -> tuple[int, int]:
-    """Return C and D of the position layer of a checkpoint; raises InputError for a kind that is not stored there."""
-    if not shown_kind(kind).is_stored:
-        raise InputError(naming("{kind} {given} is computed, not read from a file", given=kind))
-    shape = source.shape("position")
-    if shape is None:
-        raise InputError(naming(f"this model has no {kind} positions; {{position_tensor}} names them if there are any"))
-    return shape
 
 
 def _own_kind(source: Source) -> tuple[Kind, str]:
@@ -181,14 +167,13 @@ def _size(source: Source, kind: Kind, context_length: int | None) -> tuple[int, 
     if source.origin.is_seeded:
         stored, dim = shape_of(source, "position")
         return default or stored if context_length is None else context_length, dim
-    recipe = source.recipe
-    computed = {
-        "rotary": source.rotation is not None,
-        "sinusoidal": recipe is not None and bool(recipe.waves),
-        "alibi": True,
-        "t5": True,
-    }
-    if not computed.get(kind):
-        return stored_shape(source, kind)
+    if kind not in ("alibi", "t5") and own_positions(source, kind, None, None, 0) is None:
+        if not shown_kind(kind).is_stored:
+            raise InputError(naming("{kind} {given} is computed, not read from a file", given=kind))
+        shape = source.shape("position")
+        if shape is None:
+            what = "this model has no {given} positions; {position_tensor} names them if there are any"
+            raise InputError(naming(what, given=kind))
+        return shape
     length = default or DEFAULT_CONTEXT_LENGTH if context_length is None else context_length
     return length, shape_of(source, "token")[1]

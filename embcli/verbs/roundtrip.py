@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from embcli.records import FieldType, Records, listed, run_of
+from embcli.records import Records, listed, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, token_text
 from embcli.words import counted
@@ -43,14 +42,15 @@ class Roundtrip(Result, verb="roundtrip", content="list"):
         """Return a row for each text: whether it comes back, and the first difference."""
         places = self.places
         parts = [(b"", b"") if place is None else self.parts(number) for number, place in enumerate(places)]
-        fields: dict[str, tuple[FieldType, list[Any]]] = {
-            "sequence": (int, list(range(len(places)))),
-            "equal": (bool, [place is None for place in places]),
-            "place": (int, places),
-            "text": (str, [token_text(part) for part, _ in parts]),
-            "decoded": (str, [token_text(part) for _, part in parts]),
-        }
-        return listed(run_of(self.tokens.encoding), "texts", fields)
+        return listed(
+            run_of(self.tokens.encoding),
+            "texts",
+            sequence=(int, list(range(len(places)))),
+            equal=(bool, [place is None for place in places]),
+            place=(int, places),
+            text=(str, [token_text(part) for part, _ in parts]),
+            decoded=(str, [token_text(part) for _, part in parts]),
+        )
 
 
 def _difference(text: str, data: bytes) -> int | None:

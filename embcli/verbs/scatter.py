@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Origin, Source, shape_of
 from embcli.passes import Watch, unwatched
@@ -15,9 +16,6 @@ from embcli.result import Drawing
 from embcli.selection import select
 from embcli.statistics import Covariance, refuse_covariance
 from embcli.tokens import token_text, tokens_of
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
 
 _PIECE = 4096  # rows written at a time
 

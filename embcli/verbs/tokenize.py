@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli import tokens as core
 from embcli.records import Names, Piece, Records, run_of
 from embcli.result import Result
-
-if TYPE_CHECKING:
-    from embcli.tokens import Tokens
+from embcli.tokens import Tokens
 
 _NEED_SPANS = {"bytes", "start", "end"}
 

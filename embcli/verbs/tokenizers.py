@@ -6,23 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.memory import free
+from embcli.notes import Notes
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
+from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
 from embcli.version import __version__
 from embcli.words import in_bytes, naming
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
-    from embcli.notes import Notes
-    from embcli.text import Sequences
 
 _MOST = 100  # encodings: their cuts are counted in a byte
 _MEMORY = 20  # bytes for each byte of a text, measured on 20 MB of many kinds under two encodings

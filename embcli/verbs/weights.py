@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, Summary, shape_of
+from embcli.names import Sort
 from embcli.passes import Watch, unwatched
-from embcli.records import Array, FieldType, Names, Piece, Records, run_of
+from embcli.records import Array, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.statistics import NormOrder, norm_order, norms_of
 from embcli.tokens import token_text, tokens_of
 from embcli.words import naming
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
-    from embcli.names import Sort
 
 _PIECE = 1 << 18  # values processed at a time
 _SCATTERED = 1 << 22  # values of rows in no order that are read at a time: a layer that is drawn is drawn for each read
@@ -86,25 +83,28 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             unit="rows",
             rows=len(self.ids),
             fields={"id": int, **token, **norm, **rank},
-            pieces=self._pieces,
+            pieces=in_pieces(
+                len(self.ids),
+                max((_SCATTERED if self.order else _PIECE) // self.layer.shape[1], 1),
+                self._fields,
+                lambda places, names: dict.fromkeys(names, self.rows(self.ids[places])),
+            ),
             matrices={self.name: Array((len(self.ids), len(self.columns)))},
             columns=tuple(self.columns.tolist()),
             default=self.name,
         )
 
-    def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
-        """Yield the rows in pieces; the field and the matrix of tokens have the same name."""
-        step = max((_SCATTERED if self.order else _PIECE) // self.layer.shape[1], 1)
-        for start in range(0, len(self.ids), step):
-            ids = self.ids[start : start + step]
-            values: dict[str, Any] = {"id": ids}
-            if "token" in fields:
-                values["token"] = list(map(token_text, self.tokens(ids)))
-            if "norm" in fields:
-                values["norm"] = self.norms(ids)
-            if self.order:
-                values["rank"] = self.order.ranks[ids]
-            yield Piece(len(ids), {name: values[name] for name in fields}, {name: self.rows(ids) for name in matrices})
+    def _fields(self, places: np.ndarray, names: Names) -> dict[str, Any]:
+        """Return the named fields of the rows at these places, (n,) int64."""
+        ids = self.ids[places]
+        values: dict[str, Any] = {"id": ids}
+        if "token" in names:
+            values["token"] = list(map(token_text, self.tokens(ids)))
+        if "norm" in names:
+            values["norm"] = self.norms(ids)
+        if self.order:
+            values["rank"] = self.order.ranks[ids]
+        return values
 
 
 def weights(

@@ -1,9 +1,8 @@
 """How `audit` looks."""
 
-from __future__ import annotations
-
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import BROKEN
 from embcli.page import Column, Excerpt, Page, Word
 from embcli.verbs.audit import Audit
@@ -16,7 +15,7 @@ from embcli.views.parts import (
     put_left_out,
     put_origin,
 )
-from embcli.words import QUANTILES, counted, hint
+from embcli.words import QUANTILES, counted
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {

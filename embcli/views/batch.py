@@ -1,7 +1,5 @@
 """How `batch` looks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Page

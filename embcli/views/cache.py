@@ -1,7 +1,5 @@
 """The pages of `cache` and `cache verify`."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from embcli.page import Column, Page

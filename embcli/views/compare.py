@@ -1,13 +1,12 @@
 """How `compare` looks: the steps of both ways, their outputs side by side, the verdict, and the cost of each way."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import OUTPUTS, STEPS
 from embcli.page import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
@@ -15,12 +14,12 @@ from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.result import Cost, Gradient, Training
 from embcli.verbs.lookup import rows_beside
 from embcli.verdict import Verdict, largest_by_row
-from embcli.views.parts import PickedRows, bar, put_left_out, put_origin, token_labels
-from embcli.words import counted, hint, in_bytes, in_seconds
+from embcli.views.parts import PickedRows, bar, origin_in_words, put_left_out, put_origin, token_labels
+from embcli.words import counted, in_bytes, in_seconds
 
 _WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
-_FRAME = 4  # lines of the heading, of what is not shown, and of the prompt
-_BY_IMPORTANCE = ("outputs", "ids", "one-hot", "shared", "first")  # the steps that a page takes up in this order
+_FRAME = 4  # lines of the heading, of the remark on omitted parts, and of the prompt
+_BY_IMPORTANCE = ("outputs", "ids", "one-hot", "shared", "first")  # the steps, the most important first
 _MOST_TOKENS = 40
 _MOST_IDS = 12  # in one line
 _MOST_WEIGHTS = 8  # rows of a weight matrix
@@ -55,7 +54,10 @@ def view(result: Comparison, page: Page) -> None:
     lines = {step: _part(page, result, step).lines + 1 for step in options.steps or STEPS}  # with a blank line below
     chosen = options.steps or _fitting(lines, available + 1, () if extras else _BY_IMPORTANCE[:1])
     one_too_many = sum(lines[step] for step in chosen) == available + 1
-    _put_head(result, page)
+    page.title("Two ways from token IDs to vectors: embedding layer and linear layer")
+    dtype = "" if result.origin.is_seeded else f" ({result.origin.dtypes['token']})"
+    sizes = f"T = {len(result.tokens):,} (tokens), V = {len(result.weight):,} (rows), D = {result.weight.shape[1]:,}"
+    page.line(f"{sizes} (columns), {origin_in_words(result.origin, 'token')}{dtype}")
     for place, step in enumerate(chosen, 1):
         page.add(_part(page, result, step, place if len(chosen) > 1 else None))
         if step != chosen[-1] or not one_too_many:
@@ -68,7 +70,7 @@ def view(result: Comparison, page: Page) -> None:
 
 
 def _fitting(lines: dict[str, int], available: float, always: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the steps that fit into the available lines, the most wanted first, with those that are always shown."""
+    """Return the steps that fit into the available lines, the most important first, and those that are always shown."""
     chosen = {*always}
     for step in _BY_IMPORTANCE:
         available -= lines[step]
@@ -81,7 +83,12 @@ def _fitting(lines: dict[str, int], available: float, always: tuple[str, ...]) -
 def _part(page: Page, result: Comparison, step: str, number: int | None = None) -> Page:
     """Return a step as a part of a page; its title begins with its number there."""
     part = page.part()
-    _PUT[step](result, part, f"{number}. " if number else "")
+    title, letters, more, put = _STEPS[step]
+    lengths = {"T": len(result.tokens), "V": len(result.weight), "D": result.weight.shape[1]}
+    sizes = [f"{lengths[letter]:,}" for letter in letters]
+    name, shape = (f"({', '.join(each)}{',' if len(each) == 1 else ''})" for each in (letters, sizes))
+    part.title(f"{f'{number}. ' if number else ''}{title}, {name} = {shape}{more}")
+    put(result, part)
     return part
 
 
@@ -101,21 +108,8 @@ def _put_end(result: Comparison, page: Page, available: float) -> None:
         _put_gradient(result.gradient, page)
 
 
-def _put_head(result: Comparison, page: Page) -> None:
-    (size, dim), origin = result.weight.shape, result.origin
-    page.title("Two ways from token IDs to vectors: embedding layer and linear layer")
-    source = f"seed {origin.seed}" if origin.is_seeded else f"{origin.tensors['token']} ({origin.dtypes['token']})"
-    page.line(f"T = {len(result.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns), {source}")
-
-
-def _put_title(page: Page, title: str, name: str, shape: tuple[int, ...], more: str = "") -> None:
-    sizes = ", ".join(f"{size:,}" for size in shape) + "," * (len(shape) == 1)
-    page.title(f"{title}, {name} = ({sizes}){more}")
-
-
-def _put_ids(result: Comparison, page: Page, number: str) -> None:
+def _put_ids(result: Comparison, page: Page) -> None:
     tokens = result.tokens
-    _put_title(page, f"{number}The token IDs", "(T,)", (len(tokens),))
     which = Excerpt.ends(_MOST_IDS, len(tokens))
     ids = tokens.ids[which.places]
     words = [
@@ -127,11 +121,10 @@ def _put_ids(result: Comparison, page: Page, number: str) -> None:
     page.line("  ".join(words) or "none")
 
 
-def _put_one_hot(result: Comparison, page: Page, number: str) -> None:
-    size, length = len(result.weight), len(result.tokens)
-    _put_title(page, f"{number}The one-hot matrix", "(T, V)", (length, size))
+def _put_one_hot(result: Comparison, page: Page) -> None:
+    size = len(result.weight)
     page.line(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
-    rows = Excerpt.ends(_MOST_TOKENS, length)
+    rows = Excerpt.ends(_MOST_TOKENS, len(result.tokens))
     labels: Columns = [*token_labels(result.tokens, rows.places), Bar()]
     ids = result.tokens.ids[rows.places].tolist()
     forms: list[Columns] = [  # from the longest to the shortest
@@ -148,10 +141,9 @@ def _put_one_hot(result: Comparison, page: Page, number: str) -> None:
     put_left_out(page, rows.missing("row"))
 
 
-def _put_first(result: Comparison, page: Page, number: str) -> None:
-    dim, size = result.first.shape
-    _put_title(page, f"{number}The linear layer's own first weights", "(D, V)", (dim, size))
-    drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{1 / math.sqrt(size):.4g}"
+def _put_first(result: Comparison, page: Page) -> None:
+    limit = 1 / math.sqrt(len(result.weight))
+    drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{limit:.4g}"
     if result.origin.is_seeded:
         page.line(f"{drawn}, torch.nn.Embedding normal ones: from one seed, other numbers.")
     else:
@@ -159,9 +151,8 @@ def _put_first(result: Comparison, page: Page, number: str) -> None:
     _put_matrix(page, result.first, "D")
 
 
-def _put_shared(result: Comparison, page: Page, number: str) -> None:
+def _put_shared(result: Comparison, page: Page) -> None:
     size, dim = result.weight.shape
-    _put_title(page, f"{number}The shared weight, embedding.weight", "(V, D)", (size, dim))
     page.line(
         f"Now linear.weight = Parameter(embedding.weight.T), (D, V) = ({dim:,}, {size:,}): "
         "each row here is a column of it."
@@ -176,19 +167,18 @@ def _put_matrix(page: Page, values: np.ndarray, label: str) -> None:
     put_left_out(page, rows.missing("row"), columns.missing("column"))
 
 
-def _put_outputs(result: Comparison, page: Page, number: str) -> None:
-    length, dim = result.embedding.shape
-    _put_title(page, f"{number}The outputs", "(T, D)", (length, dim), ": row ID of the weight; one-hot row · weight")
-    rows = Excerpt.ends(_MOST_TOKENS, length)
+def _put_outputs(result: Comparison, page: Page) -> None:
+    rows = Excerpt.ends(_MOST_TOKENS, len(result.tokens))
     _put_both(page, token_labels(result.tokens, rows.places), result.embedding, result.linear, rows)
 
 
-_PUT: dict[str, Callable[[Comparison, Page, str], None]] = {
-    "ids": _put_ids,
-    "one-hot": _put_one_hot,
-    "first": _put_first,
-    "shared": _put_shared,
-    "outputs": _put_outputs,
+# The title of each step, the letters of its shape, words after them, and what puts it on a page.
+_STEPS: dict[str, tuple[str, str, str, Callable[[Comparison, Page], None]]] = {
+    "ids": ("The token IDs", "T", "", _put_ids),
+    "one-hot": ("The one-hot matrix", "TV", "", _put_one_hot),
+    "first": ("The linear layer's own first weights", "DV", "", _put_first),
+    "shared": ("The shared weight, embedding.weight", "VD", "", _put_shared),
+    "outputs": ("The outputs", "TD", ": row ID of the weight; one-hot row · weight", _put_outputs),
 }
 
 

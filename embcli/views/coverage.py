@@ -1,7 +1,5 @@
 """The page of `batch --coverage`: the samples under each other, how often each token is read, and the sums."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,18 +1,17 @@
 """How `diff` looks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.hints import hint
 from embcli.page import Column, Excerpt, Page, Word
 from embcli.tokens import tokens_of
 from embcli.verbs.diff import Diff, State
 from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column
-from embcli.words import QUANTILES, hint
+from embcli.words import QUANTILES
 
 _NAMES = ("base", "tuned")
 _STATES: dict[State, str] = {
@@ -36,7 +35,10 @@ def view(result: Diff, page: Page) -> None:
     page.line(f"rows   {', '.join(counts)}")
     if result.matching.by == "token":
         page.line("The vocabularies differ: rows match by the bytes of their tokens")
-    _put_rows_without_partner(result, page)
+    for name, ids, encoding in _without_partner(result):
+        first = ids[: result.top + 1]
+        if len(ids):
+            page.line(f"only in {name}: {first_of(named_rows(first, tokens_of(first, encoding)), result.top)}")
     if len(result.moved):
         page.line()
         _put_tokens(result, page)
@@ -51,16 +53,6 @@ def view(result: Diff, page: Page) -> None:
     )
 
 
-def _medians(result: Diff, page: Page) -> str:
-    """Return the medians of the finite distances of the rows that moved, in words."""
-    medians = (
-        f"{name} {page.written(np.array(quantiles))[[*QUANTILES].index('median')]}"
-        for name, values in (("1 - cos", result.cosine_distances), ("L2 distance", result.distances))
-        if (quantiles := result.quantiles(values))
-    )
-    return ", ".join(medians)
-
-
 def _put_tokens(result: Diff, page: Page) -> None:
     """Put the tokens that changed most on a page, and after a gap those that changed least."""
     excerpt = _shown(result)
@@ -70,9 +62,13 @@ def _put_tokens(result: Diff, page: Page) -> None:
         labels.append(Column("in TUNED", result.matching.tuned[pairs]))
     if any(each is not None for each in result.encodings):
         labels.append(token_column(result.tokens(pairs)))
-    numbers = {"1 - cos": result.cosine_distances[pairs], "L2 distance": result.distances[pairs]}
-    page.line(f"Changed most, and least; medians: {_medians(result, page)}" if excerpt.left_out else "Changed most")
-    page.table([*labels, *(Column(name, page.written(values)) for name, values in numbers.items())], excerpt.gaps)
+    medians = []
+    for name, distances in (("1 - cos", result.cosine_distances), ("L2 distance", result.distances)):
+        labels.append(Column(name, page.written(distances[pairs])))
+        if quantiles := result.quantiles(distances):
+            medians.append(f"{name} {page.written(np.array(quantiles))[[*QUANTILES].index('median')]}")
+    page.line(f"Changed most, and least; medians: {', '.join(medians)}" if excerpt.left_out else "Changed most")
+    page.table([*labels], excerpt.gaps)
 
 
 def _shown(result: Diff) -> Excerpt:
@@ -80,15 +76,8 @@ def _shown(result: Diff) -> Excerpt:
     return Excerpt.ends(2 * result.top, len(result.moved))
 
 
-def _put_rows_without_partner(result: Diff, page: Page) -> None:
-    """Put the first rows of each matrix that the other lacks on a page, with their tokens."""
-    for name, ids, encoding in _without_partner(result):
-        first = ids[: result.top + 1]
-        if len(ids):
-            page.line(f"only in {name}: {first_of(named_rows(first, tokens_of(first, encoding)), result.top)}")
-
-
 def _without_partner(result: Diff) -> Iterator[tuple[str, np.ndarray, Encoding | None]]:
+    """Yield the rows of each matrix that the other lacks."""
     rows = (result.matching.base_only, result.matching.tuned_only)
     yield from zip(("BASE", "TUNED"), rows, result.encodings, strict=True)
 

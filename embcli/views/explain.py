@@ -1,14 +1,12 @@
 """The page of `explain`: an entry, or the list of all words."""
 
-from __future__ import annotations
-
 from itertools import groupby
 
 from embcli.glossary import Command, Entry, Item
+from embcli.hints import hint
 from embcli.page import Page, Tone, Word
 from embcli.verbs.explain import Explanations
 from embcli.views.parts import put_prose, wrapped
-from embcli.words import hint
 
 _INDENT = "  "
 

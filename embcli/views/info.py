@@ -1,7 +1,5 @@
 """The pages of `info`."""
 
-from __future__ import annotations
-
 from embcli.page import Column, Page
 from embcli.verbs.info import Info, ModelInfo
 from embcli.verbs.models import Models

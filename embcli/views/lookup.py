@@ -1,18 +1,18 @@
 """How `lookup` looks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.names import PARTS
 from embcli.page import Block, Column, Columns, Excerpt, Page
+from embcli.page.layout import cell_len
 from embcli.positions.kind import JoinedWords
 from embcli.verbs.lookup import Lookup, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
@@ -24,7 +24,7 @@ _SIGNS = {"position": "+ position", "input": "= input"}
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Rows of one matrix, one per token; the table shows them band by band or, of a sum, token by token."""
+    """Rows of one matrix, one per token; the table shows them band by band or, for a sum, token by token."""
 
     label: str
     header: str  # of the numbers of its rows
@@ -100,7 +100,7 @@ def _title(result: Lookup, words: JoinedWords, in_table: bool) -> str:
 
 
 def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
-    """Return the sizes of the matrices, each with what it counts, and how many of the tokens the user chose."""
+    """Return the sizes of the matrices with their units, and how many of the tokens the user chose."""
     tokens, count = result.tokens, counted(len(result.tokens), "token")
     columns = f"D = {counted(result.layer.shape[1], 'column')}"
     if not in_table:
@@ -130,7 +130,7 @@ def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band],
 def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Column]:
     """Return the labels of the rows of bands: the band, the number of the row in its layer, the token.
 
-    What several rows have in common, their token or their band, stands beside the first of them.
+    A token or a band that several rows share is shown beside the first of them.
     """
     tokens = result.tokens
     if result.shown == ("token",) and (result.options.draw or result.only is not None):
@@ -155,7 +155,7 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
 
 
 def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
-    """Say where the rows come from, in one line if it fits; the title tells it of a plain sum."""
+    """Say where the rows come from, in one line if it fits; the title says it for a plain sum."""
     shown, typed = result.shown, result.added_type is not None
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
@@ -176,7 +176,7 @@ def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
         other = next(part for part in PARTS if part != result.recipe.part)
         lines.append(f"part: {result.recipe.part}; {hint('part', part=other)}")
     line = "; ".join(lines)
-    for each in [line] if line and page.fits_line(line) else lines:
+    for each in [line] if line and cell_len(page.safe(line)) <= page.width else lines:
         page.line(each)
 
 

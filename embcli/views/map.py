@@ -1,7 +1,5 @@
 """How the map of a weight matrix looks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from embcli.page import Block, Column, Page

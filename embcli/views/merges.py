@@ -1,7 +1,5 @@
 """The page of `tokenize --merges`: the steps of each piece as a table, or as a tree."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
@@ -119,7 +117,7 @@ class _Node:
     """A symbol, or what a merge made of its parts: its cells, the middle of its text, and how many merges are above."""
 
     token: bytes
-    parts: tuple[_Node, ...] = ()
+    parts: tuple["_Node", ...] = ()
     start: int = 0
     end: int = 0
     middle: int = 0

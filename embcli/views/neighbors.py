@@ -1,18 +1,18 @@
 """How `neighbors` looks."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
+from embcli.page.layout import width
 from embcli.search import Ranking
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors, Query, Shares
 from embcli.views.parts import bar, put_left_out, put_origin, token_column
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _MOST_QUERIES = 20
 _MOST_ROWS = 200  # neighbours of a query
@@ -103,19 +103,23 @@ def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page)
     for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):
         sums.append(Column("", [sign] * len(names)))
         sums.append(Column(name, [numbers.write(value) for value in values]))
-    whole: Columns = [*sums, Column("those columns", names, "left")]
+    available = page.width - width(sums) - _GAP
+    least = len(f"{shares.columns.max()}, …")
+    if page.paper.screen is not None and available >= least:  # a second table would push this one off the screen
+        names = [_shortened(each, available) for each in names]
+    whole: Columns = [*sums, Column("which", names, "left")]
     if page.fits_table(whole):
         page.table(whole, rows.gaps)
     else:
         page.table(sums, rows.gaps)
         page.line()
-        width = page.width - labels[0].width - _GAP
-        page.table([labels[0], Column("those columns", [_shortened(each, width) for each in names], "left")], rows.gaps)
+        available = page.width - labels[0].width - _GAP
+        page.table([labels[0], Column("which", [_shortened(each, available) for each in names], "left")], rows.gaps)
 
 
-def _shortened(numbers: str, width: int) -> str:
-    """Return a list of numbers, cut after a number to fit a width, with dots for the others."""
-    return numbers if len(numbers) <= width else f"{numbers[: numbers.rindex(',', 0, width - 2)]}, …"
+def _shortened(numbers: str, available: int) -> str:
+    """Return a list of numbers, cut after a number to fit the available cells, with dots for the others."""
+    return numbers if len(numbers) <= available else f"{numbers[: numbers.rindex(',', 0, available - 2)]}, …"
 
 
 def _in_words(result: Neighbors, query: Query, number: int) -> str:

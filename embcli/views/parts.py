@@ -1,6 +1,4 @@
-"""Parts of the pages of several verbs: labels of tokens, picked rows, what is not shown, where numbers come from."""
-
-from __future__ import annotations
+"""Parts of the pages of several verbs: token labels, picked rows, omitted rows and columns, the origin of numbers."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +7,11 @@ from itertools import islice
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.layer import Origin
 from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
 from embcli.tokens import Tokens, shown
-from embcli.words import hint
 
 _MOST_PICKED = 12  # rows of a picture
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -51,7 +49,7 @@ def matrix_in_words(origin: Origin, layer: str) -> str:
 
 
 def put_origin(page: Page, origin: Origin, untrained: str = "untrained") -> None:
-    """Say at the end of a page that seeded rows are random, or what is a guess about those of a file."""
+    """Say at the end of a page that seeded rows are random, or which facts about a file are guesses."""
     put_guesses(page, origin.guesses)
     if origin.is_seeded and (words := hint(untrained, seed=origin.seed)):
         page.line(Word(words, "dim"))
@@ -59,8 +57,13 @@ def put_origin(page: Page, origin: Origin, untrained: str = "untrained") -> None
 
 def put_guesses(page: Page, guesses: Mapping[str, str]) -> None:
     """Put the guesses about the origin of the numbers on a page, by their reasons."""
-    for reason in guesses.values():
-        page.line(f"A guess: {reason}")
+    for about, reason in guesses.items():
+        page.line(f"A guess: {guess_in_words(about, reason)}")
+
+
+def guess_in_words(about: str, reason: str) -> str:
+    """Return what was guessed and why, and how to choose another tensor or encoding."""
+    return f"{reason}; {hint(f'another {about}')}" if about in ("token", "position", "encoding") else reason
 
 
 def head_in_words(relation: str, rows: int, reason: str) -> str:
@@ -112,7 +115,7 @@ class PickedRows:
     missing: str  # in words, picked rows that are not shown
 
     @classmethod
-    def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
+    def of(cls, ids: np.ndarray, beside: np.ndarray) -> "PickedRows":
         """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
         picked, _ = distinct(ids)
         excerpt = Excerpt.ends(_MOST_PICKED, len(picked))

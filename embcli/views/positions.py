@@ -1,15 +1,13 @@
 """How `positions` looks."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from embcli.layer import Origin
 from embcli.names import SHORT_LENGTH
 from embcli.page import Block, Column, Excerpt, Page, Raster
 from embcli.positions.kind import Matrix
 from embcli.verbs.positions import PositionTable
-from embcli.views.parts import left_out, put_origin, put_prose
+from embcli.views.parts import left_out, origin_in_words, put_origin, put_prose
+from embcli.words import counted
 
 _MOST_ROWS = 200  # of the rows that the user chose
 _ONE_TABLE, _TWO_TABLES = 10, 4  # rows of a longer table, if a page has one table, or two
@@ -33,11 +31,13 @@ def view(result: PositionTable, page: Page) -> None:
     for line in filter(None, (words.note if not options.similarity else "", result.reason)):
         put_prose(line, end)
     if origin is not None and not (result.reason and "position" not in origin.tensors):
-        end.line(_origin_in_words(origin))
+        layer = "position" if "position" in origin.tensors else "token"
+        offset = f"; position 0 is its row {origin.first_position}" if layer == "position" else ""
+        end.line(f"{origin_in_words(origin, layer)} ({origin.dtypes[layer]}){offset if origin.first_position else ''}")
     if result.origin is not None:
         put_origin(end, result.origin)
     if options.similarity:
-        page.title(f"Dot products of {options.kind} positions{first}: T = {result.length:,}")
+        page.title(f"Dot products of {options.kind} positions{first}: T = {counted(result.length, 'position')}")
         page.line(words.products)
         if result.kind.needs_row(similarity=True):
             page.line(f"The row is that of token ID {options.token_id()}.")
@@ -78,7 +78,7 @@ def _put(result: PositionTable, matrix: Matrix, page: Page, around: int | None) 
 
 
 def _picture_lines(page: Page, end: Page, pictures: int) -> int:
-    """Return how many lines the next of so many pictures has; on a screen they share it, with headings and the end."""
+    """Return how many lines the next picture has; `pictures` of them share a screen with headings and the end."""
     if page.paper.screen is None:
         return page.paper.lines - _HEAD - _BELOW
     return (page.paper.screen - page.lines - end.lines - _BELOW - 2 * (pictures - 1)) // pictures
@@ -90,15 +90,7 @@ def _numbers(result: PositionTable, matrix: Matrix) -> np.ndarray:
 
 
 def _most(page: Page, total: int, around: int | None) -> int:
-    """Return how many rows a table shows, of so many: all if they are few, as on a page without a T."""
+    """Return how many of the rows a table shows: all if they are as few as those of a page without a T."""
     if around is None or page.paper.screen is None:
         return SHORT_LENGTH if total <= SHORT_LENGTH else _ONE_TABLE if around is None else _TWO_TABLES
     return max((page.paper.screen - around) // 2, _LEAST_ROWS)
-
-
-def _origin_in_words(origin: Origin) -> str:
-    """Return in words which rows of a file these are."""
-    first = f"; position 0 is its row {origin.first_position}" if origin.first_position else ""
-    if "position" not in origin.tensors:
-        return f"{origin.tensors['token']} ({origin.dtypes['token']})"
-    return f"{origin.tensors['position']} ({origin.dtypes['position']}){first}"

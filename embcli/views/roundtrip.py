@@ -1,7 +1,5 @@
 """The page of `tokenize --roundtrip`: whether each text comes back from its tokens, and where it does not."""
 
-from __future__ import annotations
-
 from embcli.page import Page, Word
 from embcli.tokens import shown
 from embcli.verbs.roundtrip import Roundtrip

@@ -1,18 +1,17 @@
 """How a scatter plot looks: dots on a plane, some with a label."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page.canvas import CELL, LINE, MARGIN, Canvas, Span
 from embcli.page.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.verbs.scatter import Scatter
 from embcli.views.parts import matrix_in_words
-from embcli.words import counted, hint
+from embcli.words import counted
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
@@ -39,7 +38,11 @@ def view(result: Scatter, canvas: Canvas) -> None:
     radius = 1 if len(finite) > 5000 else 1.5 if len(finite) > 500 else 2.5
     canvas.dots(np.round(2 * finite) / 2, radius, canvas.palette.faint)
     rows, places = _candidates(result, points)
-    labels = [canvas.safe(_label(result, row)) for row in rows.tolist()]
+    tokens = [result.encoding.entry(row) if result.encoding else None for row in rows.tolist()]
+    labels = [
+        canvas.safe(str(row) if token is None else shorten(shown(token), _MOST_CELLS))
+        for row, token in zip(rows.tolist(), tokens, strict=True)
+    ]
     boxes = _boxes(places, [cell_len(label) * CELL for label in labels], frame, result.chosen is not None)
     is_marked = [box is not None or result.chosen is not None for box in boxes]
     canvas.dots(places[is_marked], _MARK, canvas.palette.tones["warm"])
@@ -74,7 +77,7 @@ class _Frame:
         self._centre = np.array([(self.left + self.right) / 2, (self.top + self.bottom) / 2])
 
     @classmethod
-    def around(cls, points: np.ndarray, canvas: Canvas, top: float) -> _Frame:
+    def around(cls, points: np.ndarray, canvas: Canvas, top: float) -> "_Frame":
         """Return a frame below `top` that contains all points."""
         box = MARGIN + 9 * CELL, top, canvas.width - MARGIN, canvas.height - MARGIN - 2.5 * LINE
         low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
@@ -86,6 +89,10 @@ class _Frame:
         """Return the places of points on the canvas, (n, 2)."""
         places: np.ndarray = self._centre + (points - self._middle) * (self._scale, -self._scale)
         return places
+
+    def contains(self, box: Box) -> bool:
+        """Return whether a box is inside the frame."""
+        return self.left < box[0] and self.top < box[1] and box[2] < self.right and box[3] < self.bottom
 
     def ticks(self, axis: int) -> list[tuple[float, float]]:
         """Return round numbers along an axis and their places on the canvas; the step is the same on both axes."""
@@ -135,12 +142,6 @@ def _candidates(result: Scatter, points: np.ndarray) -> tuple[np.ndarray, np.nda
     return rows[:_MOST_TRIED], points[rows[:_MOST_TRIED]]
 
 
-def _label(result: Scatter, row: int) -> str:
-    """Return the token that a row stands for, or its ID."""
-    token = result.encoding.entry(row) if result.encoding else None
-    return str(row) if token is None else shorten(shown(token), _MOST_CELLS)
-
-
 def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, every: bool) -> list[Box | None]:
     """Return the boxes of labels beside their dots, if possible on the outer side.
 
@@ -158,7 +159,7 @@ def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, every: bool) 
             (x - width / 2, y + _AWAY - 3),
         )
         tried = [(left, top, left + width, top + LINE) for left, top in lefts_and_tops]
-        free = [box for box in tried if _within(box, frame) and not any(_meet(box, other) for other in taken)]
+        free = [box for box in tried if frame.contains(box) and not any(_meet(box, other) for other in taken)]
         if not every and (len(taken) == 2 * _MOST_LABELS or any(_meet(dot, other) for other in taken)):
             free = []
         box = free[0] if free else None
@@ -166,10 +167,6 @@ def _boxes(places: np.ndarray, widths: list[float], frame: _Frame, every: bool) 
             taken += [(box[0] - CELL, box[1], box[2] + CELL, box[3]), dot]  # a gap between labels
         boxes.append(box)
     return boxes
-
-
-def _within(box: Box, frame: _Frame) -> bool:
-    return frame.left < box[0] and frame.top < box[1] and box[2] < frame.right and box[3] < frame.bottom
 
 
 def _meet(one: Box, other: Box) -> bool:

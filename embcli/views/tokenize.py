@@ -1,17 +1,16 @@
 """The page of `tokenize`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, Column, Columns, Excerpt, Page, Word
 from embcli.page.layout import token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Spans, Tokenization
 from embcli.views.parts import put_left_out
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _MOST_ROWS = 200
 _MOST_TEXT = 2000  # cells of the text that are shown with its IDs

@@ -1,15 +1,14 @@
 """The page of `tokenize` with several encodings: the text as each of them cuts it, and how many tokens that makes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from embcli.hints import hint
 from embcli.page import Column, Columns, Page, Word
 from embcli.page.layout import cell_len, shorten, token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenizers import Stretch, Tokenizers
-from embcli.words import counted, hint
+from embcli.words import counted
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
 _LONGEST_TOKEN = 18  # cells
@@ -39,22 +38,24 @@ def _columns(result: Tokenizers, names: list[str]) -> Columns:
     ratios = [result.characters / count if count else None for count in result.counts]
     return [
         Column("encoding", names, "left", least=_LEAST_NAME),
-        Column("V", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
+        Column("vocab", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
         Column("tokens", [f"{count:,}" for count in result.counts]),
         Column("chars/token", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
     ]
 
 
 def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
-    """Put the text on the page, or what is cut differently if it is too long; return what is left out."""
+    """Put the text on the page, or only the places that differ if it is too long; return in words what is left out."""
     most = max((page.paper.lines - _LINES - len(labels)) // (len(labels) + 1), 1)
-    available = page.width - max(map(cell_len, labels)) - 1
+    longest = f"line {len(result.texts)}, char" if len(result.texts) > 1 else "char"
+    available = page.width - max(map(cell_len, (*labels, longest))) - 1
     rows = list(islice(_rows(result.stretches(), available), most + 1))
     is_whole = len(rows) <= most
     if not is_whole and result.different:
         rows = list(islice(_rows(result.stretches(different=True), available), most + 1))
     for row in rows[:most]:
-        title = f"line {row[0][0] + 1}" if len(result.texts) > 1 else ""
+        line = f"line {row[0][0] + 1}" if len(result.texts) > 1 else ""
+        title = ", ".join(filter(None, (line, "char" if any(column.header for _, column in row) else "")))
         label = Column(title, [Word(each, "dim") for each in labels], "left")
         page.table([label, *(column for _, column in row)], ruled=False)
     if is_whole or not result.different:
@@ -109,7 +110,7 @@ def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
 
 
 def _line(texts: dict[int, str], cells: dict[int, int], available: int) -> str:
-    """Return tokens with a mark at each cut, in so many cells; dots follow if they need more."""
+    """Return tokens with a mark at each cut, in the available cells; dots follow if they need more."""
     line = ""
     for place, text in texts.items():
         if cells[place] > available:

@@ -1,16 +1,9 @@
 """How the steps of a tour look: the lines above the output of a command, and the words below it."""
 
-from __future__ import annotations
-
+from embcli.hints import hint
 from embcli.page import Page, Word
-from embcli.verbs.tour import Step, Tour, as_typed
+from embcli.verbs.tour import Step, as_typed
 from embcli.views.parts import put_prose
-from embcli.words import hint
-
-
-def put_heading(tour: Tour, number: int, page: Page) -> None:
-    """Put the heading of a step on the page, with its number, counted from 1."""
-    page.title(f"{number}/{len(tour.steps)}  {tour.steps[number - 1].heading}")
 
 
 def put_command(words: list[str], page: Page) -> None:

@@ -1,16 +1,15 @@
 """How `weights` looks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 
+from embcli.hints import hint
 from embcli.layer import Summary
 from embcli.page import Block, Column, Excerpt, Page
 from embcli.verbs.weights import WeightMatrix
 from embcli.views.parts import id_labels, origin_in_words, put_left_out, put_origin
-from embcli.words import counted, hint, in_bytes
+from embcli.words import counted, in_bytes
 
 _MOST_CHOSEN_ROWS = 200
 _MOST_ROWS = 10  # if no rows are chosen

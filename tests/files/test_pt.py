@@ -33,7 +33,10 @@ DTYPES = (
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_rows_of_each_dtype_are_those_of_torch(tmp_path: Path, dtype: torch.dtype, transposed: bool) -> None:
     weight = (100 * torch.from_numpy(matrix(60, 9))).abs().to(dtype)
-    torch.save({"weight": weight}, tmp_path / "m.pt")
+    try:
+        torch.save({"weight": weight}, tmp_path / "m.pt")
+    except KeyError as error:
+        pytest.skip(f"this torch cannot save it: {error}")
     wanted = weight.float().numpy()
     assert_rows(layer(tmp_path / "m.pt", "weight", transposed), wanted.T if transposed else wanted)
 
@@ -130,7 +133,7 @@ def test_tensors_of_other_kinds_are_described_as_torch_has_them(tmp_path: Path) 
         "torch's": [torch.device("cpu"), torch.float16, torch.Size([1, 2]), torch.strided, matrix().tobytes()],
     }
     torch.save(saved, tmp_path / "m.pt")
-    held, found = torch.load(tmp_path / "m.pt", weights_only=True), open_tensors(tmp_path / "m.pt")
+    held, found = torch.load(tmp_path / "m.pt", weights_only=False), open_tensors(tmp_path / "m.pt")
     flat = {name: each for name, each in held.items() if isinstance(each, torch.Tensor)}
     flat |= {f"module.{name}": each for name, each in held["module"].items()}
     wanted = {name: (tuple(each.shape), str(each.dtype).removeprefix("torch.")) for name, each in flat.items()}

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.encodings.unused import unused
 from embcli.files.checkpoint import Checkpoint, Head
 from embcli.layer import Layers, Origin, Source, shape_of
@@ -22,9 +23,6 @@ from embcli.statistics import AT, equal_rows, fences, histogram, quantiles, rank
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.passes import FirstPass, Indicators, SecondPass, sampled, wins
 from embcli.words import counted
-
-if TYPE_CHECKING:
-    from embcli.encodings import Encoding
 
 _PIECE = 4096  # rows written at a time
 _LEAST_UNUSED = 2  # unused rows that other rows can be compared with

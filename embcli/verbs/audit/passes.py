@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from embcli.layer import Layer
+from embcli.names import Unused
+from embcli.passes import Watch
 from embcli.statistics import Covariance, iso_score, mean_cosine, norms_of, squares
-
-if TYPE_CHECKING:
-    from embcli.layer import Layer
-    from embcli.names import Unused
-    from embcli.passes import Watch
 
 _PRODUCTS = 1 << 37  # multiplications of rows with an output head
 _LEAST_SAMPLE = 64  # rows

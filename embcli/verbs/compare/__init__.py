@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from embcli.layer import Source, shape_of
 from embcli.names import DEFAULT_SEED
 from embcli.options import ComparisonOptions
 from embcli.passes import Watch, unwatched
-from embcli.tokens import check_ids
+from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.result import Comparison
 from embcli.weights.build import loading_torch
 from embcli.weights.seeded import refuse_too_large, torch_seed
-
-if TYPE_CHECKING:
-    from embcli.tokens import Tokens
 
 __all__ = ["Comparison", "ComparisonOptions", "compare"]
 

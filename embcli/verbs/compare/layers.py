@@ -5,21 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
 from embcli.layer import Origin, Source, shape_of
+from embcli.options import ComparisonOptions
+from embcli.passes import Watch
 from embcli.records import run_of
 from embcli.selection import distinct
+from embcli.tokens import Tokens
 from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
-
-if TYPE_CHECKING:
-    from embcli.options import ComparisonOptions
-    from embcli.passes import Watch
-    from embcli.tokens import Tokens
 
 _SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: page faults make larger slices slower
 _GRADIENT_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit within one slice

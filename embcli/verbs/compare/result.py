@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from embcli.layer import Origin
 from embcli.names import OUTPUTS
 from embcli.options import ComparisonOptions
 from embcli.records import Array, Names, Records, in_pieces
 from embcli.result import Result
 from embcli.tokens import PIECE, Tokens
 from embcli.verdict import Verdict, decimals, judge, largest_by_row
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from embcli.layer import Origin
 
 _SMALL = 4096  # numbers of a weight matrix that is always in a JSON document
 
