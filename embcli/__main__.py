@@ -11,16 +11,10 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
 from embcli.errors import EmbcliError, OutputError
 from embcli.memory import end_with_2_when_libraries_exit, ran_out, refuse_shortage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-
-    Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
 _LEAST_MEMORY = 180 * 10**6, 120 * 10**6  # bytes of addresses and of data: numpy, and a buffer of its BLAS
 
@@ -132,7 +126,7 @@ def _silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _handle(before: "Handler", handler: "Handler") -> None:
+def _handle(before: Any, handler: Any) -> None:
     """Replace the handler of the signals that end a process, if it is still the expected one."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -140,12 +134,12 @@ def _handle(before: "Handler", handler: "Handler") -> None:
             signal.signal(number, handler)
 
 
-def _end_at_once(number: int, _: "FrameType | None") -> NoReturn:
+def _end_at_once(number: int, _: object) -> NoReturn:
     """End before there is anything to clean up: an exception could get lost in an import."""
     os._exit(128 + number)
 
 
-def _end(number: int, _: "FrameType | None") -> NoReturn:
+def _end(number: int, _: object) -> NoReturn:
     """End as on Ctrl-C, so that no half-written file is left behind."""
     raise SystemExit(128 + number)
 

@@ -57,13 +57,13 @@ class Entry:
     @property
     def text(self) -> str:
         """All paragraphs and items, a line each."""
-        named = (f"{each.name}: " if isinstance(each, Item) and each.name else "" for each in self._said)
-        return "\n".join(name + each.text for name, each in zip(named, self._said, strict=True))
+        named = (f"{each.name}: " if isinstance(each, Item) and each.name else "" for each in self._prose)
+        return "\n".join(name + each.text for name, each in zip(named, self._prose, strict=True))
 
     @property
     def summary(self) -> str:
         """The first sentence."""
-        return re.split(r"(?<=\.) ", self._said[0].text)[0]
+        return re.split(r"(?<=\.) ", self._prose[0].text)[0]
 
     @property
     def examples(self) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class Entry:
         return [Entry(each.name, self.part, (), (Paragraph(each.text), whole), "") for each in items]
 
     @property
-    def _said(self) -> list[Paragraph | Item]:
+    def _prose(self) -> list[Paragraph | Item]:
         return [each for each in self.blocks if not isinstance(each, Command)]
 
 
@@ -98,7 +98,7 @@ def find(word: str) -> Entry:
     """
     known, asked = _known(), _plain(word)
     singular = asked.removesuffix("s")
-    if entry := known.get(asked) or known.get(singular) or _said_in(asked):
+    if entry := known.get(asked) or known.get(singular) or _phrase_in(asked):
         return entry
     words = [known[part] for part in map(_plain, word.split()) if part in known]
     if len(words) == 1:
@@ -127,10 +127,10 @@ def _phrases() -> dict[str, Entry]:
     return {_plain(name): item for item in items for name in item.word.split(", ")}
 
 
-def _said_in(sentence: str) -> Entry | None:
+def _phrase_in(sentence: str) -> Entry | None:
     """Return the item about a sentence: of its phrases the last one, which says most."""
-    said = [phrase for phrase in _phrases() if phrase in sentence]
-    last = max(said, key=lambda phrase: (sentence.rfind(phrase) + len(phrase), len(phrase)), default="")
+    phrases = [phrase for phrase in _phrases() if phrase in sentence]
+    last = max(phrases, key=lambda phrase: (sentence.rfind(phrase) + len(phrase), len(phrase)), default="")
     return _phrases().get(last)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from embcli.binary import shortened
 from embcli.errors import InputError
-from embcli.held import HOLDERS, expanded
+from embcli.programs import PROGRAMS, expanded
 
 _PART = r"\w[\w.-]{0,95}"  # of a name, at most as long as the hub allows
 _MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)
@@ -78,8 +78,8 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
         exists = False
     try:
         if not exists:
-            holder, _, held = name.partition(":")
-            path = HOLDERS[holder].located(held) if holder in HOLDERS else _snapshot(name)
+            program, _, model = name.partition(":")
+            path = PROGRAMS[program].located(model) if program in PROGRAMS else _snapshot(name)
         return of_folder(path) if path.is_dir() else path
     except OSError as error:
         raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
@@ -143,11 +143,11 @@ def _repository(cache: Path, name: str) -> Path:
         raise InputError(f"the Hugging Face cache has {len(models)} models {shortened(name)}: {names}; choose one")
     if Path(name).suffix in _SUFFIXES:
         raise InputError(f"{shortened(name)} not found as a file, and the Hugging Face cache has no model of this name")
-    others = [f"{prefix}:{name}" for prefix, holder in HOLDERS.items() if holder.has(name)]
+    others = [f"{prefix}:{name}" for prefix, program in PROGRAMS.items() if program.has(name)]
     raise InputError(
         f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
         f" downloads: run hf download {name}",
         f"did you mean {' or '.join(others)}?"
         if others
-        else f"nor in {', '.join(holder.places() for holder in HOLDERS.values())}",
+        else f"nor in {', '.join(program.places() for program in PROGRAMS.values())}",
     )

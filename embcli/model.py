@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from embcli.names import (
     DEFAULT_ENCODING,
     DEFAULT_SEED,
     FAULTS,
-    LAYERS,
     SHOWN_ROWS,
-    SORTS,
     Fault,
     Layer,
     Matrix,
@@ -345,8 +343,8 @@ class Model:
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
         """
-        check_choice("layer", layer, LAYERS)
-        check_choice("sort", sort, SORTS)
+        check_choice("layer", layer, get_args(Layer))
+        check_choice("sort", sort, get_args(Sort))
         if (sort != "id" or norms or difference) and (map or scatter):
             of_rows = "{sort}, {norms} and {difference} are for rows"
             raise InputError(naming(f"{of_rows}; {{map}} and {{scatter}} show them as one picture"))

@@ -29,12 +29,7 @@ MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
-SHOWN_PAIRINGS: tuple[ShownPairing, ...] = get_args(ShownPairing)
 PARTS: tuple[Part, ...] = get_args(Part)
-SORTS: tuple[Sort, ...] = get_args(Sort)
-METRICS: tuple[Metric, ...] = get_args(Metric)
-LAYERS: tuple[Layer, ...] = get_args(Layer)
-THEMES: tuple[Theme, ...] = get_args(Theme)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 BROKEN: tuple[Fault, ...] = ("non-finite", "zero", "missing")  # the faults that no model can use a matrix with
 

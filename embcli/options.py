@@ -8,15 +8,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from embcli.errors import InputError
 from embcli.names import (
     MATRICES,
-    METRICS,
     OUTPUTS,
     PAIRINGS,
-    SHOWN_PAIRINGS,
     STEPS,
     Metric,
     Pairing,
@@ -194,7 +192,7 @@ class PositionOptions:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("pairing", self.pairing, SHOWN_PAIRINGS)
+        check_choice("pairing", self.pairing, get_args(ShownPairing))
         if self.pairing == "both" and self.kind in (None, DEFAULT_KIND):  # only rotary positions have pairs
             object.__setattr__(self, "kind", "rotary")
         if self.kind is not None:
@@ -238,7 +236,7 @@ class Nearness:
     why: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("metric", self.metric, METRICS)
+        check_choice("metric", self.metric, get_args(Metric))
         if self.top is not None:
             check_top(self.top)
         if self.within is not None and not math.isfinite(self.within):

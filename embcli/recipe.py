@@ -90,7 +90,7 @@ Step = Scale | AddPosition | AddType | AddRow | Norm | Project
 
 
 @dataclass(frozen=True)
-class TokenException:
+class Quirk:
     """A token that the model treats in a way of its own, which no step repeats."""
 
     token: int | str  # its ID, or the key of its ID in config.json
@@ -116,7 +116,7 @@ class Recipe:
     part: Part | None = None
     biases: tuple[tuple[str, float], ...] = ()  # the options of ALiBi, or of T5's buckets, and their values
     caveat: str = ""  # what the model does to its biases besides
-    exceptions: tuple[tuple[int, str], ...] = ()  # IDs that the model treats in a way of its own, and which
+    quirks: tuple[tuple[int, str], ...] = ()  # IDs that the model treats in a way of its own, and which
 
     @property
     def sum(self) -> tuple[Step, ...]:
@@ -136,16 +136,16 @@ class Recipe:
     @property
     def formula(self) -> str:
         """The order in which rows are added to an input embedding: `(token x 2 + token_type) + position`."""
-        said = "token"
+        text = "token"
         for step in self.sum:
             if isinstance(step, Scale):
-                said += f" x {step.factor:.6g}"
+                text += f" x {step.factor:.6g}"
             elif not isinstance(step, AddRow):
                 term = "position" if isinstance(step, AddPosition) else "token_type"
-                said = f"{f'({said})' if ' + ' in said else said} + {term}"
-            elif not said.endswith("rows 0"):
-                said += " + rows 0"
-        return said
+                text = f"{f'({text})' if ' + ' in text else text} + {term}"
+            elif not text.endswith("rows 0"):
+                text += " + rows 0"
+        return text
 
     @property
     def rows_for_all(self) -> list[tuple[str, ...]]:
@@ -156,11 +156,6 @@ class Recipe:
     def norm(self) -> Norm | None:
         """The norm that makes what the first block reads of an input embedding; None if something else does."""
         return self.rest[0] if len(self.rest) == 1 and isinstance(self.rest[0], Norm) else None
-
-    @property
-    def adds_type(self) -> bool:
-        """Whether the row of a token type is a term of the input embedding."""
-        return any(isinstance(step, AddType) for step in self.sum)
 
     @property
     def has_positions(self) -> bool:
@@ -202,15 +197,15 @@ class Recipe:
     @property
     def words(self) -> str:
         """The steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
-        said, last = "token", None
+        text, last = "token", None
         for step in self.steps:
             if isinstance(step, AddRow) and isinstance(last, AddRow):
-                said += "" if _of(step) in said else f" and {_of(step)}"
+                text += "" if _of(step) in text else f" and {_of(step)}"
             else:
-                follows = ", " in said and isinstance(step, AddPosition | AddType | AddRow)
-                said += f"{',' if follows else ''}{self._said(step)}"
+                follows = ", " in text and isinstance(step, AddPosition | AddType | AddRow)
+                text += f"{',' if follows else ''}{self._step_in_words(step)}"
             last = step
-        return said
+        return text
 
     @property
     def inside_in_words(self) -> str:
@@ -221,10 +216,10 @@ class Recipe:
     def positions_in_words(self) -> str:
         """What names the model, and which positions it has."""
         added = f"{'sinusoidal' if self.waves else 'learned'} positions, which it adds" if self.has_positions else ""
-        said = ", and ".join(filter(None, (added, self.inside_in_words))) or "no positions"
-        return f"{self.where} says model_type {self.model}: it has {said}"
+        text = ", and ".join(filter(None, (added, self.inside_in_words))) or "no positions"
+        return f"{self.where} says model_type {self.model}: it has {text}"
 
-    def _said(self, step: Step) -> str:
+    def _step_in_words(self, step: Step) -> str:
         match step:
             case Scale(factor=factor):
                 return f" x {factor:.6g}"

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
 from embcli.errors import InputError, OutputError, lacks
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able
 from embcli.memory import refuse_shortage
-from embcli.names import DEFAULT_PRECISION, THEMES, Theme, check_choice
+from embcli.names import DEFAULT_PRECISION, Theme, check_choice
 from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
 from embcli.words import naming
@@ -41,7 +41,7 @@ class Style:
     theme: Theme = "light"  # the background of a picture
 
     def __post_init__(self) -> None:
-        check_choice("theme", self.theme, THEMES)
+        check_choice("theme", self.theme, get_args(Theme))
         for name, (low, high) in _RANGES.items():
             given = getattr(self, name)
             if given is not None and not low <= given <= high:

@@ -47,7 +47,7 @@ ALLOWED = {
 CORE = (
     *("embcli.verbs", "embcli.weights", "embcli.files", "embcli.encodings", "embcli.positions", "embcli.search"),
     *("embcli.model", "embcli.layer", "embcli.store", "embcli.tokens", "embcli.text", "embcli.selection"),
-    *("embcli.records", "embcli.verdict", "embcli.errors", "embcli.words", "embcli.notes"),
+    *("embcli.records", "embcli.verbs.compare.verdict", "embcli.errors", "embcli.words", "embcli.notes"),
 )
 AROUND = (*PORCH, "embcli.output", "embcli.page", "embcli.views", "embcli.writers")
 
@@ -83,7 +83,7 @@ CHOSEN = {
     "embcli": ("importlib",),  # 2 ms in which an interrupt would leave a traceback
     "embcli.model": ("embcli.verbs", "embcli.weights", "embcli.files"),  # all of them 30 to 40 ms
     "embcli.files": ("embcli.files",),  # the formats
-    "embcli.encodings": ("embcli.encodings", "embcli.held", "embcli.hub"),  # the dialects, and paths
+    "embcli.encodings": ("embcli.encodings", "embcli.programs", "embcli.hub"),  # the dialects, and paths
     "embcli.encodings.tiktoken": ("embcli.encodings",),  # the merges of a piece
     # 15 ms, neither for help nor for completion.
     "embcli.cli.app": ("embcli.cli.output", "embcli.cli.slips", "embcli.cli.explore"),

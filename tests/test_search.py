@@ -203,7 +203,7 @@ def test_many_answers_are_looked_for_in_several_passes(monkeypatch: pytest.Monke
     monkeypatch.setattr(search, "_ANSWERS", 80)
     without = [np.array([row]) for row in range(50)]
     found = nearest(Stub(matrix), [*matrix[:50].astype(np.float64)], Space("l2"), 20, excluded=without, watch=watch)
-    assert sizes == [90] * 13
+    assert sizes.count(90) == 13  # the others are of candidates
     for row, answer in enumerate(found.rankings):
         assert answer.ids.tolist() == first(reference(matrix, matrix[row].astype(float), "l2"), "l2", 20, (row,))
     assert len(found.rankings) == 50

@@ -52,9 +52,9 @@ def check(result: Tokenizers, ends: list[list[list[int]]]) -> None:
     assert (result.same, result.different) == (same, different)
     rows = [row for piece in result.records().pieces(("common",), ()) for row in piece.fields["common"]]
     assert rows == [flag for flags in common for flag in flags]
-    parts = [*result.stretches()]
+    parts = [*result.segments()]
     assert [sum(part.is_same for part in parts), len(parts)] == [same, same + different]
-    assert [part.start for part in result.stretches(different=True)] == [
+    assert [part.start for part in result.segments(different=True)] == [
         part.start for part in parts if not part.is_same
     ]
     for number, tokens in enumerate(result.tokens):
@@ -67,7 +67,7 @@ def test_common_tokens_and_cuts_are_those_of_sets(texts: list[str], count: int) 
     result = embcli.tokenizers(texts, NAMES[:count])
     check(result, [[ends_of(name, text) for text in texts] for name in NAMES[:count]])
     before = [b""] * len(texts)
-    for part in result.stretches():
+    for part in result.segments():
         assert part.start == len(before[part.sequence].decode(errors="ignore"))
         before[part.sequence] += b"".join(part.tokens[0])
         assert part.ends[0][-1] == len(b"".join(part.tokens[0]))
@@ -102,7 +102,7 @@ def test_a_tokenizer_json_beside_gpt2(kind: str, saved: Callable[[str], Path]) -
         lead = spelled == b" " + text.encode()
         ends = [end - lead for end in exact] if lead or spelled == text.encode() else by_character
         assert result.ends[0].tolist() == ends
-        assert [token for part in result.stretches() for token in part.tokens[0]] == tokens
+        assert [token for part in result.segments() for token in part.tokens[0]] == tokens
 
 
 def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) -> None:
@@ -111,7 +111,7 @@ def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) 
     result = embcli.tokenizers(["moves  ", "日", "", "you"], names)
     for number, tokens in enumerate(result.tokens):
         found: dict[int, list[bytes]] = {}
-        for part in result.stretches():
+        for part in result.segments():
             found.setdefault(part.sequence, []).extend(part.tokens[number])
         for sequence, (first, last) in enumerate(pairwise(tokens.starts.tolist())):
             assert found.get(sequence, []) == tokens.bytes_of(tokens.ids[first:last])

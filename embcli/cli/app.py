@@ -521,12 +521,12 @@ def info(
     output = target.output_of("list")
     if models:
         from embcli.cli.console import PrintedNotes
-        from embcli.verbs.models import held_models
+        from embcli.verbs.models import local_models
 
         if model.path is not None:
             raise InputError("--models lists all models; leave out the model")
         refuse_options(vars(model))
-        output.write(held_models(PrintedNotes()))
+        output.write(local_models(PrintedNotes()))
     elif model.path is None:
         from embcli.verbs.info import info
 

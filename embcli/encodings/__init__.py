@@ -98,10 +98,10 @@ def get(name: str, pre: str | None = None) -> Encoding:
     if name in DEFINITIONS:
         _refuse_splitting(name, pre)
         return TiktokenEncoding(name)
-    from embcli.held import HOLDERS
     from embcli.hub import located, tokenizer_file
+    from embcli.programs import PROGRAMS
 
-    if "/" in name or name.endswith(_SUFFIXES) or name.partition(":")[0] in HOLDERS:
+    if "/" in name or name.endswith(_SUFFIXES) or name.partition(":")[0] in PROGRAMS:
         return _of_path(located(name, tokenizer_file), name, pre)
     model = loaded("tiktoken.model")
     try:

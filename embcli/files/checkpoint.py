@@ -277,7 +277,7 @@ class Checkpoint:
             part=self.part if self._has_two_parts else None,
             biases=recipes.biases_of(family, settings),
             caveat=family.caveat,
-            exceptions=recipes.token_exceptions(family, settings),
+            quirks=recipes.quirks_of(family, settings),
         )
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from embcli.names import PARTS, Part
-from embcli.recipe import AddPosition, AddRow, AddType, Inside, Norm, Project, Scale, Step, TokenException, When
+from embcli.recipe import AddPosition, AddRow, AddType, Inside, Norm, Project, Quirk, Scale, Step, When
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Family:
     reads: tuple[Part, ...] = ()  # the parts of the model that read tokens, if there are two
     part: Part | None = None  # the part that the row is about
     when: When | None = None
-    exceptions: tuple[TokenException, ...] = ()
+    quirks: tuple[Quirk, ...] = ()
     caveat: str = ""  # what the model does to its biases besides
     unknown: str = ""  # why no steps tell what the first block reads
 
@@ -47,9 +47,7 @@ _RELATIVE = When("relative_attention")
 _ABSOLUTE, _ROTARY = (When("position_embedding_type", kind, default="absolute") for kind in ("absolute", "rotary"))
 _DROPOUT = When("token_dropout")
 _OF_ESM = (Scale(0.88, when=_DROPOUT),)
-_MASKED = TokenException(
-    "mask_token_id", "the model sets its row to 0 and scales the others by more; embcli does not", _DROPOUT
-)
+_MASKED = Quirk("mask_token_id", "the model sets its row to 0 and scales the others by more; embcli does not", _DROPOUT)
 _ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
 _BOTH: tuple[Part, ...] = PARTS
 
@@ -91,9 +89,7 @@ FAMILIES = (
         "cpmant",
         (AddType(2),),
         inside="relative",
-        exceptions=(
-            TokenException(0, "the model takes it for padding and adds the row of type 0; embcli adds that of type 2"),
-        ),
+        quirks=(Quirk(0, "the model takes it for padding and adds the row of type 0; embcli adds that of type 2"),),
     ),
     # Encoder-decoders.
     Family("bart plbart mbart mvp", (_SCALED, _POSITION, _BART_NORM), first=2, reads=_BOTH),
@@ -122,8 +118,8 @@ FAMILIES = (
     Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
     Family("mpnet", (_POSITION, _BERT_NORM), after=1, inside="relative"),
-    Family("esm", (*_OF_ESM, _POSITION, _ESM_NORM), after="pad_token_id", when=_ABSOLUTE, exceptions=(_MASKED,)),
-    Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY, exceptions=(_MASKED,)),
+    Family("esm", (*_OF_ESM, _POSITION, _ESM_NORM), after="pad_token_id", when=_ABSOLUTE, quirks=(_MASKED,)),
+    Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY, quirks=(_MASKED,)),
     Family(
         "roc_bert",
         (Project("map_inputs_layer", beside=("shape_embed", "pronunciation_embed")), _TYPE, _POSITION, _BERT_NORM),

@@ -123,9 +123,9 @@ def biases_of(family: Family, settings: Settings) -> tuple[tuple[str, float], ..
     return ()
 
 
-def token_exceptions(family: Family, settings: Settings) -> tuple[tuple[int, str], ...]:
+def quirks_of(family: Family, settings: Settings) -> tuple[tuple[int, str], ...]:
     """Return the IDs that a family treats in a way of its own, and which."""
-    here = [(each, each.token) for each in family.exceptions if settings.holds(each.when)]
+    here = [(each, each.token) for each in family.quirks if settings.holds(each.when)]
     ids = [(each, settings.whole(token, -1) if isinstance(token, str) else token) for each, token in here]
     return tuple((token, each.why) for each, token in ids if token >= 0)
 

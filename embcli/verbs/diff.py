@@ -94,8 +94,8 @@ class Diff(Result, verb="diff", content="ranking"):
     def counts(self) -> dict[State, int]:
         """The number of pairs, or of rows without a partner, in each state."""
         pairs = np.bincount(self.states, minlength=3).tolist()
-        alone = len(self.matching.base_only), len(self.matching.tuned_only)
-        return dict(zip(STATES, (*pairs, *alone), strict=True))
+        unmatched = len(self.matching.base_only), len(self.matching.tuned_only)
+        return dict(zip(STATES, (*pairs, *unmatched), strict=True))
 
     @property
     def different(self) -> bool:
@@ -138,8 +138,8 @@ class Diff(Result, verb="diff", content="ranking"):
 
     def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         yield from in_pieces(len(self.states), _PIECE, self._pairs)(fields, matrices)
-        alone = ("base_id", self.matching.base_only), ("tuned_id", self.matching.tuned_only)
-        for (name, ids), encoding, state in zip(alone, self.encodings, STATES[-2:], strict=True):
+        unmatched = ("base_id", self.matching.base_only), ("tuned_id", self.matching.tuned_only)
+        for (name, ids), encoding, state in zip(unmatched, self.encodings, STATES[-2:], strict=True):
             for start in range(0, len(ids), _PIECE):
                 part = ids[start : start + _PIECE]
                 values = dict.fromkeys(fields, [None] * len(part)) | {

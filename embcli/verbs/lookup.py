@@ -18,7 +18,7 @@ from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.positions.kind import JoinedPositions
-from embcli.recipe import INSIDE, Norm, Recipe
+from embcli.recipe import INSIDE, AddType, Norm, Recipe
 from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
@@ -75,8 +75,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     @cached_property
     def matrices(self) -> Names:
         """The matrices of the result."""
-        there = [name for name in self.options.matrices if name != "hidden"]
-        return (*there, "hidden") if self.more_steps or "hidden" in (self.options.show or ()) else tuple(there)
+        return tuple(dict.fromkeys((*self.options.matrices, *(("hidden",) if self.more_steps else ()))))
 
     @property
     def shown(self) -> Names:
@@ -87,7 +86,8 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     @property
     def added_type(self) -> np.ndarray | None:
         """The row of the token type, (1, D) float32, if it is a term of the input embedding."""
-        return self.type_row if self.recipe is None or self.recipe.adds_type else None
+        steps = self.recipe.sum if self.recipe else (AddType(),)
+        return self.type_row if any(isinstance(step, AddType) for step in steps) else None
 
     @property
     def scale(self) -> float:
@@ -353,7 +353,7 @@ def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Ori
             source.notes.add(
                 f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
             )
-    for token, why in recipe.exceptions:
+    for token, why in recipe.quirks:
         if (tokens.ids == token).any():
             source.notes.add(f"ID {token}: {why}")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from embcli.binary import Binary
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
-from embcli.held import HOLDERS
 from embcli.hub import cache_folder, cached_models, model_file
 from embcli.notes import Notes
+from embcli.programs import PROGRAMS
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
@@ -21,7 +21,7 @@ _PARTS = {"model.safetensors.index.json": "*.safetensors", "pytorch_model.bin.in
 
 
 @dataclass(frozen=True)
-class HeldModel:
+class LocalModel:
     """A model that a program holds."""
 
     name: str  # that a model is opened by
@@ -34,7 +34,7 @@ class HeldModel:
 class Models(Result, verb="info", content="list"):
     """The models that were found, and where they were looked for."""
 
-    models: tuple[HeldModel, ...]
+    models: tuple[LocalModel, ...]
     places: tuple[str, ...]  # in words
 
     def records(self) -> Records:
@@ -50,27 +50,27 @@ class Models(Result, verb="info", content="list"):
         )
 
 
-def held_models(notes: Notes) -> Models:
+def local_models(notes: Notes) -> Models:
     """Return the models in the Hugging Face cache and those of Ollama, LM Studio and llama.cpp.
 
     A note names a model that cannot be read.
     """
     cache = cache_folder()
-    models: list[HeldModel] = []
+    models: list[LocalModel] = []
     for name, folder in cached_models(cache):
         with suppress(InputError):  # a repository without weights, or with those of several models
             models.append(_described(name, model_file(folder)))
-    for prefix, holder in HOLDERS.items():
-        for name, path in holder.models(notes):
+    for prefix, program in PROGRAMS.items():
+        for name, path in program.models(notes):
             try:
                 models.append(_described(f"{prefix}:{name}", path))
             except (InputError, OSError) as error:
                 notes.add(str(error))
-    places = (f"the Hugging Face cache {str(cache)!r}", *(holder.places() for holder in HOLDERS.values()))
+    places = (f"the Hugging Face cache {str(cache)!r}", *(program.places() for program in PROGRAMS.values()))
     return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
 
 
-def _described(name: str, path: Path) -> HeldModel:
+def _described(name: str, path: Path) -> LocalModel:
     """Return what the header of a model's file says; raises InputError for a file that cannot be read."""
     files = list(path.parent.glob(_PARTS[path.name])) if path.name in _PARTS else [path]
     is_gguf = Binary(path).read(0, 4) == b"GGUF"
@@ -78,4 +78,4 @@ def _described(name: str, path: Path) -> HeldModel:
     shape = None
     with suppress(InputError):  # damaged, or no tensor is known to be the token matrix
         shape = Checkpoint(str(path)).shape("token")
-    return HeldModel(in_data(name), in_data(format), shape, sum(file.stat().st_size for file in files))
+    return LocalModel(in_data(name), in_data(format), shape, sum(file.stat().st_size for file in files))

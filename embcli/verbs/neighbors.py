@@ -40,11 +40,6 @@ class Query:
     minus: tuple[np.ndarray, ...] = ()
     vector: np.ndarray | None = None  # (D,) float32, instead of IDs
 
-    @property
-    def all_ids(self) -> np.ndarray:
-        """The IDs of all terms, (n,) int64."""
-        return np.concatenate([self.ids, *self.plus, *self.minus]).astype(np.int64)
-
 
 @dataclass(frozen=True)
 class Shares:
@@ -164,7 +159,11 @@ def neighbors(
         raise InputError("there is no mean row: every row contains NaN or infinity")
     space = Space(nearness.metric, mean if nearness.center else None)
     vectors = [_vector(query, number, layer, space) for number, query in enumerate(queries, 1)]
-    excluded = None if nearness.include_query else [query.all_ids for query in queries]
+    excluded = (
+        None
+        if nearness.include_query
+        else [np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries]
+    )
     k = nearness.count(size if among is None else len(among))
     if nearness.within is None and _BYTES_PER_ANSWER * k * len(queries) > memory.free():
         problem = "{count:,} neighbours of each of {queries:,} queries do not fit into memory; lower {top}"

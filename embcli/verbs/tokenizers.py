@@ -27,7 +27,7 @@ _SMALL = 1 << 20  # bytes of a text below which nobody asks how much memory is f
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
+class Segment:
     """A part of a text between two places where all encodings cut: the tokens that each makes of it."""
 
     sequence: int
@@ -88,7 +88,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
 
     @cached_property
     def _opens(self) -> np.ndarray:
-        """Whether a text begins at the end of each stretch, (m - 1,) bool; such a stretch is empty or lacks tokens."""
+        """Whether a text begins at the end of each segment, (m - 1,) bool; such a segment is empty or lacks tokens."""
         begins = np.zeros(len(self._places), bool)
         begins[np.searchsorted(self._places, self.bases)] = True
         return np.asarray(begins[self._shared[1:]])
@@ -100,11 +100,11 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
 
     @property
     def different(self) -> int:
-        """How many stretches of the text are cut differently."""
+        """How many segments of the text are cut differently."""
         return int((np.diff(self._shared) > 1).sum())
 
-    def stretches(self, different: bool = False) -> Iterator[Stretch]:
-        """Yield the stretches of the text between shared cuts, or only those that are cut differently."""
+    def segments(self, different: bool = False) -> Iterator[Segment]:
+        """Yield the segments of the text between shared cuts, or only those that are cut differently."""
         is_cut = np.diff(self._shared) > 1
         opened = -1  # the sequence whose characters are counted
         for k in np.flatnonzero(is_cut if different else is_cut | ~self._opens):  # a list of these would be large
@@ -117,18 +117,18 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
             characters += int(np.count_nonzero(data[read : start - base] & 0xC0 != 0x80))
             read = start - base
             is_inside = data[read] & 0xC0 == 0x80  # a character
-            yield self._stretch(sequence, characters - int(is_inside), start, stop - int(self._opens[k]))
+            yield self._segment(sequence, characters - int(is_inside), start, stop - int(self._opens[k]))
 
-    def _stretch(self, sequence: int, character: int, start: int, stop: int) -> Stretch:
-        found: list[list[bytes]] = []
+    def _segment(self, sequence: int, character: int, start: int, stop: int) -> Segment:
+        groups: list[list[bytes]] = []
         places: list[list[int]] = []
         for tokens, ends in zip(self.tokens, self.ends, strict=True):
             opens = start == self.bases[sequence]
             first = int(tokens.starts[sequence]) if opens else int(np.searchsorted(ends, start, side="right"))
             last = int(np.searchsorted(ends, stop, side="right"))
-            found.append([token or b"" for token in tokens.bytes_at(np.arange(first, last))])
+            groups.append([token or b"" for token in tokens.bytes_at(np.arange(first, last))])
             places.append([end - start for end in ends[first:last].tolist()])
-        return Stretch(sequence, character, found, places)
+        return Segment(sequence, character, groups, places)
 
     def records(self) -> Records:
         """Return the tokens of each encoding as rows, one encoding after the other."""

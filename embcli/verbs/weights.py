@@ -60,8 +60,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         """
         if self.order:
             return np.asarray(self.order.norms[ids])
-        found = self.layer.rows(ids) if rows is None else rows
-        return norms_of(found.astype(np.float64))
+        rows = self.layer.rows(ids) if rows is None else rows
+        return norms_of(rows.astype(np.float64))
 
     def difference(self, ids: np.ndarray) -> np.ndarray:
         """Return the first of two rows minus the second, (2,) int64 -> (1, chosen columns) float32."""

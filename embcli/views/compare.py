@@ -12,8 +12,8 @@ from embcli.page import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
 from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.result import Cost, Gradient, Training
+from embcli.verbs.compare.verdict import Verdict, largest_by_row
 from embcli.verbs.lookup import rows_beside
-from embcli.verdict import Verdict, largest_by_row
 from embcli.views.parts import PickedRows, bar, origin_in_words, put_left_out, put_origin, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 

@@ -7,7 +7,7 @@ from embcli.hints import hint
 from embcli.page import Column, Columns, Page, Word
 from embcli.page.layout import cell_len, shorten, token_tone
 from embcli.tokens import shown
-from embcli.verbs.tokenizers import Stretch, Tokenizers
+from embcli.verbs.tokenizers import Segment, Tokenizers
 from embcli.words import counted
 
 _LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
@@ -49,10 +49,10 @@ def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     most = max((page.paper.lines - _LINES - len(labels)) // (len(labels) + 1), 1)
     longest = f"line {len(result.texts)}, char" if len(result.texts) > 1 else "char"
     available = page.width - max(map(cell_len, (*labels, longest))) - 1
-    rows = list(islice(_rows(result.stretches(), available), most + 1))
+    rows = list(islice(_rows(result.segments(), available), most + 1))
     is_whole = len(rows) <= most
     if not is_whole and result.different:
-        rows = list(islice(_rows(result.stretches(different=True), available), most + 1))
+        rows = list(islice(_rows(result.segments(different=True), available), most + 1))
     for row in rows[:most]:
         line = f"line {row[0][0] + 1}" if len(result.texts) > 1 else ""
         title = ", ".join(filter(None, (line, "char" if any(column.header for _, column in row) else "")))
@@ -65,29 +65,29 @@ def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:
     return " and ".join(filter(None, (alike, more)))
 
 
-def _rows(stretches: Iterable[Stretch], available: int) -> Iterator[list[tuple[int, Column]]]:
-    """Yield the stretches of a text in rows that fit, each with its text's number and as a column; texts begin rows.
+def _rows(segments: Iterable[Segment], available: int) -> Iterator[list[tuple[int, Column]]]:
+    """Yield the segments of a text in rows that fit, each with its text's number and as a column; texts begin rows.
 
-    The header is the place of a stretch that is cut differently; a line is for each encoding.
+    The header is the place of a segment that is cut differently; a line is for each encoding.
     """
     row: list[tuple[int, Column]] = []
     cells = 0
-    for place, stretch in enumerate(stretches):
-        tone = "plain" if stretch.is_same else token_tone(place)
-        lines = [Word(line, tone) for line in _aligned(stretch, available)]
-        column = Column("" if stretch.is_same else str(stretch.start), lines, "left")
-        if row and (cells + column.width > available or stretch.sequence != row[-1][0]):
+    for place, segment in enumerate(segments):
+        tone = "plain" if segment.is_same else token_tone(place)
+        lines = [Word(line, tone) for line in _aligned(segment, available)]
+        column = Column("" if segment.is_same else str(segment.start), lines, "left")
+        if row and (cells + column.width > available or segment.sequence != row[-1][0]):
             yield row
             row, cells = [], 0
-        row.append((stretch.sequence, column))
+        row.append((segment.sequence, column))
         cells += column.width + 1
     if row:
         yield row
 
 
-def _aligned(stretch: Stretch, available: int) -> list[str]:
+def _aligned(segment: Segment, available: int) -> list[str]:
     """Return a line for each encoding: its tokens, with a mark at each cut; the same cut is at the same cell."""
-    by_encoding = [_texts(*each, most=available) for each in zip(stretch.tokens, stretch.ends, strict=True)]
+    by_encoding = [_texts(*each, most=available) for each in zip(segment.tokens, segment.ends, strict=True)]
     cells: dict[int, int] = {}  # after the mark at each cut
     begins = [0] * len(by_encoding)  # the cell where the next token of each encoding begins
     last = 0
@@ -101,7 +101,7 @@ def _aligned(stretch: Stretch, available: int) -> list[str]:
 
 
 def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
-    """Return the first tokens of a stretch by their ends, as they are shown."""
+    """Return the first tokens of a segment by their ends, as they are shown."""
     texts: dict[int, str] = {}
     for token, end in zip(tokens[:most], ends, strict=False):
         before = f"{texts[end]}{_CUT}" if end in texts else ""

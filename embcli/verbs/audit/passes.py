@@ -90,7 +90,8 @@ class SecondPass:
             self._component = np.linalg.eigh(covariance)[1][:, -1]
             unused = first.unused_sum / np.count_nonzero(np.isfinite(first.norms[first.of_unused]))
             without = unused - (unused @ self._component) * self._component
-            self._directions = [_unit(row, unused) for row in (unused, unused - self._mean, without)]
+            length = np.sqrt(squares(unused[None]))
+            self._directions = [_units(row[None], length)[0] for row in (unused, unused - self._mean, without)]
 
     @property
     def indicators(self) -> Indicators | None:
@@ -140,12 +141,6 @@ def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
     directed = lengths > rows.shape[1] * _ROUNDING * before
     units: np.ndarray = rows / np.where(directed, lengths, np.nan)[:, None]
     return units
-
-
-def _unit(row: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Return a row, (D,), scaled to length 1; NaN if only rounding is left of the earlier row."""
-    unit: np.ndarray = _units(row[None], np.sqrt(squares(before[None])))[0]
-    return unit
 
 
 def _apart(units: np.ndarray, other: np.ndarray) -> np.ndarray:

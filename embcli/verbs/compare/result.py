@@ -14,7 +14,7 @@ from embcli.options import ComparisonOptions
 from embcli.records import Array, Names, Records, in_pieces
 from embcli.result import Result
 from embcli.tokens import PIECE, Tokens
-from embcli.verdict import Verdict, decimals, judge, largest_by_row
+from embcli.verbs.compare.verdict import Verdict, decimals, judge, largest_by_row
 
 _SMALL = 4096  # numbers of a weight matrix that is always in a JSON document
 

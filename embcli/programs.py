@@ -28,6 +28,7 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _HOSTS = ("ollama.com", "registry.ollama.ai")  # of names without a host
 _MANIFESTS = ("manifests-v2", "manifests")  # the newer one first
 _MODEL_LAYER = "application/vnd.ollama.image.model"
+_LM_STUDIO = ("~/.lmstudio/models", "~/.cache/lm-studio/models")  # the second one: of old versions
 _RUNNERS = ("ggml", "llamacpp")  # of a manifest that lists others, those with a GGUF
 
 
@@ -37,7 +38,7 @@ def expanded(path: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Holder:
+class Program:
     """A program that holds models in folders: each has entries with a name, which are GGUF files or lead to one."""
 
     name: str
@@ -96,7 +97,7 @@ class Holder:
         return entry
 
 
-class _Ollama(Holder):
+class _Ollama(Program):
     """Ollama, whose entries are manifests."""
 
     def entries(self, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -156,10 +157,6 @@ def _ollama_folders() -> list[Path]:
     return [expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]  # the second one: of a service
 
 
-def _lm_studio_folders() -> list[Path]:
-    return [expanded("~/.lmstudio/models"), expanded("~/.cache/lm-studio/models")]  # the second one: of old versions
-
-
 def _llama_folders() -> list[Path]:
     named = os.environ.get("LLAMA_CACHE")
     if named:
@@ -169,8 +166,8 @@ def _llama_folders() -> list[Path]:
     return [expanded(os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "llama.cpp"]
 
 
-HOLDERS: dict[str, Holder] = {
+PROGRAMS: dict[str, Program] = {
     "ollama": _Ollama("Ollama", "ollama pull", _ollama_folders, "*/*/*/*"),
-    "lmstudio": Holder("LM Studio", "lms get", _lm_studio_folders, "*/*/*.gguf"),
-    "llama.cpp": Holder("llama.cpp", "llama-cli -hf", _llama_folders, "*.gguf"),
+    "lmstudio": Program("LM Studio", "lms get", lambda: [*map(expanded, _LM_STUDIO)], "*/*/*.gguf"),
+    "llama.cpp": Program("llama.cpp", "llama-cli -hf", _llama_folders, "*.gguf"),
 }
