@@ -40,7 +40,7 @@ _COMMON = {
 _OTHER_KINDS = {"rope": "rotary"}  # names that papers have for kinds of positions
 
 
-def whole(value: str | int) -> int:
+def whole_number(value: str | int) -> int:
     """Parse a whole number; torch, numpy and embcli itself refuse one that is out of range."""
     try:
         return int(value)
@@ -316,7 +316,7 @@ def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -
     option = copy.copy(DECLARED.get(f"{verb}.{name}") or DECLARED[name])
     types = (hint, *get_args(hint))
     if int in types:
-        option.parser = whole
+        option.parser = whole_number
     if name == "format" and kind:
         able = formats.able(kind)
         option.help, option.autocompletion = f"{formats.either(able)}.", _one_of(able)
