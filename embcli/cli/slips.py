@@ -81,7 +81,7 @@ class Slip:
         if self.command in _OF_A_TEXT and self.message.startswith("Got unexpected extra argument"):
             if "--ids" in self._split_words[:-2]:
                 return f"Write the IDs as one word, with commas between: {self.command} {self._with_joined_ids()}"
-            model = next((word for word in self.words if Path(word).suffix and is_file(word)), None)
+            model = next((word for word in self.words if _is_model(word)), None)
             if model is not None and self.command != "embcli tokenize":
                 rest = shlex.join(word for word in self.words if word != model)
                 return f"A model is named by --from: {self.command} {rest} --from {shlex.quote(model)}"
@@ -143,6 +143,11 @@ class Slip:
             else:
                 text.append(word)
         return " ".join([_quoted(" ".join(text)), *map(shlex.quote, others)])
+
+
+def _is_model(word: str) -> bool:
+    """Return whether there is a file of this name, which has a suffix, or a folder with a model's settings."""
+    return (Path(word).suffix != "" and is_file(word)) or is_file(f"{word}/config.json")
 
 
 def _quoted(text: str) -> str:
