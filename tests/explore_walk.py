@@ -400,14 +400,19 @@ class Walked:
     wrong: list[str] = field(default_factory=list)
 
     def told(self) -> str:
-        took, computed, escapes = (
-            "/".join(f"{np.percentile(np.array(times or [np.nan]) * 1000, each):.1f}" for each in (50, 95, 99, 100))
-            for times in (self.seconds, self.computed, self.escapes)
+        times = {
+            "from a key to its screen": self.seconds,
+            "computing": self.computed,
+            "from Escape, of which textual waits 100 for what may follow": self.escapes,
+        }
+        took = "; ".join(
+            f"{what} {'/'.join(f'{1000 * np.percentile(seconds, each):.1f}' for each in (50, 95, 99, 100))}"
+            for what, seconds in times.items()
+            if seconds
         )
         views = ", ".join(f"{name} {count}" for name, count in sorted(self.views.items()))
         return (
-            f"{self.keys:,} keys (percentiles 50/95/99/100: {took} ms, computing {computed} ms; on a terminal "
-            f"Escape, with 0.1 s in which textual waits whether more follows: {escapes} ms), "
+            f"{self.keys:,} keys (ms at the percentiles 50/95/99/100: {took or 'not measured'}), "
             f"{self.screens} screens with {self.numbers:,} numbers, {self.skipped} not ready or with an error; "
             f"{views}; {self.memory or ''}; {len(self.wrong)} wrong"
         )

@@ -22,7 +22,7 @@ from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.batch import Batches, Batching, batch
 from embcli.views.batch import view
-from embcli.weights.drawing import state_after
+from embcli.weights.drawing import Stream
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
@@ -167,7 +167,7 @@ def test_the_generator_behind_a_layer_is_torchs_own(name: str, size: int, dim: i
         torch.nn.Embedding(rows, dim)
     expected = [torch.randn(3), torch.randint(1 << 60, (3,)), torch.randn(20)]
     generator = torch.Generator()
-    generator.set_state(state_after(Seeded(size, dim, length), name))
+    generator.set_state(Stream(Seeded(size, dim, length), name).state_after())
     found = [torch.randn(3, generator=generator), torch.randint(1 << 60, (3,), generator=generator)]
     found.append(torch.randn(20, generator=generator))
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))

@@ -16,7 +16,9 @@ from threading import Event
 
 import numpy as np
 import pexpect
+import pyte
 import pytest
+from textual.geometry import Region
 from wcwidth import wcswidth
 
 import embcli
@@ -104,6 +106,9 @@ def test_keys_lead_through_rows() -> None:
     shown = frame(desk)
     assert "row 299 of 300" in shown[0]
     assert re.search(r"│ +3 +4", shown[1])
+    for key, columns in (("dollar_sign", "19"), ("0", "0 +1"), ("right", "1 +2")):
+        press(desk, key)
+        assert re.search(rf"│.* {columns}\b", frame(desk)[1]), key
     press(desk, "enter")
     frame(desk)
     press(desk, "j", "n")
@@ -111,12 +116,18 @@ def test_keys_lead_through_rows() -> None:
     assert f"Row {other}" in frame(desk)[0]
     press(desk, "backspace")
     assert "Row 299" in frame(desk)[0]
+    assert "Esc back  ? keys" in frame(desk)[-1]
     press(desk, "escape", "escape")
     assert "q quits" in frame(desk)[-1]
+    press(desk, "home")
+    assert "Esc back" not in frame(desk)[-1]
     press(desk, "g", *"300", "enter")
     assert "out of range" in frame(desk)[-1]
     press(desk, "question_mark")
-    assert any("Ctrl-D Ctrl-U" in line for line in frame(desk))
+    lines = frame(desk, height=12)
+    assert any("Ctrl-D Ctrl-U" in line for line in lines)
+    desk.view.scroll(5)
+    assert frame(desk, height=12)[1:5] == lines[6:10]
     press(desk, "q")
     assert desk.ended
 
@@ -185,6 +196,7 @@ def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path:
 def test_errors_speak_of_the_screen(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((3, 2), np.float32))
     desk = desk_of(tmp_path / "rows.npy")
+    assert not re.search("find|lookup|batch", frame(desk)[-1])
     press(desk, "l")
     assert "these rows have no tokens: g goes to a row" in frame(desk)[-1]
     press(desk, "g", *"x", "enter")
@@ -196,16 +208,26 @@ def test_errors_speak_of_the_screen(tmp_path: Path) -> None:
 
 def test_passes_wait_while_keys_are_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_REST", TIMEOUT)
-    desk, begun = desk_of(), Event()
+    desk, begun, pressed, went_on = desk_of(), Event(), Event(), Event()
+
+    def work(model: embcli.Model) -> None:
+        for item in model.watch((begun, went_on), 2, lambda _: 1):
+            item.set()
+            pressed.wait(TIMEOUT)
+
+    running = desk.start(work)
+    assert begun.wait(TIMEOUT)
     press(desk, "j")
-    job = desk.start(lambda _: begun.set())
-    assert not begun.wait(0.05)
-    job.cancel()
+    pressed.set()
+    waiting = desk.start(lambda _: went_on.set())
+    assert not went_on.wait(0.05)
+    running.cancel()
+    waiting.cancel()
     for thread in threading.enumerate():
         if thread.name == jobs.NAME:
             thread.join(TIMEOUT / 2)
             assert not thread.is_alive()
-    assert not begun.is_set()
+    assert not went_on.is_set()
 
 
 def test_two_rows_stand_side_by_side() -> None:
@@ -285,13 +307,26 @@ def test_the_screen_is_saved_as_a_picture(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "explore.svg").read_bytes().startswith(b"<svg")
 
 
-def test_textual_shows_the_desk_and_passes_keys_and_clicks_on() -> None:
+def test_textual_shows_the_desk_and_passes_keys_and_clicks_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in COLORS.items():
+        monkeypatch.setenv(name, value)
+
     async def walk() -> None:
         desk = desk_of(color=True)
         app = Explorer(desk)
+        screen = pyte.Screen(80, 24)
         async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.press("down", "down", "G", "home", "space")
+            await pilot.press("down", "space", "space", "G", "home")
+            assert desk.marked is None
+            await pilot.press("space")
             assert desk.marked == 0
+            written = app.query_one("_Lines").render_lines(Region(0, 0, 80, 24))
+            pyte.Stream(screen).feed("\r\n".join(strip.render(app.console) for strip in written))
+            assert screen.display == frame(desk, 80, 24)
+            first, number = screen.buffer[3][5], screen.buffer[3][screen.display[3].rindex(".")]
+            assert [first.bold, first.reverse, number.reverse] == [True, True, False]
+            assert [screen.buffer[23][place].bold for place in (1, 7)] == [True, False], "Enter row"
+            assert number.fg == ("0087d7" if "-" in screen.display[3].split()[-1] else "d75f00")
             await pilot.click(offset=(5, 7))
             assert desk.view.row == 4
             await pilot.resize_terminal(100, 30)

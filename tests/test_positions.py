@@ -19,7 +19,7 @@ from embcli.positions import JOINED_KINDS, KINDS, check_options, joined_kind, sh
 from embcli.positions.learned import Learned
 from embcli.positions.none import NoPositions
 from embcli.positions.relative import Relative
-from embcli.positions.rotary import Rotary, own_rotary
+from embcli.positions.rotary import Rotary, model_rotary
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.recipe import Rotation
 from tests.oracles import normal
@@ -179,4 +179,4 @@ def test_a_models_own_rotation_turns_the_first_columns_of_each_head_alike(pairin
             for (first, second), rate in zip(pairs, rotation.rates, strict=True):
                 turned = complex(row[head + first], row[head + second]) * cmath.exp(1j * rate * position)
                 row[head + first], row[head + second] = turned.real, turned.imag
-    np.testing.assert_allclose(own_rotary(rotation, 15, None).joined(rows, at), wanted, rtol=1e-6)
+    np.testing.assert_allclose(model_rotary(rotation, 15, None).joined(rows, at), wanted, rtol=1e-6)

@@ -440,7 +440,7 @@ def test_memory_that_runs_out_over_a_kept_layer_is_told_in_a_sentence(
 
     opened(WIDE, cache)
     layer = opened(WIDE, cache)
-    monkeypatch.setattr(np, "zeros", fail)
+    monkeypatch.setattr(np, "empty", fail)
     for use in (lambda: layer.rows(np.array([3])), lambda: opened(WIDE, cache)):
         with pytest.raises(LayerError, match=r"^memory ran out over a token layer of 700 x 50; "):
             use()

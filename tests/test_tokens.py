@@ -25,8 +25,8 @@ TRICKY = "aé 日🤖\u0301\u200d🇨🇭👩\u0915\u093f\u1100\u1161\u202e\x00\
 texts = st.text(st.one_of(st.sampled_from(TRICKY), st.characters(codec="utf-8")), max_size=60)
 BIDI_CONTROLS = {*"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 HARMONY = encodings.get("o200k_harmony")
-NAMED = ["<|endofprompt|>", "<|reserved_200018|>", "<|return|>", " é", "🤖", "<|"]
-named = st.lists(st.sampled_from(NAMED)).map("".join)
+NUMBER_FORMATS = ["<|endofprompt|>", "<|reserved_200018|>", "<|return|>", " é", "🤖", "<|"]
+named = st.lists(st.sampled_from(NUMBER_FORMATS)).map("".join)
 
 
 def of_text(text: str, name: str = "gpt2", special: bool = False) -> Tokens:

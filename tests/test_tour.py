@@ -21,7 +21,7 @@ import pyte
 import pytest
 
 from embcli import names
-from embcli.cli import keys
+from embcli.cli import console
 from embcli.cli.tour import refused_word, with_text
 from embcli.errors import InputError
 from embcli.hints import hint
@@ -412,7 +412,7 @@ def test_the_terminal_is_restored_when_the_tour_is_killed(number: signal.Signals
 def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "termios", None)
     monkeypatch.setattr(sys, "stdin", Stream(io.BytesIO(b"\nback\n\xff\n")))
-    assert [keys.read_key() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
+    assert [console.read_key() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ PLAIN = ["<|endoftext|>", "[MASK]", "[12]", "unused12", "<unused>", "<s>", "<ext
 PLAIN += ["see [unused1]", "[unused1] and", "madeupword0001s"]
 
 
-class Named:
+class NamedToken:
     """An encoding of just these tokens."""
 
     name = "named"
@@ -60,7 +60,7 @@ class Named:
 
 
 def test_names_that_families_of_models_keep_free_are_reserved() -> None:
-    assert unused(Named(), Named.vocabulary_size) == dict.fromkeys(range(len(RESERVED)), "reserved")
+    assert unused(NamedToken(), NamedToken.vocabulary_size) == dict.fromkeys(range(len(RESERVED)), "reserved")
 
 
 def test_merges_of_a_tokenizer_json_are_what_its_trainer_added(tmp_path: Path) -> None:

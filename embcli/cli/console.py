@@ -1,4 +1,4 @@
-"""Standard error: errors, notes, and a progress bar if it is a terminal."""
+"""The terminal: errors, notes and a progress bar on standard error, and what is typed on standard input."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
 from embcli.notes import Notes
@@ -15,6 +15,11 @@ from embcli.words import Message
 
 Item = TypeVar("Item")
 _PATIENCE = 1.0  # seconds before a bar is shown
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a standard stream is a terminal; it is None if it was closed."""
+    return stream is not None and stream.isatty()
 
 
 def say(*lines: str) -> None:
@@ -48,7 +53,7 @@ class PrintedNotes(Notes):
 
     def slow(self, what: str) -> None:
         """Print what takes long, on a terminal."""
-        if sys.stderr is not None and sys.stderr.isatty():
+        if is_terminal(sys.stderr):
             say(what)
 
     def finish(self) -> None:
@@ -62,7 +67,7 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
 
     No thread refreshes the bar: it would run while something is measured.
     """
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield from items
         return
     start, done = time.monotonic(), 0
@@ -79,3 +84,31 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
                 task = bar.add_task("", total=total, completed=done)
             if bar is not None:
                 bar.update(task, completed=done, refresh=True)
+
+
+def read_key() -> str:
+    """Return the key that is pressed, without waiting for Enter; "" at the end of input.
+
+    Without termios it is the first character of a line. The terminal is restored however this ends.
+    """
+    try:
+        import termios
+        import tty
+    except ImportError:
+        typed = read_line()
+        return "" if typed is None else typed[:1] or "\n"
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal, termios.TCSADRAIN)  # keeps the keys that were pressed before
+        return os.read(terminal, 1).decode("latin-1").replace("\x04", "").replace("\r", "\n")
+    except OSError:  # the terminal is gone
+        return ""
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def read_line() -> str | None:
+    """Return the line that is typed, without its end; None at the end of input."""
+    typed = sys.stdin.buffer.readline()
+    return typed.decode(errors="replace").rstrip("\r\n") if typed else None

@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from embcli.cli import keys
+from embcli.cli.console import is_terminal
 from embcli.cli.options import flag_of
 from embcli.cli.text import argument
 from embcli.errors import OutputError, lacks
@@ -26,7 +26,7 @@ def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | N
 
     Raises OutputError if there is no terminal or textual is missing.
     """
-    if not (sys.stdout is not None and sys.stdout.isatty() and keys.available()):
+    if not (is_terminal(sys.stdout) and is_terminal(sys.stdin)):
         raise OutputError("explore is a full screen and needs a terminal; embcli weights prints rows")
     if os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown"):
         raise OutputError("explore needs a terminal that can move its cursor; embcli weights prints rows")

@@ -141,8 +141,7 @@ class TwoModels(Group):
     def opened(self, encoding: str | None) -> tuple[Model, Model]:
         """Return both models."""
         options = {"pre": self.pre, "tensor": self.tensor, "transposed": self.transposed}
-        base, tuned = (_opened(encoding, {"path": path, **options}) for path in (self.base, self.tuned))
-        return base, tuned
+        return _opened(encoding, {"path": self.base, **options}), _opened(encoding, {"path": self.tuned, **options})
 
 
 def refuse_options(options: dict[str, Any]) -> None:

@@ -9,22 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
-from embcli.cli.console import say, watched
+from embcli.cli.console import is_terminal, say, watched
 from embcli.cli.options import flag_of
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able, either
-from embcli.names import STEPS
+from embcli.names import STEPS, Color
 from embcli.passes import unwatched
 from embcli.result import Result, Style, chosen_format, new_page, number_in, paper_of, refuse_many
 from embcli.safe import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from embcli.names import Color
     from embcli.page import Page, Paper
 
 # Options that only some formats support, and these formats.
@@ -100,7 +98,7 @@ class Output:
 
     @property
     def _on_a_terminal(self) -> bool:
-        return self.path is None and sys.stdout is not None and sys.stdout.isatty()
+        return self.path is None and is_terminal(sys.stdout)
 
     def _paper(self) -> Paper:
         """Return the size and the colours of a page, which may be those of a terminal."""
@@ -169,7 +167,7 @@ def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | N
         say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")
     if file is None and FORMATS[chosen].folder:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
-    if file is None and FORMATS[chosen].binary and sys.stdout is not None and sys.stdout.isatty():
+    if file is None and FORMATS[chosen].binary and is_terminal(sys.stdout):
         raise OutputError(_NOT_FOR_A_TERMINAL)
     return Output(chosen, file, options["color"], style)
 

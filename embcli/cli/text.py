@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from embcli import memory
-from embcli.cli.console import say
+from embcli.cli.console import is_terminal, say
 from embcli.cli.paths import is_file
 from embcli.errors import InputError
+from embcli.names import TextMode
 from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids, universal
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from embcli.names import TextMode
 
 _PIECE, _MOST_OF_A_DEVICE = 1 << 20, 10**7  # bytes
 _COPIES = 8  # its pieces, its bytes, and its characters, which may take four bytes each
@@ -152,7 +151,7 @@ def _is_device(file: BinaryIO) -> bool:
 
 def _standard_input(name: str, example: str, errors: str | None = None) -> str:
     """Return standard input as text; without `errors`, the error for invalid UTF-8 does not advise to replace it."""
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin is None or is_terminal(sys.stdin):
         raise InputError(
             f"no {name} given and nothing is piped in, as in: {example}", f"Try '{_verb(example)} --help' for help."
         )

@@ -1,7 +1,5 @@
 """The guide through a tour: step by step on a terminal, by keys; all of it, or one step, in a pipe."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -9,22 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from embcli.cli import keys
-from embcli.cli.console import say
+from embcli.cli.console import is_terminal, read_key, read_line, say
 from embcli.cli.options import flag_of
 from embcli.cli.output import Output
 from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
 from embcli.hints import without
+from embcli.page import Page
 from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 from embcli.views.parts import put_prose
-
-if TYPE_CHECKING:
-    from embcli.page import Page
 
 Typed = TypeVar("Typed")
 _KEYS = "Enter continues, b goes back, q quits: "
@@ -58,7 +53,7 @@ def guide(
                 raise InputError(f"step {number}: with this text the command would write files, by {word[:40]!r}")
     folder = (file or OWN).resolve().parent
     running = _RunningTour(tour, lambda words: run(words, lambda given: refuse_outside(given, folder, text)))
-    if sys.stdout is not None and sys.stdout.isatty() and keys.available():
+    if is_terminal(sys.stdout) and is_terminal(sys.stdin):
         reached_end = running.walk(first or 1)
         print()
     else:
@@ -130,14 +125,14 @@ class _RunningTour:
         if step.question is not None:
             _clear()
             self._ask(number)
-            typed = _prompted(_ANSWER, keys.read_line)
+            typed = _prompted(_ANSWER, read_line)
             answer = "" if typed is None else typed.strip()
             if typed is None or (answer in ("b", "q") and not step.is_right(answer)):
                 return answer
         _clear()
         self._ask(number, step.about)
         self._show(number, answer)
-        while (key := _prompted(_KEYS, keys.read_key)) not in (*_ON, *_BACK, *_END):
+        while (key := _prompted(_KEYS, read_key)) not in (*_ON, *_BACK, *_END):
             pass
         return key
 

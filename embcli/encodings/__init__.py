@@ -71,13 +71,13 @@ def _of_path(path: Path, name: str, pre: str | None) -> Encoding:
     from embcli.encodings.pairs import read_pairs
     from embcli.encodings.ranks import read_tekken, read_tiktoken
     from embcli.encodings.sentencepiece import read_sentencepiece
-    from embcli.encodings.vocabulary import ListedEncoding
+    from embcli.encodings.vocabulary import FileEncoding
 
     readers = {"*.tiktoken": read_tiktoken, "tekken.json": read_tekken, "*vocab.json": read_pairs}
     readers |= {"*.model": read_sentencepiece}
     for pattern, read in readers.items():
         if path.match(pattern):
-            return ListedEncoding(path, name, read, pre)
+            return FileEncoding(path, name, read, pre)
     _refuse_splitting(name, pre)
     from embcli.encodings.huggingface import BertEncoding, HuggingFaceEncoding
 

@@ -20,7 +20,7 @@ from embcli.encodings.own import Vocabulary
 from embcli.encodings.spelling import from_characters, from_piece
 from embcli.encodings.splitting import SPLITTINGS, Splitting, splitting_of
 from embcli.encodings.unigram import Unigrams
-from embcli.encodings.vocabulary import Named, VocabularyEncoding
+from embcli.encodings.vocabulary import NamedToken, VocabularyEncoding
 from embcli.encodings.wordpiece import WordPieces
 from embcli.errors import InputError
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
@@ -60,7 +60,7 @@ class GgufEncoding(VocabularyEncoding):
         self.model = header.metadata.get("tokenizer.ggml.model")
         self.splits = self._refusal is None
         leads = self._flag("add_space_prefix", self.model == "llama")
-        self.leads_with_space = self.model == "bert" or (leads and self.model in ("llama", "t5"))
+        self.adds_space = self.model == "bert" or (leads and self.model in ("llama", "t5"))
 
     def with_splitting(self, pre: str | None) -> GgufEncoding:
         """Return the same encoding with the pre-tokenizer of this name; None keeps the file's own."""
@@ -78,28 +78,21 @@ class GgufEncoding(VocabularyEncoding):
         if self.model == "gpt2" and (self._splitting is None or self._splitting.is_of_bytes):
             spelled = from_characters
         plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
-        return Vocabulary(*self._stored, spelled, np.isin(self._given_kinds, plain))
+        return Vocabulary(*self._stored, spelled, np.isin(self._stored_kinds, plain))
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None for an ID after the last one."""
         return self.words[token_id] if 0 <= token_id < self.vocabulary_size else None
 
     @cached_property
-    def named(self) -> list[Named]:
+    def named(self) -> list[NamedToken]:
         """The special and the user-defined tokens, the longest first, as a text is searched for them."""
         chosen = np.flatnonzero((self._kinds != _NORMAL) & (self._kinds <= _USER_DEFINED) & (self._kinds > 0))
-        words = {token_id: self._words[token_id] for token_id in chosen.tolist()}
-        ordered = sorted(words, key=lambda token_id: -len(words[token_id]))
-        return [
-            Named(
-                words[token_id].decode(),
-                token_id,
-                self._kinds[token_id] != _USER_DEFINED,
-                *self._strips(words[token_id]),
-            )
-            for token_id in ordered
-            if words[token_id] and _is_text(words[token_id])
-        ]
+        names = {at: self._words[at].decode(errors="ignore") for at in chosen.tolist()}
+        ids = [at for at, name in names.items() if name and name.encode() == self._words[at]]
+        ids.sort(key=lambda at: -len(self._words[at]))
+        kinds = self._kinds
+        return [NamedToken(names[at], at, kinds[at] != _USER_DEFINED, *self._strips(self._words[at])) for at in ids]
 
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
@@ -143,17 +136,17 @@ class GgufEncoding(VocabularyEncoding):
             )
         if self.model != "gpt2" or self._splitting is not None:
             return None
-        given = self._pre or self._header.metadata.get("tokenizer.ggml.pre")
+        name = self._pre or self._header.metadata.get("tokenizer.ggml.pre")
         try:
-            splitting_of(self._binary, None if given is None else str(given))
+            splitting_of(self._binary, None if name is None else str(name))
         except InputError as error:
             return error
         return None
 
     @property
     def _splitting(self) -> Splitting | None:
-        given = "gemma4" if self.model == "gemma4" else self._pre
-        return SPLITTINGS.get(str(given or self._header.metadata.get("tokenizer.ggml.pre")))
+        name = "gemma4" if self.model == "gemma4" else self._pre
+        return SPLITTINGS.get(str(name or self._header.metadata.get("tokenizer.ggml.pre")))
 
     @cached_property
     def _stored(self) -> tuple[bytes, np.ndarray, np.ndarray]:
@@ -175,17 +168,18 @@ class GgufEncoding(VocabularyEncoding):
         return _cut(*read_words(self._binary, merges))
 
     @cached_property
-    def _given_kinds(self) -> np.ndarray:
-        """The types of the tokens, (V,); 0 if the file does not tell."""
+    def _stored_kinds(self) -> np.ndarray:
+        """The types of the tokens, (V,), as the file gives them; a normal token if it does not tell."""
         kinds = self._array("token_type")
         if kinds is None or kinds.kind not in _TYPE or kinds.count != self.vocabulary_size:
-            return np.zeros(self.vocabulary_size, np.int32)
-        return read_numbers(self._binary, kinds)
+            return np.full(self.vocabulary_size, _NORMAL, np.int32)
+        stored = read_numbers(self._binary, kinds)
+        return np.where(stored == 0, _NORMAL, stored)
 
     @cached_property
     def _kinds(self) -> np.ndarray:
         """The types of the tokens, (V,), with those that follow from their names."""
-        kinds = np.where(self._given_kinds == 0, _NORMAL, self._given_kinds)
+        kinds = self._stored_kinds.copy()
         controls = set(_CONTROLS)
         for task, names in _TASKS.items():
             keys = (f"fim_{task}_token_id", f"{_OLD_TASKS.get(task, '')}_token_id")
@@ -232,14 +226,14 @@ class GgufEncoding(VocabularyEncoding):
         return values
 
     def _flag(self, name: str, default: bool) -> bool:
-        stated = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
-        return stated if isinstance(stated, bool) else default
+        value = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
+        return value if isinstance(value, bool) else default
 
     def _special(self, name: str, default: int | None) -> int:
         """Return the ID of a special token; raises InputError if there is none."""
         size = self.vocabulary_size
-        stated = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
-        known = [each for each in (stated, default) if isinstance(each, int) and 0 <= each < size]
+        value = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
+        known = [each for each in (value, default) if isinstance(each, int) and 0 <= each < size]
         if not known:
             raise self._binary.refused(f"it says that a text gets its {name} token, but not which one this is")
         return known[0]
@@ -250,7 +244,7 @@ class GgufEncoding(VocabularyEncoding):
 
     def _of_scores(self) -> Algorithm:
         scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))
-        normalization = Normalization(leads=self.leads_with_space)
+        normalization = Normalization(adds_space=self.adds_space)
         return Scores(self._ids, scores, self._special("unknown", 0), normalization)
 
     def _of_words(self) -> Algorithm:
@@ -260,7 +254,7 @@ class GgufEncoding(VocabularyEncoding):
         )
 
     def _of_unigrams(self) -> Algorithm:
-        kinds, scores = np.where(self._given_kinds == 0, _NORMAL, self._given_kinds), self._numbers("scores", _SCORE)
+        kinds, scores = self._stored_kinds, self._numbers("scores", _SCORE)
         known = np.where(kinds == _USER_DEFINED, 0.0, scores).tolist()
         tokens = {
             self._words[token_id].decode(errors="replace"): (token_id, known[token_id])
@@ -274,7 +268,7 @@ class GgufEncoding(VocabularyEncoding):
                 raise self._binary.refused(str(error)) from None
         worst = float(scores[kinds == _NORMAL].min(initial=0))
         joins = self._flag("remove_extra_whitespaces", False)
-        normalization = Normalization(charsmap, joins, self.leads_with_space, leads_words=True)
+        normalization = Normalization(charsmap, joins, self.adds_space, adds_space_to_word=True)
         return Unigrams(tokens, self._special("unknown", 2), worst, normalization)
 
 
@@ -290,14 +284,6 @@ def gguf_encoding(path: Path, name: str, pre: str | None = None) -> GgufEncoding
 
 def _cut(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
     return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def _is_text(word: bytes) -> bool:
-    try:
-        word.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name

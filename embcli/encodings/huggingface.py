@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     import tokenizers
 
 _LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
-_ROOM, _TIMES = 12 * 10**6, 42  # bytes of memory that the package takes for itself, and for each byte of a file
+_MEMORY = 12 * 10**6  # bytes that the package takes for itself
+_MEMORY_PER_BYTE = 42  # bytes that it takes for each byte of a file
 _MANY_CHARACTERS = 1 << 20  # below which nobody asks how much memory is free
 _BYTES_OF_A_CHARACTER = 64  # of memory, in the package, while it normalizes a text
-_NAMED = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes
-_BEYOND = 1 << 60  # characters
+_REPLACES = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes
+_LONGEST_TEXT = 1 << 60  # characters
 _LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
 _SPECIAL = ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]")  # of a vocab.txt
 _LAST_ID = (1 << 32) - 1
@@ -55,7 +56,7 @@ class HuggingFaceEncoding(Encoding):
         self.path = path
         self.name = in_data(name)
         self._last: tuple[str, bool, tokenizers.Encoding] | None = None
-        self._known: dict[int, bytes | None] = {}
+        self._bytes: dict[int, bytes | None] = {}
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
@@ -65,7 +66,7 @@ class HuggingFaceEncoding(Encoding):
         except Exception as error:
             raise refused(self.path, lacks(f"a {self.kind}", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
-        refuse_shortage(str(self.path), *[_ROOM + _TIMES * len(data)] * 2)
+        refuse_shortage(str(self.path), *[_MEMORY + _MEMORY_PER_BYTE * len(data)] * 2)
         self._growth = Growth(data)
         self._refuse_growth("normalizer", self._growth.added)
         tokenizer: tokenizers.Tokenizer = self._call(lambda: self._made(data), f"it is not a {self.kind}")
@@ -128,6 +129,10 @@ class HuggingFaceEncoding(Encoding):
         return model
 
     @property
+    def _merges(self) -> Iterator[list[str]]:
+        return (merge.split(" ") if isinstance(merge, str) else merge for merge in self._model.get("merges", ()))
+
+    @property
     def _kind(self) -> str:
         return type(self.tokenizer.model).__name__
 
@@ -135,17 +140,16 @@ class HuggingFaceEncoding(Encoding):
     def _merge_ranks(self) -> dict[tuple[bytes, bytes], int]:
         if self._model.get("continuing_subword_prefix"):
             raise refused(self.path, "its merges spell tokens with a prefix, which cannot be shown")
-        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in self._model["merges"])
         ranks: dict[tuple[bytes, bytes], int] = {}
-        for rank, (left, right) in enumerate(pairs):
+        for rank, (left, right) in enumerate(self._merges):
             ranks.setdefault((left.encode(), right.encode()), rank)
         return ranks
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the tokenizer has no such token."""
-        if token_id not in self._known:
-            self._known[token_id] = self._looked_up(token_id)
-        return self._known[token_id]
+        if token_id not in self._bytes:
+            self._bytes[token_id] = self._looked_up(token_id)
+        return self._bytes[token_id]
 
     def entry(self, token_id: int) -> bytes | None:
         """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
@@ -175,17 +179,14 @@ class HuggingFaceEncoding(Encoding):
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes of known IDs, (T,), together; a space that the tokenizer adds goes where it removes it."""
         if self._spelling is None:
-            text: str = self._call(lambda: self.tokenizer.decode(ids.tolist(), False), "it cannot decode these IDs")
-            return text.encode()
+            return self._decoded(ids.tolist()).encode()
         joined = super().decode(ids)
         return joined.removeprefix(b" ") if self._drops_first_space else joined
 
     def merges(self) -> list[int]:
         """Return the IDs of the merged tokens, in the order of the merges."""
-        model = self._model
-        prefix = model.get("continuing_subword_prefix") or ""
-        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges", ()))
-        ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in pairs)
+        prefix = self._model.get("continuing_subword_prefix") or ""
+        ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in self._merges)
         return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
 
     @cached_property
@@ -205,8 +206,11 @@ class HuggingFaceEncoding(Encoding):
         if not joined.startswith(b" "):
             return False
         self._refuse_growth("decoder", len(joined))
-        decoded: str = self._call(lambda: self.tokenizer.decode(ids, False), "it cannot decode these IDs")
-        return not decoded.startswith(" ")
+        return not self._decoded(ids).startswith(" ")
+
+    def _decoded(self, ids: list[int]) -> str:
+        text: str = self._call(lambda: self.tokenizer.decode(ids, False), "it cannot decode these IDs")
+        return text
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
@@ -292,7 +296,7 @@ class Growth:
 
     def __init__(self, data: bytes) -> None:
         try:
-            described = orjson.loads(data) if _NAMED.search(data) else {}
+            described = orjson.loads(data) if _REPLACES.search(data) else {}
             self._rules = {part: [*_rules(described.get(part))] for part in ("normalizer", "decoder")}
             self.added = sum(len(each["content"]) for each in described.get("added_tokens", ()))
         except (ValueError, TypeError, AttributeError, KeyError):  # the package refuses such a file
@@ -301,7 +305,7 @@ class Growth:
     def most(self, part: str, length: int) -> int:
         """Return how many characters a text of `length` characters can become in the normalizer or the decoder."""
         for times, more in self._rules.get(part, ()):
-            length = min(length * times + more, _BEYOND)
+            length = min(length * times + more, _LONGEST_TEXT)
         return length
 
 

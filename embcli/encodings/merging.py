@@ -164,8 +164,8 @@ class BytePairs(PieceByPiece):
 
     def _whole(self, piece: str, symbols: list[bytes]) -> int | None:
         """Return the ID of a piece that is looked up before anything is merged."""
-        is_kept = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
-        return self._tokens.get(b"".join(symbols)) if is_kept else None
+        is_whole = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
+        return self._tokens.get(b"".join(symbols)) if is_whole else None
 
     def _order(self, left: bytes, right: bytes) -> float:
         if not self._splitting.is_of_bytes and left.find(b" ", 1) >= 0:
@@ -230,7 +230,7 @@ class Scores(NormalizedWords, PieceByPiece):
         self._tokens, self._unknown = ids, unknown
         self._orders = {token: -score for token, score in scores.items()}
         names = [name for token in whole if (name := token.decode(errors="replace"))]
-        self._kept_whole = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
+        self._fixed = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
 
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
@@ -260,7 +260,7 @@ class Scores(NormalizedWords, PieceByPiece):
 
     def _runs(self, piece: str) -> Sequence[str]:
         """Return the parts of a piece; every other one is a token that is never merged."""
-        return self._kept_whole.split(piece) if self._kept_whole else (piece,)
+        return self._fixed.split(piece) if self._fixed else (piece,)
 
     def _spell(self, symbol: bytes, parts: Parts) -> None:
         """Add the bytes of a symbol, or else the unknown token; several of these in a row are one."""

@@ -123,27 +123,29 @@ def _children(units: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Normalization:
-    """What is done to a text, in this order; `leads` before its first character, or before its first word."""
+    """What is done to a text, in this order."""
 
     charsmap: Charsmap | None = None
     joins_spaces: bool = False  # several spaces are one; those at the end are none
-    leads: bool = False  # a space is added
-    leads_words: bool = False  # it follows spaces at the beginning; if they are joined, it is always added
+    adds_space: bool = False  # before the first character
+    adds_space_to_word: bool = False  # rather before the first word; a space is always added if spaces are joined
 
     def spelled(self, text: str) -> str:
         """Return a text as the vocabulary spells it.
 
-        >>> Normalization(joins_spaces=True, leads=True).spelled("  a  b "), Normalization(leads=True).spelled(" a")
-        ('▁a▁b', '▁▁a')
-        >>> Normalization(joins_spaces=True, leads_words=True).spelled("a b")
+        >>> Normalization(joins_spaces=True, adds_space=True).spelled("  a  b ")
+        '▁a▁b'
+        >>> Normalization(adds_space=True).spelled(" a")
+        '▁▁a'
+        >>> Normalization(joins_spaces=True, adds_space_to_word=True).spelled("a b")
         '▁a▁b'
         """
         normal = self.charsmap.normal(text) if self.charsmap else text
         if self.joins_spaces:
             words = [word for word in normal.split(" ") if word]
-            return SPACE * (words != [] and (self.leads or self.leads_words)) + SPACE.join(words)
-        begun = normal.lstrip(" ") if self.leads_words else normal
-        lead = SPACE * (len(normal) - len(begun) + (self.leads and begun != ""))
+            return SPACE * (words != [] and (self.adds_space or self.adds_space_to_word)) + SPACE.join(words)
+        begun = normal.lstrip(" ") if self.adds_space_to_word else normal
+        lead = SPACE * (len(normal) - len(begun) + (self.adds_space and begun != ""))
         return lead + begun.replace(" ", SPACE)
 
     def origins(self, text: str) -> Iterator[tuple[int, int]]:
@@ -151,8 +153,8 @@ class Normalization:
         place, spaces, begun = 0, 0, False
         for normal, length in self.charsmap.steps(text) if self.charsmap else ((each, 1) for each in text):
             for character in normal:
-                is_first = not begun and (character != " " or not (self.joins_spaces or self.leads_words))
-                if is_first and (self.leads or (self.leads_words and self.joins_spaces)):
+                is_first = not begun and (character != " " or not (self.joins_spaces or self.adds_space_to_word))
+                if is_first and (self.adds_space or (self.adds_space_to_word and self.joins_spaces)):
                     yield place, place
                 begun = begun or is_first
                 if character != " " and spaces and self.joins_spaces and not is_first:

@@ -13,8 +13,8 @@ from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.safe import in_data
 
-_MOST_NAMED = 8  # words in a message
-_LONGEST_NAMED = 30  # characters of one of them
+_MOST_LISTED = 8  # words in a message
+_LONGEST_LISTED = 30  # characters of one of them
 _MOST_SIMILAR = 2000  # words that a misspelled one is compared with; common ones come first
 
 
@@ -110,11 +110,11 @@ class OwnWords(Encoding):
 
         If there are none of these, it names known words that are spelled like the first one.
         """
-        named = [repr(word[:_LONGEST_NAMED]) for word in unknown[:_MOST_NAMED]]
-        more = f" and {len(unknown) - _MOST_NAMED:,} more" if len(unknown) > _MOST_NAMED else ""
-        lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_NAMED])
+        named = [repr(word[:_LONGEST_LISTED]) for word in unknown[:_MOST_LISTED]]
+        more = f" and {len(unknown) - _MOST_LISTED:,} more" if len(unknown) > _MOST_LISTED else ""
+        lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_LISTED])
         ids = self.words.find_all({word.encode() for word in lower})
-        known = [repr(word[:_LONGEST_NAMED]) for word in lower if word.encode() in ids]
+        known = [repr(word[:_LONGEST_LISTED]) for word in lower if word.encode() in ids]
         hint = f"in lower case it has {', '.join(known)}" if known else self._spelled_like(unknown[0])
         return InputError(f"{str(self._path)!r} has no row for {', '.join(named)}{more}", hint)
 
@@ -123,7 +123,7 @@ class OwnWords(Encoding):
         from difflib import get_close_matches
 
         similar = [each.decode(errors="replace") for each in self.words.similar(word.encode(), _MOST_SIMILAR)]
-        near = get_close_matches(word, similar, n=3, cutoff=0.7) if len(word) <= _LONGEST_NAMED else []
+        near = get_close_matches(word, similar, n=3, cutoff=0.7) if len(word) <= _LONGEST_LISTED else []
         return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def token_bytes(self, token_id: int) -> bytes | None:

@@ -8,7 +8,7 @@ from embcli.binary import Binary
 from embcli.encodings.merging import BytePairs, merged_ids, ranks_of
 from embcli.encodings.spelling import from_characters
 from embcli.encodings.splitting import splitting_of
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS, Listed
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, FileVocabulary
 from embcli.strict_json import read_object
 
 # A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
@@ -19,7 +19,7 @@ _PRE = {
 }
 
 
-def read_pairs(binary: Binary, pre: str | None) -> Listed:
+def read_pairs(binary: Binary, pre: str | None) -> FileVocabulary:
     """Return the tokens of `vocab.json` and the merges of the `merges.txt` beside it."""
     ids = read_object(binary, LONGEST)
     if not all(type(token_id) is int and 0 <= token_id < MOST_IDS for token_id in ids.values()):
@@ -30,7 +30,7 @@ def read_pairs(binary: Binary, pre: str | None) -> Listed:
     splitting = splitting_of(binary, pre or _named_beside(binary.path))
     words = {token.encode(errors="replace"): token_id for token, token_id in ids.items()}
     tokens = {token_id: from_characters(word) for word, token_id in words.items()}
-    return Listed(tokens, BytePairs(words, ranks_of(merges), splitting), merges=merged_ids(merges, words))
+    return FileVocabulary(tokens, BytePairs(words, ranks_of(merges), splitting), merges=merged_ids(merges, words))
 
 
 def _named_beside(path: Path) -> str | None:

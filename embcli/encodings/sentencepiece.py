@@ -15,7 +15,7 @@ from embcli.encodings.normalizing import Charsmap, Normalization
 from embcli.encodings.ranks import read_tiktoken
 from embcli.encodings.spelling import from_piece
 from embcli.encodings.unigram import Unigrams
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS, Listed, Named
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, FileVocabulary, NamedToken
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
@@ -39,7 +39,7 @@ class _Model:
         return [at for at, (_, _, kind) in enumerate(self.pieces) if kind in kinds]
 
 
-def read_sentencepiece(binary: Binary, pre: str | None) -> Listed:
+def read_sentencepiece(binary: Binary, pre: str | None) -> FileVocabulary:
     """Return the tokens of a `tokenizer.model`; Llama 3's is a `.tiktoken` with this name."""
     if pre is not None:
         return read_tiktoken(binary, pre)
@@ -54,11 +54,11 @@ def read_sentencepiece(binary: Binary, pre: str | None) -> Listed:
         raise binary.refused(str(reason)) from None
     plain = {*model.of(_CONTROL, _UNKNOWN)}
     tokens = {at: word if at in plain else from_piece(word) for at, (word, _, _) in enumerate(model.pieces)}
-    named = [Named(tokens[at].decode(errors="replace"), at, True) for at in plain if tokens[at]]
+    named = [NamedToken(tokens[at].decode(errors="replace"), at, True) for at in plain if tokens[at]]
     named.sort(key=lambda each: -len(each.name))
     words, scores, _ = zip(*model.pieces, strict=True)
     merges = merges_by_score(words, scores, model.of(_NORMAL)) if model.kind == _BPE else []
-    return Listed(tokens, algorithm, named, merges, model.normalizer.get(3, 1) != 0)
+    return FileVocabulary(tokens, algorithm, named, merges, model.normalizer.get(3, 1) != 0)
 
 
 def _algorithm(model: _Model) -> Algorithm:

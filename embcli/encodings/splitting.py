@@ -85,7 +85,7 @@ _DEEPSEEK3 = _rule(_ASCII_WORDS, r" ?[\p{P}\p{S}]+[\r\n]*", _LINES, _SPACES)
 _O200K_ENDS = (r"\p{N}{1,3}", _OTHERS + r"[\r\n/]*", _LINES, _SPACES)
 _BLOOM = r" ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 _IDEOGRAPHS = r"[[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]--\s]+"
-_WIDE = _rule(
+_EAST_ASIAN = _rule(
     r"[\uac00-\ud7a3\u3131-\u318e]+",
     r"[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-\ufe4f]+",
     r"[\u3105-\u312f]+",
@@ -113,7 +113,7 @@ class Splitting:
         """Return the pieces of a text in order."""
         pieces: Iterable[str] = _split(self.rules[0], text)
         for rule in self.rules[1:]:
-            pieces = chain.from_iterable(map(partial(_split_again, rule, _kept(rule)), pieces))
+            pieces = chain.from_iterable(map(partial(_split_again, rule, _cache(rule)), pieces))
         return pieces
 
 
@@ -133,12 +133,12 @@ def _split(rule: Rule, text: str) -> Iterator[str]:
         yield text[place:]
 
 
-def _split_again(rule: Rule, kept: Cache[tuple[str, ...]], piece: str) -> Iterable[str]:
-    return kept[piece] if len(piece) <= LONGEST_CACHED else _split(rule, piece)
+def _split_again(rule: Rule, cached: Cache[tuple[str, ...]], piece: str) -> Iterable[str]:
+    return cached[piece] if len(piece) <= LONGEST_CACHED else _split(rule, piece)
 
 
 @cache
-def _kept(rule: Rule) -> Cache[tuple[str, ...]]:
+def _cache(rule: Rule) -> Cache[tuple[str, ...]]:
     """Return how a rule splits pieces: most of those that another rule leaves are short and occur often."""
     return Cache(lambda piece: tuple(_split(rule, piece)))
 
@@ -217,7 +217,7 @@ SPLITTINGS: dict[str, Splitting] = {
     ),
     "youtu": Splitting(
         (
-            _WIDE,
+            _EAST_ASIAN,
             _rule(f"{_MARKED}(?:{_SUFFIX})?", r"\p{N}", _OTHERS + r"[\r\n/]*", _LINES, _SPACES),
         ),
         ignores_merges=True,

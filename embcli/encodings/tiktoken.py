@@ -124,7 +124,7 @@ class TiktokenEncoding(Encoding):
         for token, token_id in self.definition.special_tokens.items():
             named.setdefault(token_id, []).append(token)
         # o200k_harmony has two names for 200018; the first one is used.
-        self._known: dict[int, bytes | None] = {token_id: names[0].encode() for token_id, names in named.items()}
+        self._bytes: dict[int, bytes | None] = {token_id: names[0].encode() for token_id, names in named.items()}
         self._ambiguous = {token_id: names for token_id, names in named.items() if len(names) > 1}
 
     @property
@@ -199,9 +199,9 @@ class TiktokenEncoding(Encoding):
         b'Every'
         """
         try:
-            return self._known[token_id]
+            return self._bytes[token_id]
         except KeyError:
-            return self._known.setdefault(token_id, self._looked_up(token_id))
+            return self._bytes.setdefault(token_id, self._looked_up(token_id))
 
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return the names in the text of special tokens for which `token_bytes` has another name, by place."""

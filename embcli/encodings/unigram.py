@@ -96,7 +96,7 @@ class Unigrams(NormalizedWords):
 
     def _best(self, word: str, total: float) -> _Path:
         """Return the best path through a word after scores of this sum; it is cached unless the sum matters."""
-        sums, found_sum = (array(self._sums, values) for values in ([total, *[-np.inf] * len(word)], [0.0]))
+        sums, candidate = (array(self._sums, values) for values in ([total, *[-np.inf] * len(word)], [0.0]))
         steps = [(0, 0, 0.0)] * (len(word) + 1)
         is_clear = True
         for start in range(len(word)):
@@ -105,11 +105,11 @@ class Unigrams(NormalizedWords):
                 if token is None and end > start + 1:
                     continue
                 token_id, score = token or (self._unknown, self._unknown_score)
-                found_sum[0] = sums[start] + score
-                gain = found_sum[0] - sums[end]
+                candidate[0] = sums[start] + score
+                gain = candidate[0] - sums[end]
                 is_clear &= abs(gain) > _CLOSE
                 if gain > 0:
-                    sums[end], steps[end] = found_sum[0], (start, token_id, score)
+                    sums[end], steps[end] = candidate[0], (start, token_id, score)
         path = self._followed(word, steps)
         if is_clear and len(word) <= LONGEST_CACHED and len(self._cache) < MOST_CACHED:
             self._cache[word] = path

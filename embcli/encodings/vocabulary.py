@@ -18,16 +18,17 @@ from embcli.encodings.spelling import characters_of
 from embcli.errors import InputError
 from embcli.safe import in_data
 
-Read = Callable[[Binary, str | None], "Listed"]  # of a file, and the name of a pre-tokenizer
+Read = Callable[[Binary, str | None], "FileVocabulary"]  # of a file, and the name of a pre-tokenizer
 
 LONGEST = 1 << 27  # bytes of a file that lists tokens
 MOST_IDS = 1 << 22  # no vocabulary has more
+Fragment = tuple[int | None, int, int]  # the ID of a named token or None, its first and its end character
 _BLANKS = " \t\n\v\f\r"
 _START = 4  # characters of a name that many share: a text without them has none of these names
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedToken:
     """A token that a text can contain by its name."""
 
     name: str
@@ -40,14 +41,14 @@ class Named:
 class VocabularyEncoding(Encoding):
     """The tokens of a file; they are read when the first token or text is needed."""
 
-    leads_with_space = False  # whether a text gets a space before it
+    adds_space = False  # whether a text gets a space before it
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, in_data(name)
 
     @property
     @abstractmethod
-    def named(self) -> list[Named]:
+    def named(self) -> list[NamedToken]:
         """The tokens that a text can contain by their names, in the order in which they are found."""
 
     @property
@@ -85,7 +86,7 @@ class VocabularyEncoding(Encoding):
 
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes of known IDs, (T,), together, without the spaces that texts get before them."""
-        if not self.leads_with_space:
+        if not self.adds_space:
             return super().decode(ids)
         names, begins, pieces = {each.token_id for each in self.named}, True, []
         for token_id in ids.tolist():
@@ -105,9 +106,9 @@ class VocabularyEncoding(Encoding):
         starts, ends = known[spans[:, 0], 0], known[np.maximum(spans[:, 1] - 1, 0), 1]
         return np.stack([starts, np.where(spans[:, 1] > spans[:, 0], ends, starts)], axis=1).astype(np.int64)
 
-    def _fragments(self, text: str, special: bool) -> list[tuple[int | None, int, int]]:
+    def _fragments(self, text: str, special: bool) -> list[Fragment]:
         """Return the named tokens of a text and the texts between them: ID or None, first and end character."""
-        fragments: list[tuple[int | None, int, int]] = [(None, 0, len(text))] if text else []
+        fragments: list[Fragment] = [(None, 0, len(text))] if text else []
         begun = {start: start in text for start in {named.name[:_START] for named in self.named}}
         for named in self.named:
             if named.name and (special or not named.is_special) and begun[named.name[:_START]] and named.name in text:
@@ -116,17 +117,17 @@ class VocabularyEncoding(Encoding):
 
 
 @dataclass(frozen=True)
-class Listed:
+class FileVocabulary:
     """The content of a file."""
 
     tokens: dict[int, bytes]  # by ID
     algorithm: Algorithm
-    named: list[Named] = field(default_factory=list)
+    named: list[NamedToken] = field(default_factory=list)
     merges: list[int] = field(default_factory=list)
-    leads_with_space: bool = False
+    adds_space: bool = False
 
 
-class ListedEncoding(VocabularyEncoding):
+class FileEncoding(VocabularyEncoding):
     """The encoding of a file, which is read when the first token or text is needed."""
 
     def __init__(self, path: Path, name: str, read: Read, pre: str | None) -> None:
@@ -134,36 +135,36 @@ class ListedEncoding(VocabularyEncoding):
         self._read, self._pre = read, pre
 
     @cached_property
-    def _listed(self) -> Listed:
+    def _content(self) -> FileVocabulary:
         return self._read(Binary(self.path), self._pre)
 
     @cached_property
     def vocabulary_size(self) -> int:
         """V: one more than the highest ID of a token."""
-        return max(self._listed.tokens, default=-1) + 1
+        return max(self._content.tokens, default=-1) + 1
 
     @property
-    def named(self) -> list[Named]:
+    def named(self) -> list[NamedToken]:
         """The tokens that a text can contain by their names."""
-        return self._listed.named
+        return self._content.named
 
     @property
     def algorithm(self) -> Algorithm:
         """What splits a text between named tokens."""
-        return self._listed.algorithm
+        return self._content.algorithm
 
     @property
-    def leads_with_space(self) -> bool:  # type: ignore[override]
+    def adds_space(self) -> bool:  # type: ignore[override]
         """Whether a text gets a space before it."""
-        return self._listed.leads_with_space
+        return self._content.adds_space
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the file has no such token."""
-        return self._listed.tokens.get(token_id)
+        return self._content.tokens.get(token_id)
 
     def merges(self) -> list[int]:
         """Return the IDs of the merged tokens, in the order of the merges."""
-        return self._listed.merges
+        return self._content.merges
 
 
 def _pairs(pairs: Iterable[tuple[int, int]]) -> np.ndarray:
@@ -171,7 +172,7 @@ def _pairs(pairs: Iterable[tuple[int, int]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(pairs), np.int32).reshape(-1, 2)
 
 
-def _split(text: str, fragment: tuple[int | None, int, int], named: Named) -> Iterator[tuple[int | None, int, int]]:
+def _split(text: str, fragment: Fragment, named: NamedToken) -> Iterator[Fragment]:
     token_id, place, end = fragment
     start = text.find(named.name, place, end) if token_id is None else -1
     if start < 0:

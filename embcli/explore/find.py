@@ -85,7 +85,7 @@ class FindView(View):
 
     def title(self) -> tuple[str, str]:
         """Return what to do."""
-        return "Find a row: type a text for its tokens, or a part of a word", self.desk.named_source
+        return "Find a row: type a text, or a part of a word", self.desk.named_source
 
     def commands(self) -> list[str]:
         """Return the commands of the tokens and of the words."""

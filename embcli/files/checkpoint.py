@@ -31,11 +31,11 @@ from embcli.strict_json import read_object
 from embcli.words import naming
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
-_APART = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
-_TEXT_MODELS = ("text_config", "llm_config", "thinker_config", *_APART)
+_MIXED = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
+_TEXT_MODELS = ("text_config", "llm_config", "thinker_config", *_MIXED)
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
 
-_MOST_NAMED = 8  # candidates in a message
+_MOST_LISTED = 8  # candidates in a message
 _COMPARED = 1 << 26  # bytes of two matrices that are compared at most
 _CONFIG_LONGEST = 1 << 24  # bytes
 _ABOUT_POSITIONS = ("model_type", "position_embedding_type", "max_position_embeddings", "n_positions", "rope_theta")
@@ -88,13 +88,13 @@ class Checkpoint:
         self.notes = Notes() if notes is None else notes
         self._part = part
         self.tensors = open_tensors(located(path), self.notes)
-        self.given = path
+        self.path = path
         self.transposed = transposed
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         self._chosen = {"token": token, "position": position}
         self._tensors: dict[str, Tensor | None] = {}
         self._open: dict[str, Layer] = {}  # as they are in the file
-        self._whole_config, self._config_error = self._read_config()
+        self._file_config, self._config_error = self._read_config()
         self.notes.count(self._rounded)
         self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
         self._shape, _ = self._oriented(self._token())
@@ -110,13 +110,13 @@ class Checkpoint:
     @property
     def origin(self) -> Origin:
         """Where the numbers come from; that of open layers says more."""
-        return Origin(path=self.given)
+        return Origin(path=self.path)
 
     def _origin(self, layers: Mapping[str, Layer]) -> Origin:
         opened = {name: self._tensor(name) for name in layers}
         return Origin(
             shapes={name: layer.shape for name, layer in layers.items()},
-            path=self.given,
+            path=self.path,
             tensors={name: tensor.name for name, tensor in opened.items()},
             dtypes={name: tensor.dtype for name, tensor in opened.items()},
             sizes={name: tensor.size for name, tensor in opened.items()},
@@ -135,7 +135,7 @@ class Checkpoint:
         """Return this checkpoint with its own token matrix, if the user named another tensor in place of it."""
         if not self.is_other:
             return self
-        own = Checkpoint(self.given, None, self._chosen["position"], self.transposed, self.notes, self._part)
+        own = Checkpoint(self.path, None, self._chosen["position"], self.transposed, self.notes, self._part)
         return own.with_encoding(self.encoding)
 
     @property
@@ -197,24 +197,25 @@ class Checkpoint:
             raise self._config_error
 
     @cached_property
-    def _half(self) -> Part | None:
+    def _config_part(self) -> Part | None:
         """The part that the tokens' half of config.json is about, where a model is put together from two models."""
-        if self._whole_config.get("model_type") == "encoder-decoder":
+        if self._file_config.get("model_type") == "encoder-decoder":
             return self._part or "encoder"
-        if self._apart:
+        if self._text_model:
             return None
-        return "decoder" if isinstance(self._whole_config.get("decoder"), dict) else None  # the encoder sees or hears
+        return "decoder" if isinstance(self._file_config.get("decoder"), dict) else None  # the encoder sees or hears
 
     @property
-    def _apart(self) -> str:
+    def _text_model(self) -> str:
         """The beginning of the names of the only tensors that read texts, if other models in the file do not."""
-        return next((name for key, name in _APART.items() if isinstance(self._whole_config.get(key), dict)), "")
+        names = (name for key, name in _MIXED.items() if isinstance(self._file_config.get(key), dict))
+        return next(names, "")
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """The config.json beside the weights, with the part about the text model; empty if there is none."""
-        config = dict(self._whole_config)
-        keys = (*_TEXT_MODELS, *((self._half,) if self._half else ()))
+        config = dict(self._file_config)
+        keys = (*_TEXT_MODELS, *((self._config_part,) if self._config_part else ()))
         while parts := [each for key in keys if isinstance(each := config.pop(key, None), dict)]:
             config = {**config, **parts[0]}
         return config
@@ -229,20 +230,20 @@ class Checkpoint:
     @cached_property
     def family(self) -> Family | None:
         """The family of the model, by config.json; None if it is not known."""
-        return recipes.family_of(self.settings, self._part or self._half)
+        return recipes.family_of(self.settings, self._part or self._config_part)
 
     @property
     def part(self) -> Part | None:
         """The encoder or the decoder where both read tokens."""
-        reads = self.family.reads if self.family and not self._apart else ()
-        return self._part or self._half or (reads[0] if reads else None)
+        reads = self.family.reads if self.family and not self._text_model else ()
+        return self._part or self._config_part or (reads[0] if reads else None)
 
     @property
     def _has_two_parts(self) -> bool:
         """Whether an encoder and a decoder read tokens, as far as is known."""
-        if self._half is not None:
-            return self._whole_config.get("model_type") == "encoder-decoder"
-        return self.family is None or (bool(self.family.reads) and not self._apart)
+        if self._config_part is not None:
+            return self._file_config.get("model_type") == "encoder-decoder"
+        return self.family is None or (bool(self.family.reads) and not self._text_model)
 
     @cached_property
     def recipe(self) -> Recipe | None:
@@ -361,12 +362,12 @@ class Checkpoint:
         if isinstance(model, str):
             first = recipes.first_position(self.family, self.settings) if self.family else 0
             return first if first < rows else 0
-        family = names.family_of_tensor(tensor.name, rows)
-        if family is None or family.first_row >= rows:
+        shifted = names.shifted_positions(tensor.name, rows)
+        if shifted is None or shifted.first_row >= rows:
             return 0
-        reason = f"{shortened(tensor.name)} {family.evidence(rows)}"
-        self.reasons["first_position"] = f"position 0 is row {family.first_row}: {reason}"
-        return family.first_row
+        reason = f"{shortened(tensor.name)} {shifted.reason.format(rows=rows)}"
+        self.reasons["first_position"] = f"position 0 is row {shifted.first_row}: {reason}"
+        return shifted.first_row
 
     @cached_property
     def head(self) -> Head:
@@ -438,7 +439,7 @@ class Checkpoint:
             shared = [_shared_parts(tensor.name, near) for tensor in fitting]
             fitting = [tensor for tensor, parts in zip(fitting, shared, strict=True) if parts == max(shared)]
             fitting = self._encoders(role, fitting)
-        return self._agreed(role, fitting) if fitting else None
+        return self._one_of_equal(role, fitting) if fitting else None
 
     def _fitting(self, role: str) -> list[Tensor]:
         """Return the tensors with the first known name of a role that any tensor of a fitting shape has."""
@@ -465,7 +466,7 @@ class Checkpoint:
     def _by_last_part(self) -> dict[str, list[tuple[str, list[str]]]]:
         """The tensors' names and their parts without a suffix, by the last of these parts."""
         ends: dict[str, list[tuple[str, list[str]]]] = {}
-        model = self._half or self._apart  # of several in the file
+        model = self._config_part or self._text_model  # of several in the file
         every = [(name, _parts(name)) for name in self.tensors]
         for name, parts in [each for each in every if model in each[1]] or every:
             ends.setdefault(parts[-1], []).append((name, parts))
@@ -473,7 +474,7 @@ class Checkpoint:
                 ends.setdefault(parts[-2], []).append((name, parts[:-1]))
         return ends
 
-    def _agreed(self, role: str, candidates: list[Tensor]) -> Tensor:
+    def _one_of_equal(self, role: str, candidates: list[Tensor]) -> Tensor:
         """Return the first of several tensors; raises InputError unless all are one tensor, or equal."""
         first, *others = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
         for other in others:
@@ -512,8 +513,8 @@ class Checkpoint:
         """
         rows, columns = tensor.shape
         is_token = tensor is self._tensors.get("token")
-        across = self.transposed and (is_token or columns != self._shape[1] or rows == columns)
-        return ((columns, rows) if across else (rows, columns)), across
+        is_transposed = self.transposed and (is_token or columns != self._shape[1] or rows == columns)
+        return ((columns, rows) if is_transposed else (rows, columns)), is_transposed
 
     def _matrices(self) -> Iterator[Tensor]:
         return (tensor for tensor in self.tensors.values() if tensor.is_matrix)
@@ -523,8 +524,8 @@ class Checkpoint:
         listed = candidates or sorted(self._matrices(), key=lambda tensor: -max(tensor.shape))
         if not listed:
             return self.tensors.refused("it has no two-dimensional tensor, so no weight matrix")
-        shown = "; ".join(map(str, listed[:_MOST_NAMED]))
-        more = f"; and {len(listed) - _MOST_NAMED:,} more" if len(listed) > _MOST_NAMED else ""
+        shown = "; ".join(map(str, listed[:_MOST_LISTED]))
+        more = f"; and {len(listed) - _MOST_LISTED:,} more" if len(listed) > _MOST_LISTED else ""
         choose = naming(f"{{reason}}; choose one with {_parameter(role)}", reason=reason)
         return self.tensors.refused(choose, f"{shown}{more}")
 

@@ -18,7 +18,7 @@ import numpy as np
 from embcli.binary import Binary, shortened
 from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import InputError, lacks
-from embcli.files.numbers import NAMED, NumberFormat
+from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
 from embcli.metadata import Header, read_header
@@ -123,7 +123,7 @@ def _tensors(binary: Binary, header: Header) -> list[Tensor]:
 def _described(binary: Binary, name: str, shape: tuple[int, ...], kind: int, available: int) -> tuple[str, int]:
     """Return a tensor's dtype and size in bytes; one of an unknown type takes all available bytes."""
     if kind in _PLAIN:
-        return _PLAIN[kind], prod(shape) * NAMED[_PLAIN[kind]].stored.itemsize
+        return _PLAIN[kind], prod(shape) * NUMBER_FORMATS[_PLAIN[kind]].stored.itemsize
     if kind not in _QUANTISED:
         return f"type {kind}", max(available, 0)
     dtype, values, size = _QUANTISED[kind]

@@ -55,7 +55,7 @@ class Index:
         return bool(edges.min() >= 0 and rooms.min() >= 2 * self.dim and self.lengths.sum() == len(self.words))
 
 
-def kept(binary: Binary, scan: Callable[[], Index], sizes: tuple[int, int] | None, notes: Notes) -> Index:
+def stored_index(binary: Binary, scan: Callable[[], Index], sizes: tuple[int, int] | None, notes: Notes) -> Index:
     """Return the index of a file: from the store, or from `scan`, which reads the whole file; then it is kept.
 
     `sizes` are V and D where the file states them.

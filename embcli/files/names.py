@@ -67,32 +67,28 @@ CAUSAL = re.compile("(?:LMHeadModel|ForCausalLM)$")  # the ends of the names of 
 
 
 @dataclass(frozen=True)
-class Named:
+class ShiftedPositions:
     """Models whose position 0 is not row 0 of their position matrix, by its name if there is no config.json."""
 
-    label: str  # in messages
-    tensor_name: re.Pattern[str]
-    rows: int | None = None  # only a matrix of this many rows modulo 64 is of the family
+    reason: str  # that a tensor is one of theirs; `{rows}` are its rows
+    tensor_name: str  # a regular expression
+    rows: int | None = None  # only a matrix of this many rows modulo 64 is one of theirs
     first_row: int = 2
-
-    def evidence(self, rows: int) -> str:
-        """Return why a tensor's name and number of rows are those of the family."""
-        return f"is named as {self.label}" if self.rows is None else f"has {rows:,} rows, as {self.label}"
 
 
 BY_NAME = (
     # fairseq's RoBERTa and its relatives number positions from the padding's ID on, which is 1.
-    Named("RoBERTa's", re.compile(r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.")),
+    ShiftedPositions("is named as RoBERTa's", r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\."),
     # fairseq's BART and its relatives have an offset of 2, whatever the padding.
-    Named("OPT's and BART's", re.compile(r"(?:^|\.)embed_positions(?:\.|$)"), rows=2),
+    ShiftedPositions("has {rows:,} rows, as OPT's and BART's", r"(?:^|\.)embed_positions(?:\.|$)", rows=2),
 )
 
 
-def family_of_tensor(name: str, rows: int) -> Named | None:
-    """Return the family whose position matrix has this name and number of rows; None if no family does.
+def shifted_positions(name: str, rows: int) -> ShiftedPositions | None:
+    """Return the models whose position matrix has this name and number of rows; None if there are none.
 
-    >>> family_of_tensor("model.decoder.embed_positions.weight", 2050).label
-    "OPT's and BART's"
+    >>> shifted_positions("model.decoder.embed_positions.weight", 2050).first_row
+    2
     """
-    named = (family for family in BY_NAME if family.tensor_name.search(name))
-    return next((family for family in named if family.rows in (None, rows % 64)), None)
+    named = (each for each in BY_NAME if re.search(each.tensor_name, name))
+    return next((each for each in named if each.rows in (None, rows % 64)), None)

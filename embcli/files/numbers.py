@@ -115,7 +115,7 @@ _STEPS = {
 _LARGEST = {FLOAT8_E4M3.name: 448.0, FLOAT8_E5M2.name: 57344.0}
 
 # Number formats by name, as numpy and ml_dtypes spell it; files store them little-endian.
-NAMED = {known.name: known for known in (FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
+NUMBER_FORMATS = {known.name: known for known in (FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
     dtype.name: known
     for dtype in map(np.dtype, ("<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"))
     if (known := number_format(dtype))

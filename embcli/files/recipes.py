@@ -85,8 +85,8 @@ def of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str):
         return {}
-    said = {key: metadata.get(f"{architecture}.{name}") for key, name in KEYS_OF_GGUF.items()}
-    return {"model_type": OF_GGUF.get(architecture, architecture)} | {k: v for k, v in said.items() if v is not None}
+    stated = {key: metadata.get(f"{architecture}.{name}") for key, name in KEYS_OF_GGUF.items()}
+    return {"model_type": OF_GGUF.get(architecture, architecture)} | {k: v for k, v in stated.items() if v is not None}
 
 
 def family_of(settings: Settings, part: Part | None = None) -> Family | None:
@@ -193,9 +193,9 @@ class Finder:
 
 def check_dimension(settings: Settings, dim: int) -> None:
     """Raise InputError if config.json names dimensions, and D is none of them."""
-    said = {key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None}
-    if said and dim not in said.values():
-        listed = ", ".join(f"{key} {value:,}" for key, value in said.items())
+    stated = {key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None}
+    if stated and dim not in stated.values():
+        listed = ", ".join(f"{key} {value:,}" for key, value in stated.items())
         raise settings.refused(
             f"{settings.where} says {listed}; rows of its token matrix have {counted(dim, 'column')}"
         )

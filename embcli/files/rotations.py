@@ -142,8 +142,8 @@ def _llama3(rates: np.ndarray, theta: float, rope: Settings) -> _Scaled:
     low, high = rope.number("low_freq_factor", 1, least=0), rope.number("high_freq_factor", 4, least=0)
     if high <= low:
         raise rope.refused(f"{rope.where} has {high:g} as high_freq_factor, which must be more than low_freq_factor")
-    turns = length * rates / (2 * math.pi)  # in the original length
-    share = np.clip((turns - low) / (high - low), 0, 1)
+    rotations = length * rates / (2 * math.pi)  # in the original length
+    share = np.clip((rotations - low) / (high - low), 0, 1)
     return _Scaled((1 - share) * rates / factor + share * rates, f"Llama 3.1's scaling by {factor:g}")
 
 
@@ -152,8 +152,8 @@ def _yarn(rates: np.ndarray, theta: float, rope: Settings) -> _Scaled:
     pairs, length = len(rates), _original_length(rope)
     factor = rope.number("factor", max(rope.whole("max_position_embeddings", 1) / max(length, 1), 1), least=1)
 
-    def pair(turns: float) -> float:  # that turns so often in the original length
-        return 2 * pairs * math.log(max(length, 1) / (turns * 2 * math.pi)) / (2 * math.log(max(theta, 1 + 1e-9)))
+    def pair(rotations: float) -> float:  # with this many rotations in the original length
+        return 2 * pairs * math.log(max(length, 1) / (rotations * 2 * math.pi)) / (2 * math.log(max(theta, 1 + 1e-9)))
 
     first, last = pair(rope.number("beta_fast", 32, least=1e-9)), pair(rope.number("beta_slow", 1, least=1e-9))
     if rope.values.get("truncate", True):

@@ -75,9 +75,9 @@ class StoredLayer(WidenedLayer):
         strides: tuple[int, int],
     ) -> None:
         """Take how many items apart the rows are, and the columns."""
-        (rows, dim), (down, across) = shape, strides
-        self._by_rows = (down == dim or rows == 1) and (across == 1 or dim == 1)
-        self._by_columns = not self._by_rows and (down < across or dim == 1)
+        (rows, dim), (row_stride, column_stride) = shape, strides
+        self._by_rows = (row_stride == dim or rows == 1) and (column_stride == 1 or dim == 1)
+        self._by_columns = not self._by_rows and (row_stride < column_stride or dim == 1)
         super().__init__(shape, numbers, _COLUMNS if self._by_columns else _BLOCK)
         self._file, self._start, self._strides = file, start, strides
 

@@ -12,7 +12,7 @@ import numpy as np
 from embcli.binary import Binary, Bytes, refused, shortened
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
-from embcli.files.numbers import NAMED, NumberFormat
+from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
 from embcli.files.stored import StoredLayer
 from embcli.layer import Layer
 from embcli.words import Message
@@ -97,9 +97,11 @@ class Tensors(Mapping[str, Tensor]):
         Raises InputError for numbers that do not become float32.
         """
         rows, columns = tensor.shape
-        down, across = tensor.strides or (columns, 1)
-        shape, strides = ((columns, rows), (across, down)) if transposed else ((rows, columns), (down, across))
-        return StoredLayer(self._bytes(tensor), tensor.start, shape, self._numbers(tensor), strides)
+        row_stride, column_stride = tensor.strides or (columns, 1)
+        if transposed:
+            rows, columns, row_stride, column_stride = columns, rows, column_stride, row_stride
+        file, numbers = self._bytes(tensor), self._numbers(tensor)
+        return StoredLayer(file, tensor.start, (rows, columns), numbers, (row_stride, column_stride))
 
     def _bytes(self, tensor: Tensor) -> Bytes:
         """Return what a tensor's numbers are read from."""
@@ -107,10 +109,10 @@ class Tensors(Mapping[str, Tensor]):
 
     def _numbers(self, tensor: Tensor) -> NumberFormat:
         """Return how a tensor's numbers become float32; raises InputError if they do not."""
-        if tensor.dtype not in NAMED:
-            reason = f"{tensor} has numbers that embcli does not read; it reads {', '.join(NAMED)}"
+        if tensor.dtype not in NUMBER_FORMATS:
+            reason = f"{tensor} has numbers that embcli does not read; it reads {', '.join(NUMBER_FORMATS)}"
             raise refused(tensor.file, reason)
-        return NAMED[tensor.dtype]
+        return NUMBER_FORMATS[tensor.dtype]
 
     def own_words(self) -> Encoding | None:
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""

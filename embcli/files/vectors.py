@@ -45,7 +45,7 @@ class VectorsFile(Tensors):
             dtype, scan = "decimal", partial(index.of_text, binary, start, sizes)
         else:
             dtype, scan = "float32", partial(index.of_binary, binary, start, sizes)
-        self._index = index.kept(binary, scan, sizes, notes)
+        self._index = index.stored_index(binary, scan, sizes, notes)
         self._first_line = 1 if sizes is None else 2
         shape, first = (len(self._index.starts), self._index.dim), int(self._index.starts[0])
         tensor = Tensor(binary.path.stem, shape, dtype, binary.size - first, binary.path, first)

@@ -25,7 +25,8 @@ class Markdown(Markup):
         aligns = [column.align for column in table.columns if isinstance(column, Column)]
         rows = [[*self._headers(table.columns)], *self._rows(table)]
         widths = [max(3, *map(cell_len, column)) for column in zip(*rows, strict=True)]
-        rows.insert(1, [_rule(width, align) for width, align in zip(widths, aligns, strict=True)])
+        dashes = [("-" * (width - 1), align) for width, align in zip(widths, aligns, strict=True)]
+        rows.insert(1, [f"{rule}:" if align == "right" else f":{rule}" for rule, align in dashes])
         padded = [map(_padded, row, widths, aligns) for row in rows]
         return "\n".join(f"| {' | '.join(row)} |" for row in padded)
 
@@ -47,11 +48,6 @@ class Markdown(Markup):
 
     def _strip(self, strip: Strip) -> str:
         return f"`{strip.characters()}`"
-
-
-def _rule(width: int, align: str) -> str:
-    """Return the line below a header, which aligns its column."""
-    return f"{'-' * (width - 1)}:" if align == "right" else f":{'-' * (width - 1)}"
 
 
 def _padded(text: str, width: int, align: str) -> str:

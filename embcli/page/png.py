@@ -49,7 +49,10 @@ class PngCanvas(Canvas):
     @staticmethod
     def safe(text: str) -> str:
         """Return a text as it can stand in a line; characters that no installed font has become escapes."""
-        return "".join(each if _font(each) and each not in _JOINERS else _escape(each) for each in in_line(text))
+        return "".join(
+            each if _font(each) and each not in _JOINERS else each.encode("ascii", "backslashreplace").decode()
+            for each in in_line(text)
+        )
 
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
         """Fill a rectangle, with sharp edges, behind all dots and text."""
@@ -102,15 +105,6 @@ class Png(CanvasPage):
 
 def _rgba(color: str) -> tuple[int, ...]:
     return *bytes.fromhex(color[1:]), 255
-
-
-def _escape(character: str) -> str:
-    r"""Return a character as its escape.
-
-    >>> _escape("👋")
-    '\\U0001f44b'
-    """
-    return character.encode("ascii", "backslashreplace").decode()
 
 
 def _by_font(text: str, bold: bool) -> Iterator[tuple[int, str, str]]:

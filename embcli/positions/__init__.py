@@ -56,13 +56,13 @@ def joined_kind(name: JoinedKind) -> type[JoinedPositions]:
             return none.NoPositions
 
 
-def check_options(name: Kind | JoinedKind, **given: object) -> None:
+def check_options(name: Kind | JoinedKind, **options: object) -> None:
     """Raise InputError for an option that only other kinds have; None stands for one that is not given."""
-    if all(value is None for value in given.values()):
+    if all(value is None for value in options.values()):
         return
     kinds: dict[str, type[Positions]] = {each: shown_kind(each) for each in KINDS}
     kinds.update({each: joined_kind(each) for each in JOINED_KINDS})
-    for option, value in given.items():
+    for option, value in options.items():
         owners = [each for each, kind in kinds.items() if option in kind.options]
         if value is not None and name not in owners:
             others = name if name == NO_POSITIONS else f"{name} ones"

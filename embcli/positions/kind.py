@@ -42,9 +42,9 @@ class Positions(ABC):
         return 1
 
     @classmethod
-    def of(cls: type[Own], dim: int, given: Mapping[str, Any]) -> Own:
+    def of(cls: type[Own], dim: int, values: Mapping[str, Any]) -> Own:
         """Return positions of this kind with its options among the given values; None stands for a default."""
-        return cls(dim, **{name: given[name] for name in cls._fields() if given.get(name) is not None})
+        return cls(dim, **{name: values[name] for name in cls._fields() if values.get(name) is not None})
 
     def document(self) -> dict[str, Any]:
         """Return its options for the `run` of a JSON document."""
@@ -180,7 +180,7 @@ class AddedPositions(ShownPositions, JoinedPositions):
         return lambda at: dot_products(self.exact(at), others)
 
     @abstractmethod
-    def where(self, first_position: int) -> str:
+    def source_in_words(self, first_position: int) -> str:
         """Say where the position rows come from; position 0 has the row `first_position` of its layer."""
 
     def joined_words(self, first_position: int) -> JoinedWords:
@@ -188,7 +188,7 @@ class AddedPositions(ShownPositions, JoinedPositions):
         return JoinedWords(
             title=" + position embeddings",
             sum=" + position",
-            position=f"position: {self.where(first_position)}",
+            position=f"position: {self.source_in_words(first_position)}",
             input="input: the token row plus the position row",
             bag="equal token rows, different input embeddings.",
         )

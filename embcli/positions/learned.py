@@ -38,7 +38,7 @@ class Learned(AddedPositions):
             "Random rows: their dot products mean nothing before training.",
         )
 
-    def where(self, first_position: int) -> str:
+    def source_in_words(self, first_position: int) -> str:
         """Say where the position rows come from."""
         row = f"p + {first_position}" if first_position else "p"
         return f"row {row} of C = {counted(self.layer.shape[0], 'position')}"

@@ -41,7 +41,7 @@ class Relative(ShownPositions):
         """Say whether dot products are computed: those with a token row."""
         return similarity
 
-    def every(self) -> np.ndarray:
+    def distance_rows(self) -> np.ndarray:
         """Return the rows of all distances, from -k to k, (2k + 1, D) float32."""
         return self.layer.rows(np.arange(2 * self.clip + 1))
 
@@ -52,7 +52,7 @@ class Relative(ShownPositions):
 
     def rows(self, of: np.ndarray, to: np.ndarray) -> np.ndarray:
         """Return the rows of the distances of these positions (n,) to those (m,), (n, m, D) float32."""
-        rows: np.ndarray = self.every()[self.distances(of, to) + self.clip]
+        rows: np.ndarray = self.distance_rows()[self.distances(of, to) + self.clip]
         return rows
 
     def matrices(self, length: int, columns: np.ndarray, token_id: int, row: np.ndarray) -> list[Matrix]:
@@ -69,7 +69,7 @@ class Relative(ShownPositions):
             ),
             Matrix(
                 "",
-                lambda distances: self.every()[distances + self.clip][:, columns],
+                lambda distances: self.distance_rows()[distances + self.clip][:, columns],
                 columns,
                 heading=f"The rows that they pick, (2k + 1, D) = ({2 * self.clip + 1:,}, {self.dim:,})",
                 label="distance",
@@ -79,7 +79,7 @@ class Relative(ShownPositions):
 
     def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return what computes the dot products of the token row with the rows of distances."""
-        by_distance = dot_products(self.every().astype(np.float64), row[0].astype(np.float64))  # (2k + 1,)
+        by_distance = dot_products(self.distance_rows().astype(np.float64), row[0].astype(np.float64))  # (2k + 1,)
         return lambda at: by_distance[self.distances(at, to) + self.clip]
 
     def shown_words(self, length: int, stored: bool) -> ShownWords:

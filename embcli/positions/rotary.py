@@ -269,6 +269,6 @@ class BothPairings(ShownPositions):
         )
 
 
-def own_rotary(rotation: Rotation, dim: int, pairing: Pairing | None) -> Rotary:
+def model_rotary(rotation: Rotation, dim: int, pairing: Pairing | None) -> Rotary:
     """Return the positions of a model, with another pairing if one is given."""
     return Rotary(dim, pairing=pairing or rotation.pairing, theta=rotation.theta, rotation=rotation)

@@ -21,15 +21,15 @@ class Sinusoidal(AddedPositions):
     Models with another formula have the sines in the first half of the columns, then the cosines.
     """
 
-    own: Callable[[np.ndarray], np.ndarray] | None = None  # a model's formula: positions (n,) -> (n, D) float32
+    formula: Callable[[np.ndarray], np.ndarray] | None = None  # a model's formula: positions (n,) -> (n, D) float32
 
     def apart(self, columns: np.ndarray) -> int:
         """Return 2 if sines and cosines are in turn."""
-        return 1 if self.own else in_turn(columns)
+        return 1 if self.formula else in_turn(columns)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float32."""
-        return self.own(positions) if self.own else self.exact(positions).astype(np.float32)
+        return self.formula(positions) if self.formula else self.exact(positions).astype(np.float32)
 
     def exact(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float64.
@@ -37,8 +37,8 @@ class Sinusoidal(AddedPositions):
         >>> Sinusoidal(3).exact(np.array([0, 1])).round(4).tolist()
         [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
         """
-        if self.own:
-            return self.own(positions).astype(np.float64)
+        if self.formula:
+            return self.formula(positions).astype(np.float64)
         radians = positions[:, None] * frequencies(self.dim, DEFAULT_THETA)
         waves = np.empty((len(positions), self.dim))
         waves[:, 0::2] = np.sin(radians)
@@ -51,15 +51,15 @@ class Sinusoidal(AddedPositions):
             "Sinusoidal positions",
             f"T = {length:,} positions, D = {self.dim:,} columns",
             "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added."
-            if self.own
+            if self.formula
             else "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
             "They depend only on the distance: equal along each diagonal."
-            if self.dim % 2 == 0 or self.own
+            if self.dim % 2 == 0 or self.formula
             else "D is odd: the last sine has no cosine, so diagonals are only nearly equal.",
         )
 
-    def where(self, first_position: int) -> str:
+    def source_in_words(self, first_position: int) -> str:
         """Say where the position rows come from."""
-        if self.own:
+        if self.formula:
             return "the model's own sinusoids, sines in the first half of the columns, then cosines"
         return "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"

@@ -165,12 +165,12 @@ def _loaded(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray:
     import torch
     from torch.utils.data import DataLoader
 
-    from embcli.weights.drawing import state_after
+    from embcli.weights.drawing import Stream
 
     if batching.loader_first:
         torch.manual_seed(seeded.seed)
     else:
-        torch.set_rng_state(state_after(seeded, "position" if batching.layers_first else "token"))
+        torch.set_rng_state(Stream(seeded, "position" if batching.layers_first else "token").state_after())
     loader: DataLoader[int] = DataLoader(
         range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
         batch_size=batching.batch_size,

@@ -16,7 +16,7 @@ import numpy as np
 
 from embcli.layer import Source, shape_of
 from embcli.names import Pairing
-from embcli.positions.rotary import Rotary, own_rotary
+from embcli.positions.rotary import Rotary, model_rotary
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale
 from embcli.weights.build import loading_torch
@@ -125,9 +125,9 @@ def own_positions(
     """
     dim = shape_of(source, "token")[1]
     if kind == "sinusoidal" and (recipe := source.recipe) and recipe.waves:
-        return Sinusoidal(dim, own=partial(sinusoids, recipe.waves, recipe.first, dim))
+        return Sinusoidal(dim, formula=partial(sinusoids, recipe.waves, recipe.first, dim))
     rotation = source.rotation.chosen(theta, length) if kind == "rotary" and source.rotation else None
-    return own_rotary(rotation, dim, pairing) if rotation else None
+    return model_rotary(rotation, dim, pairing) if rotation else None
 
 
 def sinusoids(formula: str, first: int, dim: int, positions: np.ndarray) -> np.ndarray:

@@ -106,7 +106,7 @@ class ModelInfo(Result, verb="info", content="list"):
         head = checkpoint.head
         return {
             "embcli": __version__,
-            "from": checkpoint.given,
+            "from": checkpoint.path,
             "format": checkpoint.tensors.format,
             "files": [str(path) for path in checkpoint.tensors.files],
             "encoding": checkpoint.encoding.name if checkpoint.encoding else None,

@@ -54,7 +54,7 @@ def _put_models(result: Models, page: Page) -> None:
 def _put_model(result: ModelInfo, page: Page) -> None:
     """Put the files, the listed tensors, the output head and the position settings on a page."""
     checkpoint = result.checkpoint
-    page.title(f"{checkpoint.given}: {checkpoint.tensors.format}")
+    page.title(f"{checkpoint.path}: {checkpoint.tensors.format}")
     for path in checkpoint.tensors.files:
         page.line(f"{path}")
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"

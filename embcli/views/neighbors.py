@@ -21,7 +21,6 @@ _GAP = 2  # cells between columns
 _BAR = 12  # cells of the longest bar
 
 _METRICS = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
-_SCORES = {"cosine": "score", "dot": "score", "l2": "distance"}
 
 
 def view(result: Neighbors, page: Page) -> None:
@@ -60,12 +59,13 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
 
 def _labels(result: Neighbors, ranking: Ranking, rows: Excerpt, numbers: NumberFormat) -> list[Column]:
     ids = ranking.ids[rows.places]
+    score = "distance" if result.nearness.metric == "l2" else "score"
     tokens = [token_column(result.tokens(ids))] if result.encoding is not None else []
     return [
         Column("rank", rows.places + 1),
         *tokens,
         Column("ID", ids),
-        Column(_SCORES[result.nearness.metric], [numbers.write(score) for score in ranking.scores[rows.places]]),
+        Column(score, [numbers.write(each) for each in ranking.scores[rows.places]]),
     ]
 
 

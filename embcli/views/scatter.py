@@ -31,7 +31,7 @@ def view(result: Scatter, canvas: Canvas) -> None:
     details = [line for lines in more for line in lines]
     for number, line in enumerate([*title, *details]):
         _write(canvas, MARGIN, MARGIN + number * LINE, line, bold=number < len(title))
-    frame = _Frame.around(result.points, canvas, MARGIN + (len(title) + len(details) + 2) * LINE)
+    frame = _Frame(result.points, canvas, MARGIN + (len(title) + len(details) + 2) * LINE)
     _put_axes(result, canvas, frame)
     points = frame.places(result.points)  # (rows, 2)
     finite = points[np.isfinite(points).all(axis=1)]
@@ -69,21 +69,17 @@ def _head(result: Scatter) -> tuple[str, str, str]:
 
 
 class _Frame:
-    """A rectangle on the canvas and the part of the plane that it shows, with the same scale on both axes."""
+    """A rectangle on the canvas below `top` that shows all points of a plane, with the same scale on both axes."""
 
-    def __init__(self, box: Box, middle: np.ndarray, scale: float) -> None:
-        self.left, self.top, self.right, self.bottom = box
-        self._middle, self._scale = middle, scale  # of the plane; units of the canvas per unit of the plane
+    def __init__(self, points: np.ndarray, canvas: Canvas, top: float) -> None:
+        self.left, self.right = MARGIN + 9 * CELL, canvas.width - MARGIN
+        self.top, self.bottom = top, canvas.height - MARGIN - 2.5 * LINE
         self._centre = np.array([(self.left + self.right) / 2, (self.top + self.bottom) / 2])
-
-    @classmethod
-    def around(cls, points: np.ndarray, canvas: Canvas, top: float) -> "_Frame":
-        """Return a frame below `top` that contains all points."""
-        box = MARGIN + 9 * CELL, top, canvas.width - MARGIN, canvas.height - MARGIN - 2.5 * LINE
         low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
-        available = np.array([box[2] - box[0] - 4 * CELL, box[3] - box[1] - 2 * LINE])
+        available = np.array([self.right - self.left - 4 * CELL, self.bottom - self.top - 2 * LINE])
         extent = np.maximum(high - low, 1e-9 * (high - low).max())
-        return cls(box, (low + high) / 2, float((available / extent).min()))
+        self._middle = (low + high) / 2  # of the plane
+        self._scale = float((available / extent).min())  # units of the canvas per unit of the plane
 
     def places(self, points: np.ndarray) -> np.ndarray:
         """Return the places of points on the canvas, (n, 2)."""

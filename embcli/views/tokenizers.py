@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from embcli.hints import hint
-from embcli.page import Column, Columns, Page, Word
+from embcli.page import Column, Page, Word
 from embcli.page.layout import cell_len, shorten, token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenizers import Segment, Tokenizers
@@ -25,23 +25,20 @@ def view(result: Tokenizers, page: Page) -> None:
     page.title(f"The text under {counted(len(names), 'tokenizer')}{legend}")
     left_out = _put_text(result, numbers or names, page)
     page.line()
-    page.table([*([Column("", numbers)] if numbers else []), *_columns(result, names)])
+    ratios = [result.characters / count if count else None for count in result.counts]
+    columns = [
+        Column("encoding", names, "left", least=_LEAST_NAME),
+        Column("V", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
+        Column("tokens", [f"{count:,}" for count in result.counts]),
+        Column("chars/token", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
+    ]
+    page.table([*([Column("", numbers)] if numbers else []), *columns])
     page.line()
     differences = f"{counted(result.same, 'token')} in common, {counted(result.different, 'place')} cut differently"
     sizes = f"{counted(result.characters, 'character')}, {counted(result.size, 'byte')}"
     page.line(f"{sizes}; {differences if result.different else 'all cut it the same way'}")
     if left_out:
         page.line(f"Left out: {left_out}; {hint('tsv')}.")
-
-
-def _columns(result: Tokenizers, names: list[str]) -> Columns:
-    ratios = [result.characters / count if count else None for count in result.counts]
-    return [
-        Column("encoding", names, "left", least=_LEAST_NAME),
-        Column("vocab", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
-        Column("tokens", [f"{count:,}" for count in result.counts]),
-        Column("chars/token", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
-    ]
 
 
 def _put_text(result: Tokenizers, labels: list[str], page: Page) -> str:

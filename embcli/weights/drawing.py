@@ -40,11 +40,6 @@ def global_generator() -> Iterator[None]:
         yield
 
 
-def state_after(seeded: Seeded, name: str) -> torch.Tensor:
-    """Return the state of torch's generator once it has drawn this layer and those before it."""
-    return _Stream(seeded, name).state_after()
-
-
 class DrawnLayer(Layer):
     """A layer that draws values whenever they are needed, except rows that it holds. Several threads take turns."""
 
@@ -54,21 +49,21 @@ class DrawnLayer(Layer):
         self.name, self.shape = name, seeded.shape(name)
         self.build = {"torch": str(torch.__version__), "cpu_capability": torch.backends.cpu.get_cpu_capability()}
         self._seeded = seeded
-        self._stream = _Stream(seeded, name)
+        self._stream = Stream(seeded, name)
         self._lock = Lock()
-        self._held, self._held_rows = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)
+        self._preloaded, self._preloaded_rows = np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32)
 
     def hold(self, ids: np.ndarray) -> None:
         """Draw rows, (n,), and hold them."""
-        held, _ = distinct(ids.astype(np.int64))
-        self._held, self._held_rows = held, self._drawn(held)
+        ids_of_held, _ = distinct(ids.astype(np.int64))
+        self._preloaded, self._preloaded_rows = ids_of_held, self._drawn(ids_of_held)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows, (n, D) float32."""
-        places = np.searchsorted(self._held, ids)
-        if len(self._held) and (self._held.take(places, mode="clip") == ids).all():
-            held: np.ndarray = self._held_rows[places]
-            return held
+        places = np.searchsorted(self._preloaded, ids)
+        if len(self._preloaded) and (self._preloaded.take(places, mode="clip") == ids).all():
+            ids_of_held: np.ndarray = self._preloaded_rows[places]
+            return ids_of_held
         wanted, places = distinct(ids.astype(np.int64))
         rows: np.ndarray = self._drawn(wanted)[places]
         return rows
@@ -97,12 +92,12 @@ class DrawnLayer(Layer):
     def _between(self, first: int, stop: int) -> Iterator[np.ndarray]:
         dim = self.shape[1]
         step = max(_BUFFER // dim, 1)
-        stream, buffer = _Stream(self._seeded, self.name), np.empty(step * dim + 2 * BLOCK, np.float32)
+        stream, buffer = Stream(self._seeded, self.name), np.empty(step * dim + 2 * BLOCK, np.float32)
         for row in range(first, stop, step):
             yield stream.elements(row * dim, min(row + step, stop) * dim, buffer).reshape(-1, dim)
 
 
-class _Stream:
+class Stream:
     """The elements of one layer, from a generator that moves forwards cheaply; to move back it starts again."""
 
     def __init__(self, seeded: Seeded, name: str) -> None:
@@ -138,7 +133,7 @@ class _Stream:
         return drawn[start - low : stop - low]
 
     def state_after(self) -> torch.Tensor:
-        """Return the generator's state once the layer is drawn."""
+        """Return the state of torch's generator once it has drawn the layer and those before it."""
         if self._size < BLOCK:
             self._small()
         else:

@@ -18,10 +18,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-from embcli.binary import gather
+from embcli.binary import Bytes, gather
+from embcli.files.numbers import FLOAT32
 from embcli.files.safetensors import header, read_header
-from embcli.files.stored import in_order, runs
-from embcli.layer import Layer, Meter, Summary
+from embcli.files.stored import StoredLayer
+from embcli.layer import Meter, Summary
 from embcli.passes import Watch, unwatched
 from embcli.store import Damaged
 from embcli.strict_json import Malformed
@@ -56,8 +57,7 @@ class Key:
     @property
     def file_name(self) -> str:
         """The name of the file."""
-        rows, columns = self.shape
-        return f"{self.name}-{rows}x{columns}-seed{self.seeded.seed}-{digest(str(self))}.safetensors"
+        return _file_name(self.name, self.shape, str(self))
 
     @property
     def file_bytes(self) -> int:
@@ -68,6 +68,11 @@ class Key:
 def digest(text: str) -> str:
     """Return eight hexadecimal digits that depend on a text."""
     return f"{zlib.crc32(text.encode()):08x}"
+
+
+def _file_name(name: str, shape: tuple[int, int], key: str) -> str:
+    seed = re.search(" seed=([0-9]+) ", key)
+    return f"{name}-{shape[0]}x{shape[1]}-seed{seed[1] if seed else ''}-{digest(key)}.safetensors"
 
 
 def write(file: BinaryIO, key: Key, blocks: Iterable[np.ndarray], build: dict[str, str]) -> None:
@@ -94,41 +99,58 @@ def write(file: BinaryIO, key: Key, blocks: Iterable[np.ndarray], build: dict[st
     file.write(header(_tensors(key.name, key.shape), metadata, size=_HEADER))
 
 
-class KeptLayer(Layer):
-    """A layer in a kept file, which may be closed afterwards; raises Damaged if it is not what was written.
-
-    Several threads may read it: they only share a record of sound chunks.
-    """
-
-    dtype = "float32"
+class KeptLayer(StoredLayer):
+    """A layer in a kept file, which may be closed afterwards; raises Damaged if it is not what was written."""
 
     def __init__(self, file: FileIO) -> None:
-        self.name, self.shape, metadata = _described(file)
+        self.name, shape, metadata = _described(file)
+        self._chunks = _Chunks(file, prod(shape))
+        super().__init__(self._chunks, _HEADER, shape, FLOAT32, (shape[1], 1))
         self.key = metadata["key"]
         self.build = {"torch": metadata["torch"], "cpu_capability": metadata["cpu_capability"]}
         self._summary = _summary(metadata)
-        self._file = os.dup(file.fileno())
-        self._sums = np.empty(-(-prod(self.shape) // _CHUNK), "<u4")
-        self._read(self._sums, [_HEADER + 4 * prod(self.shape)], [self._sums.nbytes])
+
+    def summary(self, watch: Watch = unwatched) -> Summary:
+        """Return the statistics of the whole matrix, which were computed when it was written."""
+        return self._summary
+
+    def check(self) -> None:
+        """Verify the whole file."""
+        self._chunks.verify(0, 4 * prod(self.shape))
+
+
+class _Chunks(Bytes):
+    """The bytes of a kept file; several threads may read it: they only share a record of sound chunks."""
+
+    is_shared = True
+
+    def __init__(self, file: FileIO, values: int) -> None:
+        self._file, self._values = os.dup(file.fileno()), values
+        self._sums = np.empty(-(-values // _CHUNK), "<u4")
+        self._read(self._sums, [_HEADER + 4 * values], [self._sums.nbytes])
         self._is_sound = np.zeros(len(self._sums), bool)  # whether a chunk was verified
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             os.close(self._file)
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows, (n, D) float32."""
+    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Fill a contiguous array with several ranges of values; raises Damaged unless their chunks are sound."""
+        places, sizes = [*offsets], [*lengths]
         if not self._is_sound.all():
-            self._verify(self._chunks_of(ids))
-        return in_order(ids, self._rows)
+            for place, size in zip(places, sizes, strict=True):
+                self.verify(place - _HEADER, place - _HEADER + size)
+        self._read(buffer, places, sizes)
 
-    def _rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows by ascending IDs, each once."""
-        rows = np.empty((len(ids), self.shape[1]), "<f4")
-        width = 4 * self.shape[1]
-        first, last = runs(ids)
-        self._read(rows, (_HEADER + ids[first] * width).tolist(), ((last - first) * width).tolist())
-        return rows
+    def verify(self, start: int, stop: int) -> None:
+        """Verify the chunks that contain this range of bytes behind the header."""
+        buffer, first = np.empty(_CHUNK, "<f4"), start // (4 * _CHUNK)
+        for chunk in (first + np.flatnonzero(~self._is_sound[first : -(-stop // (4 * _CHUNK))])).tolist():
+            values = buffer[: self._values - chunk * _CHUNK]
+            self._read(values, [_HEADER + 4 * chunk * _CHUNK], [values.nbytes])
+            if zlib.crc32(values.data) != self._sums[chunk]:
+                raise Damaged(f"its bytes from {4 * chunk * _CHUNK:,} on are not what was written")
+            self._is_sound[chunk] = True
 
     def _read(self, buffer: np.ndarray, offsets: list[int], lengths: list[int]) -> None:
         try:
@@ -137,31 +159,6 @@ class KeptLayer(Layer):
             raise Damaged("it was cut off") from None
         except OSError as error:
             raise Damaged(str(error.strerror)) from None
-
-    def summary(self, watch: Watch = unwatched) -> Summary:
-        """Return the statistics of the whole matrix, which were computed when it was written."""
-        return self._summary
-
-    def check(self) -> None:
-        """Verify the whole file."""
-        self._verify(np.arange(len(self._sums)))
-
-    def _chunks_of(self, ids: np.ndarray) -> np.ndarray:
-        """Return the chunks that contain these rows, ascending."""
-        starts = ids.astype(np.int64) * self.shape[1]  # uint32 IDs would overflow
-        changes = np.zeros(len(self._sums) + 1, np.int64)
-        np.add.at(changes, starts // _CHUNK, 1)
-        np.add.at(changes, (starts + self.shape[1] - 1) // _CHUNK + 1, -1)
-        return np.flatnonzero(np.cumsum(changes[:-1]))
-
-    def _verify(self, chunks: np.ndarray) -> None:
-        buffer, end = np.empty(_CHUNK, "<f4"), prod(self.shape)
-        for chunk in chunks[~self._is_sound[chunks]].tolist():
-            values = buffer[: end - chunk * _CHUNK]
-            self._read(values, [_HEADER + 4 * chunk * _CHUNK], [values.nbytes])
-            if zlib.crc32(values.data) != self._sums[chunk]:
-                raise Damaged(f"its bytes from {4 * chunk * _CHUNK:,} on are not what was written")
-            self._is_sound[chunk] = True
 
 
 def load(file: FileIO, key: Key) -> KeptLayer:
@@ -175,9 +172,7 @@ def load(file: FileIO, key: Key) -> KeptLayer:
 def check(file: FileIO, name: str) -> None:
     """Read a whole kept file; raises Damaged if it is not what was written or not what its name says."""
     layer = KeptLayer(file)
-    rows, columns = layer.shape
-    names = rf"{re.escape(layer.name)}-{rows}x{columns}-seed[0-9]+-{digest(layer.key)}[.]safetensors"
-    if not re.fullmatch(names, name):
+    if _file_name(layer.name, layer.shape, layer.key) != name:
         raise Damaged("it contains another layer")
     layer.check()
 

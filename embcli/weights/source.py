@@ -149,12 +149,12 @@ class _SeededLayer(Layer):
     def __init__(self, layer: KeptLayer | DrawnLayer, what: str, redraw: Callable[[Damaged], Layer]) -> None:
         self.shape, self.build = layer.shape, layer.build
         self._layer: Layer = layer
-        self._what, self._redraw = what, redraw
+        self._description, self._redraw = what, redraw
         self._lock = Lock()
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows, (n, D) float32."""
-        with explaining_shortage(self._what):
+        with explaining_shortage(self._description):
             layer = self._layer
             try:
                 return layer.rows(ids)
@@ -170,5 +170,5 @@ class _SeededLayer(Layer):
 
     def summary(self, watch: Watch = unwatched) -> Summary:
         """Return the statistics of the whole matrix."""
-        with explaining_shortage(self._what):
+        with explaining_shortage(self._description):
             return self._layer.summary(watch)

@@ -17,7 +17,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter,
 from embcli.encodings import spelling
 from embcli.errors import InputError
 from embcli.files import gguf, open_tensors
-from embcli.files.numbers import NAMED
+from embcli.files.numbers import NUMBER_FORMATS
 from tests.files.made import assert_equal, assert_rows, layer, matrix, refusal
 
 QUANTISED = [kind for kind in quants._type_traits if kind.value in gguf._QUANTISED]
@@ -90,7 +90,7 @@ def test_the_sizes_of_types_are_those_of_the_package() -> None:
     known = {number: row for number, row in gguf._QUANTISED.items() if number in sizes}
     assert len(known) > 20
     assert known == {number: sizes[number] for number in known}
-    assert {number: NAMED[name].stored.itemsize for number, name in gguf._PLAIN.items()} == {
+    assert {number: NUMBER_FORMATS[name].stored.itemsize for number, name in gguf._PLAIN.items()} == {
         number: sizes[number][2] for number in gguf._PLAIN
     }
 

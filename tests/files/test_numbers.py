@@ -16,7 +16,7 @@ from embcli.files.numbers import (
     FLOAT8_E4M3,
     FLOAT8_E5M2,
     FLOAT16,
-    NAMED,
+    NUMBER_FORMATS,
     NumberFormat,
     number_format,
     rounded_to,
@@ -59,7 +59,7 @@ def test_every_float16_is_that_of_torch() -> None:
 @example([math.nan, math.inf, 1e300, 0.1, 5e-324, 1.5])
 def test_float64_is_rounded_as_numpy_rounds_it_and_what_changes_is_counted(values: list[float]) -> None:
     stored = np.array(values)
-    found, changed = widened(NAMED["float64"], stored)
+    found, changed = widened(NUMBER_FORMATS["float64"], stored)
     with np.errstate(over="ignore"):
         assert_equal(found, stored.astype(np.float32))
     assert changed == sum(
@@ -77,7 +77,7 @@ def test_whole_numbers_are_rounded_as_numpy_rounds_them_and_what_changes_is_coun
                      st.integers(0, 64), st.integers(-3, 3))  # fmt: skip
     values = data.draw(st.lists(near | st.integers(int(limits.min), int(limits.max)), min_size=1))
     stored = np.array(values, name)
-    found, changed = widened(NAMED[name], stored)
+    found, changed = widened(NUMBER_FORMATS[name], stored)
     assert_equal(found, stored.astype(np.float32))
     assert changed == sum(int(number) != value for number, value in zip(found, values, strict=True))
 
