@@ -58,10 +58,13 @@ def test_the_merges_of_tiktokens_encodings_lead_to_its_tokens(name: str) -> None
         assert all(step.rank == known[step.left + step.right] for step in piece.steps)
 
 
+# regex may know characters, such as those of Unicode 18, that the splitting inside tiktoken does not know yet.
+KNOWN = st.characters(exclude_categories=["Cn", "Cs"])
+
+
 @settings(deadline=None, max_examples=60)
-@given(st.text(max_size=60), st.sampled_from(["gpt2", "o200k_base"]))
+@given(st.text(KNOWN, max_size=60), st.sampled_from(["gpt2", "o200k_base"]))
 def test_any_text_becomes_the_tokens_that_it_has(text: str, name: str) -> None:
-    text = text.encode(errors="ignore").decode()
     if text:
         assert model(name).merges(text).ids == encodings.get(name).encode(text).tolist()
 
