@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
@@ -28,7 +28,6 @@ from embcli.records import Array, Names, Piece, Records
 from embcli.safe import in_data
 from embcli.words import naming
 
-_File = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
 Cells = bytes | list[bytes]  # a column of text: the same in all rows, or one for each row
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
@@ -45,14 +44,10 @@ def write(
 
     `watch` counts the rows written. Raises OutputError if the format cannot hold the result.
     """
-    job = _Job(records, notes if notes is not None else Notes(), watch)
-    if isinstance(place, Path):
-        _projector(job, place)
-    elif format != "projector":
-        _writer(format)(job, place)
+    _writer(format)(_Job(records, notes if notes is not None else Notes(), watch), place)
 
 
-def _writer(format: _File) -> Callable[[_Job, BinaryIO], None]:  # noqa: PLR0911 - mypy notices a missing format
+def _writer(format: Data) -> Callable[[_Job, Any], None]:  # noqa: PLR0911 - mypy notices a missing format
     match format:
         case "json":
             return _json
@@ -70,6 +65,8 @@ def _writer(format: _File) -> Callable[[_Job, BinaryIO], None]:  # noqa: PLR0911
             return _parquet
         case "ids":
             return _ids
+        case "projector":
+            return _projector
 
 
 @dataclass(frozen=True, eq=False)

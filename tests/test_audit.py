@@ -229,7 +229,7 @@ def test_an_unused_row_that_outweighs_the_others_is_held_against_them(tmp_path: 
     assert found.undertrained.threshold == pytest.approx(
         middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9
     )
-    assert second_pass(matrix).unused_apart[UNUSED] == pytest.approx(own, abs=1e-6)
+    assert second_pass(matrix).unused_distances[UNUSED] == pytest.approx(own, abs=1e-6)
 
 
 def second_pass(matrix: np.ndarray) -> passes.SecondPass:

@@ -175,6 +175,7 @@ def test_ticks_stand_at_their_numbers() -> None:
         assert x == pytest.approx((low + high) / 2 + value * (high - low) / 8, abs=1)
     assert "component 1: 87.7% of the variance →" in texts
     assert "↑ component 2: 12.3% of the variance" in texts
+    assert any(text.startswith("V = 5 tokens, D = 2 columns; ") for text in texts), texts
 
 
 def _box(root: Any, piece: Any) -> tuple[float, float, float, float]:

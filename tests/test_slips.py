@@ -177,8 +177,11 @@ def test_an_option_that_the_verb_does_not_have_is_not_understood_and_no_text_is_
 def test_a_model_beside_a_text_is_named_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("model.npy", np.eye(3, dtype=np.float32))
-    said = Inside().refused("neighbors", "model.npy", " Paris", "-k", "2")
-    assert said.endswith("A model is named by --from: embcli neighbors ' Paris' -k 2 --from model.npy\n")
+    Path("tuned").mkdir()
+    Path("tuned/config.json").write_text("{}")
+    for model in ("model.npy", "tuned"):
+        said = Inside().refused("neighbors", model, " Paris", "-k", "2")
+        assert said.endswith(f"A model is named by --from: embcli neighbors ' Paris' -k 2 --from {model}\n")
     assert QUOTES in Inside().refused("tokenize", "model.npy", "x")
 
 

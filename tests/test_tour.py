@@ -293,17 +293,17 @@ def test_a_shells_signs_in_a_command_are_plain_words(inside: Inside, tmp_path: P
 
 
 class Screen:
-    """embcli tour in a terminal of 80 x 24, and what is to be seen there."""
+    """embcli tour in a terminal, and what is to be seen there."""
 
-    def __init__(self, *arguments: str, **environment: str) -> None:
-        self.screen = pyte.HistoryScreen(80, 24)
+    def __init__(self, *arguments: str, width: int = 80, height: int = 24, **environment: str) -> None:
+        self.screen = pyte.HistoryScreen(width, height)
         self.stream, self.raw = pyte.Stream(self.screen), ""
         command, *rest = Embcli.command
         environment = {**os.environ, "TERM": "xterm-256color", **environment}
         self.child = pexpect.spawn(
             command,
             [*rest, "tour", *arguments],
-            dimensions=(24, 80),
+            dimensions=(height, width),
             env=environment,
             timeout=TIMEOUT,
             encoding="utf-8",
@@ -355,6 +355,11 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
     assert bare(screen.raw).rstrip().endswith('$ embcli lookup "A text of yours" --from MODEL')
     assert OWN_ESCAPES.search(screen.raw), "there are colours"
     assert bare(screen.raw).count("\x1b[H\x1b[2J") == bare(screen.raw).count("\x1b") // 2
+
+
+@pytest.mark.parametrize("height", [33, 40])
+def test_a_step_whose_page_could_fill_a_larger_terminal_leaves_room_for_its_words(height: int) -> None:
+    assert Screen("--step", str(len(NUMBERS)), width=120, height=height).press().startswith(f"{len(NUMBERS)}/")
 
 
 def test_keys_go_on_and_back_and_a_wrong_answer_gets_the_right_one() -> None:

@@ -365,7 +365,7 @@ def test_what_is_written_does_not_depend_on_how_much_is_worked_on_at_a_time(
 
 def test_no_rows_are_a_result_too(tmp_path: Path) -> None:
     for records in (
-        listed({}, "rows", {"file": (str, []), "used": (str, [])}),
+        listed({}, "rows", file=(str, []), used=(str, [])),
         Result({"file": [], "used": np.zeros(0, np.int64)}).records(),
     ):
         assert from_json(written(records, "json")) == {"run": {}, "rows": []}

@@ -102,7 +102,7 @@ def _parameter(verb: str, result: Kind | None, name: str, hint: Any, default: An
     option = declared(verb, result, name, hint)
     if name == "encoding":  # a list, so that a second one is seen
         hint, default = list[str] | None, None
-    if option.parser is not None and option.parser.__name__ != "whole":
+    if option.parser is not None and option.parser.__name__ != "whole_number":
         hint = str | None  # the text that is typed; the parser converts it
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=Annotated[hint, option])

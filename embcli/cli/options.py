@@ -40,7 +40,7 @@ _COMMON = {
 _OTHER_KINDS = {"rope": "rotary"}  # names that papers have for kinds of positions
 
 
-def whole(value: str | int) -> int:
+def whole_number(value: str | int) -> int:
     """Parse a whole number; torch, numpy and embcli itself refuse one that is out of range."""
     try:
         return int(value)
@@ -136,10 +136,15 @@ def _argument(metavar: str, help: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
 
 
+def _encoding(help: str, default: str = names.DEFAULT_ENCODING, metavar: str = "NAME") -> Any:
+    return _option(INPUT, help, default, metavar=metavar, autocompletion=_encodings)
+
+
 def _kinds(help: str, known: tuple[str, ...], default: str = DEFAULT_KIND) -> Any:
     return _option(MODEL, help, default, parser=kind_named, autocompletion=_one_of(known))
 
 
+_ENCODING = "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF."
 _MODEL = "A model: file, folder, or name in the Hugging Face cache."
 # By the name of the parameter; `verb.parameter` if a verb declares it differently.
 DECLARED: dict[str, Any] = {
@@ -178,12 +183,10 @@ DECLARED: dict[str, Any] = {
         metavar="NAME",
         autocompletion=_one_of(names.MATRICES),
     ),
-    "encoding": _option(
-        INPUT,
-        "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF.",
-        f"{names.DEFAULT_ENCODING}; of a real model, its own",
-        metavar="NAME",
-        autocompletion=_encodings,
+    "encoding": _encoding(_ENCODING, f"{names.DEFAULT_ENCODING}; of a real model, its own"),
+    **dict.fromkeys(("decode.encoding", "batch.encoding"), _encoding(_ENCODING)),
+    "tokenize.encoding": _encoding(
+        "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base.", metavar="NAMES"
     ),
     "pre": _option(INPUT, "Pre-tokenizer for a vocabulary that names none: gpt-2, llama-bpe, ...", metavar="NAME"),
     "step": _option(VIEW, "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
@@ -306,12 +309,6 @@ DECLARED: dict[str, Any] = {
 for _name, _declared in DECLARED.items():
     if isinstance(_declared, OptionInfo) and not _declared.param_decls:
         _declared.param_decls = (f"--{_name.rpartition('.')[2].replace('_', '-')}",)
-_ENCODING = copy.copy(DECLARED["encoding"])
-_ENCODING.show_default = names.DEFAULT_ENCODING
-_SEVERAL = copy.copy(_ENCODING)
-_SEVERAL.metavar = "NAMES"
-_SEVERAL.help = "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base."
-DECLARED |= {"tokenize.encoding": _SEVERAL, "decode.encoding": _ENCODING, "batch.encoding": _ENCODING}
 
 
 def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -> Any:
@@ -319,7 +316,7 @@ def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -
     option = copy.copy(DECLARED.get(f"{verb}.{name}") or DECLARED[name])
     types = (hint, *get_args(hint))
     if int in types:
-        option.parser = whole
+        option.parser = whole_number
     if name == "format" and kind:
         able = formats.able(kind)
         option.help, option.autocompletion = f"{formats.either(able)}.", _one_of(able)

@@ -47,7 +47,7 @@ class Slip:
     command: str  # "embcli lookup"
     words: tuple[str, ...]  # after the command
     options: tuple[str, ...] = ()  # that the command has
-    valued: tuple[str, ...] = ()  # those whose value is the next word
+    with_value: tuple[str, ...] = ()  # those whose value is the next word
 
     @classmethod
     def of(cls, error: Any, words: Sequence[str]) -> "Slip":
@@ -58,8 +58,8 @@ class Slip:
         message = " ".join(error.format_message().replace("Value error, ", "").split())
         declared = context.command.params if context else []
         options = tuple(name for option in declared for name in option.opts)
-        valued = tuple(name for option in declared if not getattr(option, "is_flag", True) for name in option.opts)
-        return cls(message, command, tuple(words[len(command.split()) - 1 :]), options, valued)
+        with_value = tuple(name for option in declared if not getattr(option, "is_flag", True) for name in option.opts)
+        return cls(message, command, tuple(words[len(command.split()) - 1 :]), options, with_value)
 
     @property
     def corrected(self) -> list[str] | None:
@@ -79,9 +79,9 @@ class Slip:
     def hint(self) -> str:
         """The command that was probably meant, or where to find help."""
         if self.command in _OF_A_TEXT and self.message.startswith("Got unexpected extra argument"):
-            if "--ids" in self._separate[:-2]:
+            if "--ids" in self._split_words[:-2]:
                 return f"Write the IDs as one word, with commas between: {self.command} {self._with_joined_ids()}"
-            model = next((word for word in self.words if Path(word).suffix and is_file(word)), None)
+            model = next((word for word in self.words if _is_model(word)), None)
             if model is not None and self.command != "embcli tokenize":
                 rest = shlex.join(word for word in self.words if word != model)
                 return f"A model is named by --from: {self.command} {rest} --from {shlex.quote(model)}"
@@ -105,7 +105,7 @@ class Slip:
         return match[1] if match else ""
 
     @property
-    def _separate(self) -> list[str]:
+    def _split_words(self) -> list[str]:
         """The words, with the value of `--ids=` as a word of its own."""
         return [part for word in self.words for part in (word.split("=", 1) if word.startswith("--ids=") else [word])]
 
@@ -118,12 +118,12 @@ class Slip:
             glued = word.startswith(option if len(option) == 2 else f"{option}=")
             if not value and option and (word == option or glued):
                 return place
-            value = not value and word in self.valued
+            value = not value and word in self.with_value
         return None
 
     def _with_joined_ids(self) -> str:
         """Return the words with the IDs after --ids joined to one word."""
-        words = self._separate
+        words = self._split_words
         start = words.index("--ids") + 1
         others = (place for place in range(start, len(words)) if not re.fullmatch(r"[0-9,]+", words[place]))
         stop = next(others, len(words))
@@ -139,10 +139,15 @@ class Slip:
             if word == "--":
                 text += rest
             elif word.startswith("-") and word != "-":
-                others += [word, *([next(rest, "")] if word in self.valued else [])]
+                others += [word, *([next(rest, "")] if word in self.with_value else [])]
             else:
                 text.append(word)
         return " ".join([_quoted(" ".join(text)), *map(shlex.quote, others)])
+
+
+def _is_model(word: str) -> bool:
+    """Return whether there is a file of this name, which has a suffix, or a folder with a model's settings."""
+    return (Path(word).suffix != "" and is_file(word)) or is_file(f"{word}/config.json")
 
 
 def _quoted(text: str) -> str:

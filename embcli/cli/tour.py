@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from embcli.views import tour as view
 from embcli.views.parts import put_prose
 
 Typed = TypeVar("Typed")
+_LINES = 24  # of the small screen that a step's page and words fit
 _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWER = "Your answer (Enter continues, b goes back, q quits): "
 _ON, _BACK, _END = ("\n", " ", "n"), ("b",), ("q", "")
@@ -185,13 +187,18 @@ def _prompted(prompt: str, typed: Callable[[], Typed]) -> Typed:
 
 @contextmanager
 def _isolated() -> Iterator[None]:
-    """Give a step an empty standard input and the default format, whatever is typed, piped in or set."""
-    before, format = sys.stdin, os.environ.pop("EMBCLI_FORMAT", None)
+    """Give a step an empty standard input and the default format, whatever is typed, piped in or set.
+
+    Its page is no longer than on a small screen, as some pages would take all of a larger one: words are around it.
+    """
+    lines = shutil.get_terminal_size().lines  # LINES, or those of the terminal
+    before, set_before = sys.stdin, {name: os.environ.pop(name, None) for name in ("EMBCLI_FORMAT", "LINES")}
+    os.environ["LINES"] = str(min(lines, _LINES))
     with open(os.devnull) as nothing:
         sys.stdin = nothing
         try:
             yield
         finally:
             sys.stdin = before
-            if format is not None:
-                os.environ["EMBCLI_FORMAT"] = format
+            del os.environ["LINES"]
+            os.environ.update({name: value for name, value in set_before.items() if value is not None})

@@ -122,7 +122,7 @@ def batch(
     batching.check(len(tokens), context_length)
     check_ids(tokens, size)
     chosen = select(columns, dim, "column")
-    order, positions = _drawn(batching, source, batching.samples(len(tokens)))
+    order, positions = _order_and_positions(batching, source, batching.samples(len(tokens)))
     start = (batching.index or 0) * batching.batch_size
     stop = (batching.batches(len(tokens)) if batching.all else 1) * batching.batch_size + start
     layers = source.open({"token": tokens.ids})
@@ -142,10 +142,10 @@ def loader_order(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray
     with loading_torch():
         from embcli.weights.drawing import global_generator
     with global_generator():
-        return _loaded(batching, seeded, samples)
+        return _sample_order(batching, seeded, samples)
 
 
-def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
+def _order_and_positions(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
     """Return all samples in the order of the loader, (N,) int64, and the position rows, (T, D) float32."""
     with loading_torch(source.notes):
         import torch
@@ -153,14 +153,14 @@ def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.n
         from embcli.weights.drawing import global_generator
     places = np.arange(batching.max_length)
     with global_generator():
-        order = _loaded(batching, source.seeded, samples)
+        order = _sample_order(batching, source.seeded, samples)
         if batching.layers_first or batching.loader_first:
             return order, source.open({"position": places})["position"].rows(places)
         layer = torch.nn.Embedding(*shape_of(source, "position"))
         return order, layer.weight.detach()[: batching.max_length].numpy().copy()
 
 
-def _loaded(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray:
+def _sample_order(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray:
     """Return the order of torch's loader, whose place among the draws is chosen; the next draw follows the loader's."""
     import torch
     from torch.utils.data import DataLoader

@@ -61,7 +61,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     type_row: np.ndarray | None = None  # (1, D) float32, of the token type; None for no type
     recipe: Recipe | None = None  # None for seeded layers, and if the model's is unknown or not followed
     steps: Steps | None = None  # from a token row to the input embedding; None if positions join it and no more
-    more_steps: Steps | None = None  # from there to `hidden`; None if the input is that
+    steps_to_hidden: Steps | None = None  # from there to `hidden`; None if the input is that
 
     token = MatrixOf()  # (n, D) float32
     position = MatrixOf()  # (n, D) float32, or angles (n, D/2)
@@ -75,7 +75,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     @cached_property
     def matrices(self) -> Names:
         """The matrices of the result."""
-        return tuple(dict.fromkeys((*self.options.matrices, *(("hidden",) if self.more_steps else ()))))
+        return tuple(dict.fromkeys((*self.options.matrices, *(("hidden",) if self.steps_to_hidden else ()))))
 
     @property
     def shown(self) -> Names:
@@ -177,37 +177,37 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def _hidden(self, index: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens; whole texts if rows depend on the rows beside them."""
-        if self.more_steps is None or not self.more_steps.takes_whole_texts:
-            return self._read(index)
+        if self.steps_to_hidden is None or not self.steps_to_hidden.takes_whole_texts:
+            return self._block_rows(index)
         sequence, place = self.tokens.places(index)
         rows = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
         for number in np.unique(sequence).tolist():
-            rows[sequence == number] = self._of_sequence(number)[place[sequence == number]]
+            rows[sequence == number] = self._block_rows_of_sequence(number)[place[sequence == number]]
         return rows
 
-    def _read(self, index: np.ndarray) -> np.ndarray:
+    def _block_rows(self, index: np.ndarray) -> np.ndarray:
         """Return what the first block reads at consecutive tokens, (n, H) float32."""
         places = self._positions(index)
         rows = self._input(self.layer.rows(self.tokens.ids[index]), places)
-        return self.more_steps(rows, places) if self.more_steps else rows
+        return self.steps_to_hidden(rows, places) if self.steps_to_hidden else rows
 
     @cached_property
-    def _of_sequence(self) -> Callable[[int], np.ndarray]:
+    def _block_rows_of_sequence(self) -> Callable[[int], np.ndarray]:
         """What the first block reads of a sequence by its number, (T, H) float32; the last one is kept."""
 
         @lru_cache(1)
         def read(number: int) -> np.ndarray:
             start, stop = self.tokens.starts[number : number + 2].tolist()
-            return self._read(np.arange(start, stop))
+            return self._block_rows(np.arange(start, stop))
 
         return read
 
     def _positions(self, index: np.ndarray) -> np.ndarray:
         """Return the positions of these tokens, (n,) int64; that of padding is -1 where positions do not count it."""
-        return self.tokens.places(index)[1] if self._counted is None else self._counted[index]
+        return self.tokens.places(index)[1] if self._counted_positions is None else self._counted_positions[index]
 
     @cached_property
-    def _counted(self) -> np.ndarray | None:
+    def _counted_positions(self) -> np.ndarray | None:
         """The positions of all tokens if some of them are padding that positions do not count; otherwise None."""
         padding = self.recipe.padding if self.recipe else None
         is_padding: np.ndarray = self.tokens.ids == padding
@@ -266,7 +266,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     (vocabulary_size, dim), seeded = shape_of(source, "token"), source.origin.is_seeded
     only = _occurrences(tokens, options, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
-    options, recipe = _followed(source, options)
+    options, recipe = _resolved(source, options)
     kind = "sinusoidal" if recipe is not None and recipe.waves else options.position or DEFAULT_KIND
     own = own_positions(source, kind, options.theta, options.pairing, tokens.longest)
     positions = own or options.positions(dim)
@@ -278,7 +278,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if options.draw else tokens.ids}
     if reads_positions:
         asked["position"] = np.arange(tokens.longest)
-    if _has_type(source, options, recipe):
+    if _adds_type_row(source, options, recipe):
         asked["token_type"] = np.array([options.token_type])
     layers = source.open(asked)
     if positions.has_layer:
@@ -292,7 +292,7 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     added = layers["position"].rows if "position" in layers else positions.rows
     steps = steps_of(recipe.sum, recipe.values, added, type_row)
     more = steps_of(recipe.rest, recipe.values, added, type_row) if recipe.rest else None
-    return replace(lookup, recipe=recipe, steps=steps, more_steps=more)
+    return replace(lookup, recipe=recipe, steps=steps, steps_to_hidden=more)
 
 
 def _check_trace(options: LookupOptions, tokens: int, adds: bool) -> None:
@@ -306,7 +306,7 @@ def _check_trace(options: LookupOptions, tokens: int, adds: bool) -> None:
         raise InputError(naming(f"{{trace}} {options.trace} is not a token: {there_are}"))
 
 
-def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Recipe | None]:
+def _resolved(source: Source, options: LookupOptions) -> tuple[LookupOptions, Recipe | None]:
     """Return the options with the kind of positions and the token type, and the recipe of the model if it is followed.
 
     It is followed unless the user asks for other positions, or for token rows only. Notes tell what is not known, and
@@ -327,7 +327,7 @@ def _followed(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     if given not in (None, own):
         recipe = None
     if given in (None, DEFAULT_KIND) and own == NO_POSITIONS and not (recipe and recipe.has_positions):
-        source.notes.add(without_positions(recipe, source.origin.name))
+        source.notes.add(_remark_on_positions(recipe, source.origin.name))
     if given == DEFAULT_KIND and source.shape("position") is None:
         given = NO_POSITIONS
     if recipe is not None and not recipe.is_known:
@@ -358,7 +358,7 @@ def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Ori
             source.notes.add(f"ID {token}: {why}")
 
 
-def without_positions(recipe: Recipe | None, path: str) -> Message | str:
+def _remark_on_positions(recipe: Recipe | None, path: str) -> Message | str:
     """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
     if recipe is None:
         return naming(
@@ -376,7 +376,7 @@ def without_positions(recipe: Recipe | None, path: str) -> Message | str:
     return naming(f"this model has {has}: the input rows are the {{rows}}{rotates}{{shows}}", rows=rows, shows=shows)
 
 
-def _has_type(source: Source, options: LookupOptions, recipe: Recipe | None) -> bool:
+def _adds_type_row(source: Source, options: LookupOptions, recipe: Recipe | None) -> bool:
     """Say whether the row of a token type is added; raises InputError if there is no such row.
 
     A note tells that a model adds such a row if the options do not.

@@ -150,7 +150,7 @@ def neighbors(
     """
     nearness, encoding = nearness or Nearness(), source.encoding
     size, _ = shape_of(source, "token")
-    among = _among(nearness, encoding, size)
+    among = _rows_to_search(nearness, encoding, size)
     layers = source.open({"token": None})
     layer = layers["token"]
     needs_mean = nearness.center or (nearness.why and nearness.metric != "l2")
@@ -186,7 +186,7 @@ def _document(query: Query) -> dict[str, list[Any]]:
     return {"ids": query.ids.tolist(), "plus": plus, "minus": minus}
 
 
-def _among(nearness: Nearness, encoding: Encoding | None, size: int) -> np.ndarray | None:
+def _rows_to_search(nearness: Nearness, encoding: Encoding | None, size: int) -> np.ndarray | None:
     """Return the rows that may be answers, (n,) int64 ascending; None for all."""
     if nearness.rows is None and nearness.match is None:
         return None
@@ -207,10 +207,10 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
         vector = query.vector.astype(np.float64) - (0 if space.mean is None else space.mean)
     else:
         unit = space.metric == "cosine" and bool(query.plus or query.minus)
-        vector = _term(query.ids, layer, space, unit)
+        vector = _mean_of_rows(query.ids, layer, space, unit)
         for sign, terms in ((1, query.plus), (-1, query.minus)):
             for ids in terms:
-                vector += sign * _term(ids, layer, space, unit)
+                vector += sign * _mean_of_rows(ids, layer, space, unit)
     if not np.isfinite(vector).all():
         raise InputError(f"query {number:,} contains NaN or infinity and has no neighbours")
     if space.metric == "cosine" and not vector.any():
@@ -218,7 +218,7 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
     return vector
 
 
-def _term(ids: np.ndarray, layer: Layer, space: Space, unit: bool) -> np.ndarray:
+def _mean_of_rows(ids: np.ndarray, layer: Layer, space: Space, unit: bool) -> np.ndarray:
     """Return the mean of some rows, (D,) float64, less the mean row if that is subtracted; of length 1 if `unit`."""
     rows = layer.rows(ids)
     not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))

@@ -82,7 +82,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         )
 
 
-def _own_kind(source: Source) -> tuple[Kind, str]:
+def _kind_of_model(source: Source) -> tuple[Kind, str]:
     """Return the kind of positions that a model has, and why; raises InputError for one that no kind shows."""
     recipe = None if source.origin.is_seeded else source.recipe
     if recipe is None:
@@ -103,7 +103,9 @@ def _own_kind(source: Source) -> tuple[Kind, str]:
     return kind, reason
 
 
-def _own(source: Source, kind: Kind, options: PositionOptions, length: int, dim: int) -> ShownPositions | None:
+def _positions_of_model(
+    source: Source, kind: Kind, options: PositionOptions, length: int, dim: int
+) -> ShownPositions | None:
     """Return the positions of this kind that the blocks of a model compute, or that it adds by a formula.
 
     None for others. Raises InputError for biases that the model does not have.
@@ -131,12 +133,12 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     Raises InputError for rows and columns that are out of range, for an ID without a row, and for a kind that a
     checkpoint does not contain; LayerError for sizes that are out of range.
     """
-    name, reason = (options.kind, "") if options.kind is not None else _own_kind(source)
+    name, reason = (options.kind, "") if options.kind is not None else _kind_of_model(source)
     options, token_id = replace(options, kind=name), options.token_id()
-    length, dim = _size(source, name, context_length)
+    length, dim = _length_and_dim(source, name, context_length)
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
-    kind = _own(source, name, options, length, dim) or options.positions(dim)
+    kind = _positions_of_model(source, name, options, length, dim) or options.positions(dim)
     source = source.resized(kind.layer_rows(length))
     chosen = select(options.rows, length, "position")
     columns = select(options.columns, length if options.similarity else kind.columns, "column")
@@ -161,7 +163,7 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     return PositionTable(options, length, kind, chosen, columns, matrices, origin, is_long, reason, notes=source.notes)
 
 
-def _size(source: Source, kind: Kind, context_length: int | None) -> tuple[int, int]:
+def _length_and_dim(source: Source, kind: Kind, context_length: int | None) -> tuple[int, int]:
     """Return T and D; raises InputError for a kind that a checkpoint does not contain."""
     default = shown_kind(kind).default_length
     if source.origin.is_seeded:

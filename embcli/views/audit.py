@@ -37,7 +37,12 @@ def view(result: Audit, page: Page) -> None:
     _put_candidates(result, page)
     page.line(Word(f"What these words mean: {hint('meaning', word=result.verb)}", "dim"))
     put_origin(page, result.origin)
-    page.line(_verdict(result))
+    if result.broken:
+        page.line(Word(f"Broken: {result.why_no}", "bad"))
+        return
+    sound = "Sound" if {*BROKEN} <= {*result.fail_on} else "Passed"  # other faults were not checked
+    outliers = f"; {counted(len(result.outliers), 'outlier')} of the norm" if len(result.outliers) else ""
+    page.line(Word(f"{sound}: {', '.join(result.fail_on)}: none{outliers}", "good"))
 
 
 def _rows_in_words(result: Audit) -> dict[str, str | Word]:
@@ -149,11 +154,3 @@ def _others(result: Audit, ids: np.ndarray, page: Page) -> list[Column]:
     values = {name: vars(result.indicators)[name][ids] for name in names}
     write = page.numbers(*values.values()).write
     return [Column(name, [write(value) for value in each]) for name, each in values.items()]
-
-
-def _verdict(result: Audit) -> Word:
-    if result.broken:
-        return Word(f"Broken: {result.why_no}", "bad")
-    sound = "Sound" if {*BROKEN} <= {*result.fail_on} else "Passed"  # other faults were not checked
-    outliers = f"; {counted(len(result.outliers), 'outlier')} of the norm" if len(result.outliers) else ""
-    return Word(f"{sound}: {', '.join(result.fail_on)}: none{outliers}", "good")

@@ -110,14 +110,14 @@ def _put_end(result: Comparison, page: Page, available: float) -> None:
 
 def _put_ids(result: Comparison, page: Page) -> None:
     tokens = result.tokens
-    which = Excerpt.ends(_MOST_IDS, len(tokens))
-    ids = tokens.ids[which.places]
+    excerpt = Excerpt.ends(_MOST_IDS, len(tokens))
+    ids = tokens.ids[excerpt.places]
     words = [
         f"{token_id} ({shown(token)})" if token is not None else str(token_id)
         for token_id, token in zip(ids.tolist(), tokens.bytes_of(ids), strict=True)
     ]
-    if which.left_out:
-        words.insert(which.head, f"… {which.left_out:,} more …")
+    if excerpt.left_out:
+        words.insert(excerpt.head, f"… {excerpt.left_out:,} more …")
     page.line("  ".join(words) or "none")
 
 

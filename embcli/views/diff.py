@@ -39,10 +39,11 @@ def view(result: Diff, page: Page) -> None:
         first = ids[: result.top + 1]
         if len(ids):
             page.line(f"only in {name}: {first_of(named_rows(first, tokens_of(first, encoding)), result.top)}")
+    excerpt = Excerpt.ends(2 * result.top, len(result.moved))
     if len(result.moved):
         page.line()
-        _put_tokens(result, page)
-    _put_missing(result, page)
+        _put_tokens(result, excerpt, page)
+    _put_missing(result, excerpt, page)
     page.line(Word(f"What these words mean: {hint('meaning', word=result.verb)}", "dim"))
     guesses = [[*origin.guesses.values()] for origin in result.origins]
     for reason in dict.fromkeys(chain(*guesses)):
@@ -53,9 +54,8 @@ def view(result: Diff, page: Page) -> None:
     )
 
 
-def _put_tokens(result: Diff, page: Page) -> None:
+def _put_tokens(result: Diff, excerpt: Excerpt, page: Page) -> None:
     """Put the tokens that changed most on a page, and after a gap those that changed least."""
-    excerpt = _shown(result)
     pairs = result.moved[excerpt.places]
     labels = [Column("ID", result.matching.base[pairs])]
     if result.matching.by == "token":
@@ -71,23 +71,18 @@ def _put_tokens(result: Diff, page: Page) -> None:
     page.table([*labels], excerpt.gaps)
 
 
-def _shown(result: Diff) -> Excerpt:
-    """Return which of the rows that moved are shown."""
-    return Excerpt.ends(2 * result.top, len(result.moved))
-
-
 def _without_partner(result: Diff) -> Iterator[tuple[str, np.ndarray, Encoding | None]]:
     """Yield the rows of each matrix that the other lacks."""
     rows = (result.matching.base_only, result.matching.tuned_only)
     yield from zip(("BASE", "TUNED"), rows, result.encodings, strict=True)
 
 
-def _put_missing(result: Diff, page: Page) -> None:
+def _put_missing(result: Diff, excerpt: Excerpt, page: Page) -> None:
     """Say which rows are not shown, and how to see all."""
     count = len(result.moved)
-    missing, most = [_shown(result).missing("changed row", np.arange(1, count + 1))], -(-count // 2)
+    missing, most = [excerpt.missing("changed row", np.arange(1, count + 1))], -(-count // 2)
     for name, ids, _ in _without_partner(result):
-        excerpt = Excerpt.first(result.top, len(ids))
-        missing += [f"{excerpt.missing('row', ids)} of {name}"] if excerpt.left_out else []
+        first = Excerpt.first(result.top, len(ids))
+        missing += [f"{first.missing('row', ids)} of {name}"] if first.left_out else []
         most = max(most, len(ids))
     put_left_out(page, *missing, how=hint("top", count=most))

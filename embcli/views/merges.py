@@ -42,8 +42,8 @@ def view(result: Merges, page: Page) -> None:
 
 def _put_table(result: Merges, page: Page) -> None:
     rows = [(number, step, each) for number, piece in enumerate(result.pieces) for step, each in piece.rows]
-    which = Excerpt.ends(_MOST_ROWS, len(rows))
-    chosen = [rows[place] for place in which.places]
+    excerpt = Excerpt.ends(_MOST_ROWS, len(rows))
+    chosen = [rows[place] for place in excerpt.places]
     firsts = [not k or chosen[k - 1][0] != number for k, (number, _, _) in enumerate(chosen)]
     pieces = [
         shown(b"".join(result.pieces[number].symbols)) if first else ""
@@ -61,8 +61,8 @@ def _put_table(result: Merges, page: Page) -> None:
     tokens = [Word(shown(result.spelled(each) or b""), token_tone(number)) for number, _, each in chosen]
     columns.append(Column("token", tokens, "left", least=LEAST_TOKEN))
     columns.append(Column("ID", ["" if each.token_id is None else each.token_id for _, _, each in chosen]))
-    page.table(columns, which.gaps)
-    put_left_out(page, which.missing("row"))
+    page.table(columns, excerpt.gaps)
+    put_left_out(page, excerpt.missing("row"))
 
 
 def _put_trees(result: Merges, page: Page) -> None:

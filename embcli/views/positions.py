@@ -46,29 +46,35 @@ def view(result: PositionTable, page: Page) -> None:
         put_prose(words.formula, page)
     around = _AROUND_TWO + page.lines + end.lines
     for place, matrix in enumerate(shown):
+        numbers = result.chosen if matrix.numbers is None else matrix.numbers  # of its rows, (n,) int64
         if place:
             page.line()
         heading = ": ".join(filter(None, (matrix.heading, matrix.title if as_pictures else "")))
         if heading:
             page.line(heading)
         if as_pictures:
-            raster = Raster(matrix.label, _numbers(result, matrix), matrix.columns, matrix.rows, matrix.apart)
+            raster = Raster(matrix.label, numbers, matrix.columns, matrix.rows, matrix.apart)
             page.picture(raster, _picture_lines(page, end, len(shown) - place), square=options.similarity)
         else:
-            _put(result, matrix, page, None if len(shown) == 1 else around)
+            _put(result, matrix, numbers, page, None if len(shown) == 1 else around)
     page.add(end)
 
 
-def _put(result: PositionTable, matrix: Matrix, page: Page, around: int | None) -> None:
+def _put(result: PositionTable, matrix: Matrix, numbers: np.ndarray, page: Page, around: int | None) -> None:
     """Put the numbers of one matrix on the page, and the names of the rows and columns that are left out.
 
-    `around` is how many lines of a screen are around the rows of two tables; None for one table.
+    The rows have numbers (n,). `around` is how many lines of a screen are around the rows of two tables; None for one.
     """
-    numbers = _numbers(result, matrix)
-    most = _most(page, len(numbers), None if around is None else around + 2 * bool(matrix.beside))
-    rows = Excerpt.ends(most, len(numbers))
+    screen = page.paper.screen
     if matrix.numbers is None and result.options.rows is not None:
-        rows = Excerpt.ends(_MOST_ROWS, len(numbers))
+        most = _MOST_ROWS
+    elif around is not None and screen is not None:
+        most = max((screen - around - 2 * bool(matrix.beside)) // 2, _LEAST_ROWS)
+    elif len(numbers) <= SHORT_LENGTH:  # as on a page without a T
+        most = SHORT_LENGTH
+    else:
+        most = _ONE_TABLE if around is None else _TWO_TABLES
+    rows = Excerpt.ends(most, len(numbers))
     labels = [Column(matrix.label, numbers[rows.places])]
     blocks = [Block(each.title, each.rows(numbers[rows.places]), each.apart) for each in (matrix, *matrix.beside)]
     columns = page.grid(labels, blocks, matrix.columns, rows.gaps, every=result.options.columns is not None)
@@ -82,15 +88,3 @@ def _picture_lines(page: Page, end: Page, pictures: int) -> int:
     if page.paper.screen is None:
         return page.paper.lines - _HEAD - _BELOW
     return (page.paper.screen - page.lines - end.lines - _BELOW - 2 * (pictures - 1)) // pictures
-
-
-def _numbers(result: PositionTable, matrix: Matrix) -> np.ndarray:
-    """Return the numbers of the rows of a matrix, (n,) int64."""
-    return result.chosen if matrix.numbers is None else matrix.numbers
-
-
-def _most(page: Page, total: int, around: int | None) -> int:
-    """Return how many of the rows a table shows: all if they are as few as those of a page without a T."""
-    if around is None or page.paper.screen is None:
-        return SHORT_LENGTH if total <= SHORT_LENGTH else _ONE_TABLE if around is None else _TWO_TABLES
-    return max((page.paper.screen - around) // 2, _LEAST_ROWS)

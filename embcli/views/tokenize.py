@@ -32,20 +32,20 @@ class _Row:
 def view(result: Tokenization, page: Page) -> None:
     """Put one row per token on a page, the totals, and (on a screen) the text itself with the IDs below it."""
     tokens = result.tokens
-    which = Excerpt.ends(_MOST_ROWS, len(tokens))
+    excerpt = Excerpt.ends(_MOST_ROWS, len(tokens))
     rows: list[_Row] = []
     characters = size = 0
     for spans in result.spans():
         characters += spans.characters
         size += sum(map(len, spans.tokens))
-        rows += _rows(spans, which)
+        rows += _rows(spans, excerpt)
     groups = _groups(rows)
-    page.table(_columns(result, groups, which), which.gaps)
+    page.table(_columns(result, groups, excerpt), excerpt.gaps)
     page.line()
     ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
     counts = (counted(characters, "character"), counted(size, "byte"), counted(len(tokens), "token"))
     page.line(f"{', '.join(counts)}{ratio} ({tokens.encoding.name if tokens.encoding else 'no encoding'})")
-    put_left_out(page, which.missing("row"), how=hint("tsv"))
+    put_left_out(page, excerpt.missing("row"), how=hint("tsv"))
     shared = [_shared(group) for group in groups if len(group) > 1 and not group[0].joined]
     for line in shared[:_MOST_SHARED]:
         page.line(line)
@@ -56,9 +56,9 @@ def view(result: Tokenization, page: Page) -> None:
         _put_text(result, groups, page)
 
 
-def _rows(spans: Spans, which: Excerpt) -> list[_Row]:
+def _rows(spans: Spans, excerpt: Excerpt) -> list[_Row]:
     """Return the rows of those tokens that the page shows."""
-    chosen = np.flatnonzero((spans.index < which.head) | (spans.index >= which.total - which.tail))
+    chosen = np.flatnonzero((spans.index < excerpt.head) | (spans.index >= excerpt.total - excerpt.tail))
     arrays = (each[chosen].tolist() for each in (spans.index, spans.start, spans.end, spans.joined))
     rows = zip(chosen.tolist(), *arrays, strict=True)
     return [_Row(place, spans.tokens[k], start, end, joined) for k, place, start, end, joined in rows]
@@ -75,10 +75,10 @@ def _groups(rows: list[_Row]) -> list[list[_Row]]:
     return groups
 
 
-def _columns(result: Tokenization, groups: list[list[_Row]], which: Excerpt) -> Columns:
+def _columns(result: Tokenization, groups: list[list[_Row]], excerpt: Excerpt) -> Columns:
     """Return the table: sequence (if there are several), position, token, ID, bytes, span."""
     tokens, rows = result.tokens, [row for group in groups for row in group]
-    sequence, position = tokens.places(which.places)
+    sequence, position = tokens.places(excerpt.places)
     columns: Columns = [Column("seq", sequence)] if tokens.many else []
     columns.append(Column("pos", position))
     brackets = [_BRACKETS[row.joined, row is not group[-1]] for group in groups for row in group]
@@ -87,7 +87,7 @@ def _columns(result: Tokenization, groups: list[list[_Row]], which: Excerpt) -> 
     return [
         *columns,
         Column("token", [_toned(row, shown(row.token)) for row in rows], "left", least=LEAST_TOKEN),
-        Column("ID", tokens.ids[which.places]),
+        Column("ID", tokens.ids[excerpt.places]),
         Column("bytes", [row.token.hex(" ") for row in rows], "left", least=_LEAST_BYTES, unit=BYTE_IN_HEX),
         Column("span", [f"{row.start}:{row.end}" for row in rows], "left"),
     ]

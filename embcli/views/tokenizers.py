@@ -28,7 +28,7 @@ def view(result: Tokenizers, page: Page) -> None:
     ratios = [result.characters / count if count else None for count in result.counts]
     columns = [
         Column("encoding", names, "left", least=_LEAST_NAME),
-        Column("V", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
+        Column("vocab", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
         Column("tokens", [f"{count:,}" for count in result.counts]),
         Column("chars/token", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
     ]

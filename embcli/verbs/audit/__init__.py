@@ -280,7 +280,7 @@ def _undertrained(source: Source, first: FirstPass, second: SecondPass) -> Under
     cosine = indicators.cosine if indicators and tied else None
     values = first.norms if cosine is None else cosine
     used = np.flatnonzero(first.measured & (first.norms > 0) & ~first.of_unused)
-    of_unused = np.where(first.norms > 0, first.norms, np.nan) if cosine is None else second.unused_apart
+    of_unused = np.where(first.norms > 0, first.norms, np.nan) if cosine is None else second.unused_distances
     threshold, reason = _threshold(values[used], of_unused[first.of_unused & ~np.isnan(of_unused)])
     candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
     ordered = candidates[np.argsort(values[candidates], kind="stable")]

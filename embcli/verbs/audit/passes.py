@@ -83,7 +83,7 @@ class SecondPass:
         self._first, self._mean = first, first.covariance.mean()
         self._unit_sum, self._directed, self._seen = np.zeros_like(self._mean), 0, 0
         self._indicators = np.full((3, len(first.norms)), np.nan)
-        self.unused_apart = np.full(len(first.norms), np.nan)  # 1 - cos of each unused row to the mean of the others
+        self.unused_distances = np.full(len(first.norms), np.nan)  # 1 - cos of unused rows to the mean of the others
         self._unused_length = float(np.sqrt(first.unused_sum @ first.unused_sum))
         self._component: np.ndarray | None = None
         if first.unused_sum.any():
@@ -110,17 +110,17 @@ class SecondPass:
         exact, finite, norms = _finite(block)
         units = _units(exact, norms)
         if self._component is not None:
-            self._indicators[0, part][finite] = _apart(units, self._directions[0])
+            self._indicators[0, part][finite] = _one_minus_cosine(units, self._directions[0])
             without = exact - np.outer(exact @ self._component, self._component)
-            self._indicators[2, part][finite] = _apart(_units(without, norms), self._directions[2])
+            self._indicators[2, part][finite] = _one_minus_cosine(_units(without, norms), self._directions[2])
             own = finite & self._first.of_unused[part]
             others = self._first.unused_sum - exact[own[finite]]
             units_of_others = _units(others, np.full(len(others), self._unused_length))
-            self.unused_apart[part][own] = _apart(units[own[finite]], units_of_others)
+            self.unused_distances[part][own] = _one_minus_cosine(units[own[finite]], units_of_others)
         exact -= self._mean
         units = _units(exact, norms)
         if self._component is not None:
-            self._indicators[1, part][finite] = _apart(units, self._directions[1])
+            self._indicators[1, part][finite] = _one_minus_cosine(units, self._directions[1])
         directed = units[self._first.of_token[part][finite] & ~np.isnan(units[:, 0])]
         self._unit_sum += directed.sum(axis=0)
         self._directed += len(directed)
@@ -143,7 +143,7 @@ def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
     return units
 
 
-def _apart(units: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _one_minus_cosine(units: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return 1 - cos of unit rows, (n, D), to one unit row, (D,), or to one each, (n, D)."""
     cosines: np.ndarray = np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape))
     return 1 - cosines.clip(-1, 1)
