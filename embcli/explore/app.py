@@ -36,6 +36,7 @@ class Explorer(App[None], inherit_bindings=False):
     """The full screen."""
 
     ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False  # a drag would select the whole screen
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "interrupt", priority=True),
         Binding("ctrl+z", "suspend_process", priority=True),
