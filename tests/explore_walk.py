@@ -490,9 +490,9 @@ async def check_screen(explorer: Any, walked: Walked) -> None:
         walked.numbers += CHECKS[name](body, commands, size)
         walked.screens += 1
     except Refused as error:
-        words, shown = error.args[1].split()[1:4], (line.partition("│")[0] for line in body)  # of the left column
+        words, left = error.args[1].split()[1:4], (line.partition("│")[0] for line in body)  # of the left column
         walked.skipped += 1
-        if "".join(words) not in "".join("".join(shown).split()):
+        if "".join(words) not in "".join("".join(left).split()):
             walked.wrong.append(f"refused: {error.args}\n{name} {commands}\n" + "\n".join(lines))
     except Exception as error:
         walked.wrong.append(f"{type(error).__name__} {error}\n{name} {commands}\n" + "\n".join(lines))

@@ -18,6 +18,7 @@ import numpy as np
 import pexpect
 import pyte
 import pytest
+from textual import events
 from textual.geometry import Region
 from wcwidth import wcswidth
 
@@ -332,6 +333,10 @@ def test_textual_shows_the_desk_and_passes_keys_and_clicks_on(monkeypatch: pytes
             await pilot.resize_terminal(100, 30)
             assert desk.size == (100, 30)
             assert desk.view.row == 4
+            await pilot.press("enter")
+            app.query_one("_Lines").post_message(events.Key("alt+shift+g", "G"))
+            await pilot.pause()
+            assert desk.view.row == 299, "back, and to the end"
             await pilot.press("q")
         assert app.status == 0
 

@@ -9,6 +9,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -86,3 +87,13 @@ def test_a_path_is_safe_on_a_page_and_true_in_data(inside: Embcli, tmp_path: Pat
     if command[-1] != "clear":
         run = json.loads(inside.ok(*command, "-f", "json", **here).out)["run"]
         assert run["cache" if command == ("info",) else "folder"] == str(folder)
+
+
+def test_on_a_narrow_page_the_tensors_have_no_dtype_and_no_bytes(inside: Embcli, tmp_path: Path) -> None:
+    weights = {"wte.weight": np.zeros((50257, 2), np.float32), "wpe.weight": np.zeros((1024, 2), np.float32)}
+    np.savez(tmp_path / "m.npz", **weights)
+    for width, heads in ((40, ["role", "tensor", "shape"]), (60, ["role", "tensor", "shape", "dtype", "bytes"])):
+        lines = inside.ok("info", str(tmp_path / "m.npz"), "--width", str(width)).text.splitlines()
+        table = lines[lines.index("") + 1 :][:4]
+        assert table[0].split() == heads
+        assert max(map(len, table)) <= width

@@ -314,6 +314,17 @@ def test_characters_are_replaced_the_longest_sequence_first() -> None:
             Charsmap(damaged)
 
 
+def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name(tmp_path: Path) -> None:
+    words: list[str | bytes] = ["<unk>", "a", "b", "ab", b"c\xff"]
+    rest = {"scores": [0.0, -1.0, -2.0, -3.0, 0.0], "unknown_token_id": 0}
+    known = [
+        encodings.get(written(tmp_path / f"{kind}.gguf", "llama", words, kinds=[UNKNOWN, *[kind] * 3, ADDED], **rest))
+        for kind in (0, NORMAL)
+    ]
+    assert [each.merges() for each in known] == [[3], [3]]
+    assert [[name.name for name in each.named] for each in known] == [["<unk>"], ["<unk>"]]
+
+
 @pytest.mark.parametrize("joins", [False, True])
 def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path: Path, joins: bool) -> None:
     listed = "<pad> 0 </s> 0 <unk> 0 ▁ -2 ▁a -1.5 a -2.7 b -2.25 ab -3 ▁ab -4 ba -3.5 bab -4.75 aa -3.3 ▁b -4.5 f -6"

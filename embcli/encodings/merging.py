@@ -183,7 +183,8 @@ class Ranks(PieceByPiece):
     def __init__(self, ranks: Mapping[bytes, int], splitting: Splitting, first: int = 0) -> None:
         """Take the rank of each token; its ID is `first` more."""
         super().__init__()
-        self._ranks, self._splitting, self._first = ranks, splitting, first
+        self._ranks, self._splitting = ranks, splitting
+        self._tokens = {token: rank + first for token, rank in ranks.items()} if first else ranks
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the pieces of a text in order."""
@@ -193,21 +194,15 @@ class Ranks(PieceByPiece):
         """Return the tokens of a piece in order."""
         data = piece.encode()
         tokens = [data] if data in self._ranks else merged([bytes([byte]) for byte in data], self._order)
-        return [
-            (self._ranks[token] + self._first if token in self._ranks else NO_TOKEN, len(token)) for token in tokens
-        ]
+        return [(self._tokens.get(token, NO_TOKEN), len(token)) for token in tokens]
 
     def derivation(self, piece: str) -> Derivation:
         """Return the merges of a piece; a piece that is a token is looked up, and has none if they lead elsewhere."""
         symbols = [bytes([byte]) for byte in piece.encode()]
         ids = self.ids_of(piece)
-        derivation = derived(symbols, self._order, self._id_of, ids)
+        derivation = derived(symbols, self._order, self._tokens.get, ids)
         leads_elsewhere = bool(derivation.steps) and len(ids) == 1 and derivation.steps[-1].token != piece.encode()
         return Derivation(derivation.symbols, (), derivation.ids) if leads_elsewhere else derivation
-
-    def _id_of(self, token: bytes) -> int | None:
-        rank = self._ranks.get(token)
-        return None if rank is None else rank + self._first
 
     def _order(self, left: bytes, right: bytes) -> float:
         return self._ranks.get(left + right, NEVER)

@@ -138,7 +138,11 @@ class _Lines(Widget, can_focus=True):
         event.stop()
         event.prevent_default()
         with self._guarded():
-            self.desk.press(event.key, event.character)
+            if event.key.startswith("alt+") and event.character is not None:  # so a terminal sends Esc and a letter
+                self.desk.press("escape")
+                self.desk.press(event.character, event.character)
+            else:
+                self.desk.press(event.key, event.character)
         if self.desk.ended:
             self.app.exit()
 

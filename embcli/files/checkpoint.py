@@ -318,11 +318,14 @@ class Checkpoint:
 
     def _module_tensor(self, end: str) -> Tensor | None:
         """Return the tensor whose name ends like this; of several, the one nearest to the token matrix."""
-        parts, near = end.split("."), self._tensor("token").name
-        named = [name for name, own in self._by_last_part.get(parts[-1], ()) if own[-len(parts) :] == parts]
-        named = self._of_part(named)
+        named, near = self._of_part(self._ending(end)), self._tensor("token").name
         best = max(named, key=lambda name: (_shared_parts(name, near), -name.count("."), name), default=None)
         return None if best is None else self.tensors[best]
+
+    def _ending(self, end: str) -> list[str]:
+        """Return the names of tensors that end with these parts."""
+        parts = end.split(".")
+        return [name for name, own in self._by_last_part.get(parts[-1], ()) if own[-len(parts) :] == parts]
 
     def _of_part(self, named: list[str]) -> list[str]:
         """Return the names that belong to the chosen part; all of them if none does."""
@@ -444,9 +447,7 @@ class Checkpoint:
     def _fitting(self, role: str) -> list[Tensor]:
         """Return the tensors with the first known name of a role that any tensor of a fitting shape has."""
         for known in names.NAMES[role]:
-            parts = known.split(".")
-            ends = self._by_last_part.get(parts[-1], ())
-            named = [self.tensors[name] for name, end in ends if end[-len(parts) :] == parts]
+            named = (self.tensors[name] for name in self._ending(known))
             if fitting := [tensor for tensor in named if self._fits(role, tensor)]:
                 if len(fitting) == 1 or role == "head":
                     return fitting

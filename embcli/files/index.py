@@ -113,10 +113,7 @@ def _shapes(rows: int, letters: int) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _checksum(dim: str, end: str, parts: Iterable[bytes]) -> str:
-    checksum = zlib.crc32(f"{dim} {end}".encode())
-    for part in parts:
-        checksum = zlib.crc32(part, checksum)
-    return f"{checksum:08x}"
+    return f"{zlib.crc32(b''.join([f'{dim} {end}'.encode(), *parts])):08x}"
 
 
 def of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index:

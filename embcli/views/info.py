@@ -1,6 +1,6 @@
 """The pages of `info`."""
 
-from embcli.page import Column, Page
+from embcli.page import Column, Columns, Page
 from embcli.verbs.info import Info, ModelInfo
 from embcli.verbs.models import Models
 from embcli.views.parts import head_in_words, put_guesses
@@ -61,15 +61,14 @@ def _put_model(result: ModelInfo, page: Page) -> None:
     page.line(f"{counted(len(checkpoint.tensors), 'tensor')}; encoding: {encoding}")
     page.line()
     tensors = [tensor for _, tensor in result.tensors]
-    page.table(
-        [
-            Column("role", [role for role, _ in result.tensors], "left"),
-            Column("tensor", [tensor.name for tensor in tensors], "left", least=_LEAST_NAME),
-            Column("shape", [" x ".join(f"{size:,}" for size in tensor.shape) for tensor in tensors], "left"),
-            Column("dtype", [tensor.dtype for tensor in tensors], "left"),
-            Column("bytes", [in_bytes(tensor.size) for tensor in tensors]),
-        ]
-    )
+    columns: Columns = [
+        Column("role", [role for role, _ in result.tensors], "left"),
+        Column("tensor", [tensor.name for tensor in tensors], "left", least=_LEAST_NAME),
+        Column("shape", [" x ".join(f"{size:,}" for size in tensor.shape) for tensor in tensors], "left"),
+        Column("dtype", [tensor.dtype for tensor in tensors], "left"),
+        Column("bytes", [in_bytes(tensor.size) for tensor in tensors]),
+    ]
+    page.table(columns if page.fits_table(columns) else columns[:3])
     page.line()
     head = checkpoint.head
     page.line(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")

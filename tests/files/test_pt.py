@@ -50,6 +50,11 @@ def test_tensors_that_lie_in_memory_in_other_ways_give_the_right_rows(tmp_path: 
         assert_rows(layer(tmp_path / "m.pt", name, transposed=True), view.numpy().T)
 
 
+def test_a_vector_is_read_whole_with_its_stride(tmp_path: Path) -> None:
+    torch.save({"v": torch.arange(10.0)[1::3]}, tmp_path / "m.pt")
+    assert open_tensors(tmp_path / "m.pt").array("v").tolist() == [1, 4, 7]
+
+
 def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_them(tmp_path: Path) -> None:
     weight = torch.from_numpy(matrix())
     state = collections.OrderedDict({"wte.weight": weight, "again": torch.nn.Parameter(weight)})
