@@ -104,7 +104,8 @@ def find(word: str) -> Entry:
     if len(words) == 1:
         return words[0]
     near = dict.fromkeys(entry.word for entry in words)
-    near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.5))
+    words_only = known.keys() - _phrases().keys()
+    near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, words_only, 3, 0.6))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"
     raise InputError(naming("{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest))
 

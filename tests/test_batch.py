@@ -276,6 +276,7 @@ def test_position_rows_are_those_of_lookup_only_with_layers_first() -> None:
         (("--ids", "1,2,3,4,5", "--batch-size", "1", "-f", "tsv"), "cannot be written as tsv"),
         (("Every effort moves you",), "echo 'Every effort moves you' | embcli batch -"),
         (("x" * 5000,), "there is no file"),
+        (("the-verdict.txt",), "there is no file 'the-verdict.txt'\n"),
     ],
 )
 def test_what_makes_no_batch_is_refused(arguments: tuple[str, ...], message: str) -> None:

@@ -45,7 +45,7 @@ pos  ID  │  0  1  2  3
   2   1  │  0  1  0  0
 
 3. The linear layer's own first weights, (D, V) = (5, 4)
-torch.nn.Linear draws uniform numbers within ±1/√V = ±0.5, torch.nn.Embedding normal ones: from one seed, other numbers.
+torch.nn.Linear draws uniform numbers within ±1/√V = ±0.5, torch.nn.Embedding normal ones: one seed gives other numbers.
 D  │        0        1        2        3
 ────────────────────────────────────────
 0  │  {F0}

@@ -132,7 +132,7 @@ def test_equal_matrices_are_equal_with_status_0(inside: Inside, tmp_path: Path) 
     for other in (base, tmp_path / "other.npy"):
         text = inside.ok("diff", str(base), str(other)).text
         assert "rows   300 bit-identical\n" in text
-        assert text.endswith("\nThe token matrices are equal\n")
+        assert text.endswith("\nThe token matrices are equal; --tensor compares others\n")
 
 
 def test_rounding_is_told_apart_from_changes(inside: Inside, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_rounding_is_told_apart_from_changes(inside: Inside, tmp_path: Path) -> 
     fine[8] = held[8].float().numpy()
     text = inside.ok("diff", str(coarse), str(saved(fine_path, fine))).text
     assert "298 equal except for rounding" in text
-    assert text.endswith("\nThe token matrices are equal\n")
+    assert text.endswith("\nThe token matrices are equal; --tensor compares others\n")
 
 
 @pytest.mark.parametrize(

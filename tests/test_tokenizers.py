@@ -119,7 +119,7 @@ def test_tokens_without_text_stay_with_their_text(saved: Callable[[str], Path]) 
 
 def test_the_page() -> None:
     assert run.ok("tokenize", "Unbelievable 日本!", "--encoding", PAIR, COLUMNS="80").text == (
-        "The text under 2 tokenizers: │ marks a cut that not all of them make\n"
+        "The text under 2 tokenizers: │ marks a cut that only some of them make\n"
         "char              5        12\n"
         "gpt2       Un bel iev│able \\x20\\xe6│\\x97│\\xa5│\\xe6\\x9c│\\xac !\n"
         "o200k_base Un bel ievable  ␣日本                            !\n"

@@ -128,7 +128,7 @@ def test_a_page_in_the_order_of_norms_shows_both_ends(inside: Embcli) -> None:
     labels = [[str(order[place]), f"{norms[order[place]]:.4f}", str(place + 1)] for place in shown]
     assert [line for line in table.labels if line[0] != "⋮"] == labels
     table.check(layer[order[shown]])
-    assert "Left out: ranks 6 to 995 (990 of 1,000); --rows picks, -f npy gives all." in printed
+    assert "Left out: ranks 6 to 995 (990 of 1,000); -f ndjson gives all." in printed
     plain = inside.ok("weights", "--vocab", "1000", "--dim", "4").text
     (summary,) = (line for line in plain.splitlines() if line.startswith("mean "))
     assert summary in printed

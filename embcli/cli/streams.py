@@ -103,7 +103,8 @@ class FileInput(InputOptions):
         """Read the file or the IDs; raises InputError, with a hint, for a text in place of a file."""
         if self.file is not None and str(self.file) != "-" and not os.access(self.file, os.F_OK):
             text = str(self.file)
-            hint = f"for a text: echo {shlex.quote(text if len(text) <= 60 else f'{text[:60]}...')} | embcli batch -"
+            quoted = shlex.quote(text if len(text) <= 60 else f"{text[:60]}...")
+            hint = "" if self.file.suffix and " " not in text else f"for a text: echo {quoted} | embcli batch -"
             raise InputError(f"there is no file {text[:60]!r}", hint)
         return super().sequences()
 

@@ -244,7 +244,7 @@ class Desk:
         if screen in ("find", "lookup", "batch") and self.model.encoding is None:
             return "these rows have no tokens: g goes to a row by its ID; --encoding names an encoding"
         if screen == "batch" and not self.matrix.origin.is_seeded:
-            return "batches are of seeded layers; these are from a file"
+            return "batches need seeded layers; these are from a file"
         return None
 
     def possible(self, keys: tuple[Key, ...]) -> list[Key]:

@@ -1,7 +1,7 @@
 """Exact search for the rows nearest to a query: a pass in float32 over all rows, then scores in float64.
 
 The pass takes two products per row, with the query and with itself, and bounds each score. Rows that may be among the
-first k by these bounds are read again and scored in float64; no other row can be.
+first k by these bounds are read again and scored in float64; the bounds rule out every other row.
 
 The package simsimd, if installed, multiplies rows as they are stored; otherwise numpy multiplies rows as float32.
 """

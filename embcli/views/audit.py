@@ -21,7 +21,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _WHY = {
     "padding": "after the last token",
     "gap": "IDs without a token",
-    "byte": "bytes invalid in UTF-8",
+    "byte": "bytes that UTF-8 never uses",
     "reserved": "reserved names",
 }
 
@@ -41,8 +41,10 @@ def view(result: Audit, page: Page) -> None:
         page.line(Word(f"Broken: {result.why_no}", "bad"))
         return
     sound = "Sound" if {*BROKEN} <= {*result.fail_on} else "Passed"  # other faults were not checked
-    outliers = f"; {counted(len(result.outliers), 'outlier')} of the norm" if len(result.outliers) else ""
-    page.line(Word(f"{sound}: {', '.join(result.fail_on)}: none{outliers}", "good"))
+    outliers = f"; {counted(len(result.outliers), 'row')} of unusual norm" if len(result.outliers) else ""
+    *first, last = result.fail_on
+    faults = f"{', '.join(first)} or {last}" if first else last
+    page.line(Word(f"{sound}: no row is {faults}{outliers}", "good"))
 
 
 def _rows_in_words(result: Audit) -> dict[str, str | Word]:
@@ -90,7 +92,7 @@ def _statistics(result: Audit, page: Page) -> dict[str, str | Word]:
         words["output head"] = head_in_words(output.relation, output.rows, output.reason)
     if head is not None:
         sample = "" if head.rows == head.used else f" (of {head.used:,}, evenly sampled)"
-        words["own logits"] = f"the largest of {head.tensor} for {head.wins:,} of {head.rows:,} rows{sample}"
+        words["own logits"] = f"the largest for {head.wins:,} of {head.rows:,} rows times {head.tensor}{sample}"
     return words
 
 

@@ -145,7 +145,7 @@ def _put_first(result: Comparison, page: Page) -> None:
     limit = 1 / math.sqrt(len(result.weight))
     drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{limit:.4g}"
     if result.origin.is_seeded:
-        page.line(f"{drawn}, torch.nn.Embedding normal ones: from one seed, other numbers.")
+        page.line(f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers.")
     else:
         page.line(f"{drawn}, here from seed {result.run['seed']}; the file's matrix replaces them.")
     _put_matrix(page, result.first, "D")

@@ -49,9 +49,10 @@ def view(result: Diff, page: Page) -> None:
     for reason in dict.fromkeys(chain(*guesses)):
         which = (name.upper() for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons)
         page.line(f"A guess for {' and '.join(which)}: {reason}")
-    page.line(
-        Word("The token matrices differ", "bad") if result.different else Word("The token matrices are equal", "good")
-    )
+    if result.different:
+        page.line(Word("The token matrices differ", "bad"))
+    else:
+        page.line(Word(f"The token matrices are equal; {hint('other tensors')}", "good"))
 
 
 def _put_tokens(result: Diff, excerpt: Excerpt, page: Page) -> None:

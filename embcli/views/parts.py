@@ -70,9 +70,9 @@ def head_in_words(relation: str, rows: int, reason: str) -> str:
     """Describe an output head: its relation to the token matrix, and in how many rows both were compared."""
     described = {
         "same": "the token matrix itself (tied)",
-        "equal": f"another tensor, equal to the token matrix in the {rows:,} rows compared",
+        "equal": f"a copy of the token matrix: {rows:,} rows compared, all equal",
         "other": "another tensor (not tied)",
-        "none": "none in the file",
+        "none": "none in the file, as in most files of tied models",
     }[relation]
     return f"{described}; {reason}" if reason else described
 

@@ -21,7 +21,7 @@ def view(result: Tokenizers, page: Page) -> None:
     """Put the text on the page as each encoding cuts it, how many tokens that makes, and how often they differ."""
     names = [page.safe(name) for name in result.names]
     numbers = [str(number) for number in range(1, len(names) + 1)] if max(map(cell_len, names)) > _LONGEST_NAME else []
-    legend = f": {_CUT} marks a cut that not all of them make" if result.different else ""
+    legend = f": {_CUT} marks a cut that only some of them make" if result.different else ""
     page.title(f"The text under {counted(len(names), 'tokenizer')}{legend}")
     left_out = _put_text(result, numbers or names, page)
     page.line()

@@ -36,8 +36,11 @@ def view(result: WeightMatrix, page: Page) -> None:
     page.line()
     put_summary(result, result.summary, page)
     cut = [name for name, excerpt in (("rows", rows), ("columns", columns)) if excerpt.left_out]
-    how = f"{hint(' and '.join(cut))}, {hint('npy')}" if cut else ""
-    row, numbers = ("row", result.ids) if result.order is None else ("rank", result.order.ranks[result.ids])
+    row, numbers, every = "row", result.ids, hint("npy")
+    if result.order is not None:  # no option picks ranks
+        row, numbers, every = "rank", result.order.ranks[result.ids], hint("ndjson")
+        cut = cut[1:] if rows.left_out else cut
+    how = ", ".join([*([hint(" and ".join(cut))] if cut else []), every])
     put_left_out(page, rows.missing(row, numbers), columns.missing("column", result.columns), how=how)
     put_padding(result, page)
     put_origin(page, result.origin)
