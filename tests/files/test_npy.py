@@ -204,7 +204,8 @@ def test_a_member_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) 
     path = archive(tmp_path / "m.npz", {"a.npy": data})
     size = len(data).to_bytes(4, "little")
     path.write_bytes(path.read_bytes().replace(2 * size, 2 * (90_000).to_bytes(4, "little")))
-    assert re.search(r"'a' ends at byte 35,\d+ of 20,\d+$", refusal(path))
+    ours, of_zipfile = r"'a' ends at byte 35,\d+ of 20,\d+$", "'a.npy' is damaged \\(Overlapped entries"  # Python 3.13
+    assert re.search(f"{ours}|{of_zipfile}", refusal(path))
 
 
 def test_a_small_deflated_array_is_inflated_once(tmp_path: Path) -> None:
