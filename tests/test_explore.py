@@ -183,6 +183,18 @@ def test_a_text_leads_to_its_rows() -> None:
     assert desk.view.row in (40313, 33380, 12366, 6342), "one of the words that begin like that"
 
 
+def test_a_text_is_typed_in_place_of_the_one_before_and_cancelled_by_escape() -> None:
+    desk = desk_of()
+    press(desk, "slash", *"Paris")
+    frame(desk)
+    press(desk, "enter", "slash", *"kin")
+    assert (desk.text, desk.field.text) == ("kin", "kin")
+    press(desk, "escape")
+    assert desk.text == "Paris"
+    press(desk, "slash", "left", "X")
+    assert desk.text == "PariXs"
+
+
 def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path: Path) -> None:
     (tmp_path / "words.vec").write_text("queen 1 2\nking 2 3\nthinking 3 4\n")
     desk = desk_of(tmp_path / "words.vec")

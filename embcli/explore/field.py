@@ -27,6 +27,7 @@ class Field:
     left: Callable[[], object] = field(default=lambda: None)
     example: str = ""  # what to type, shown while the text is empty
     at: int = -1  # the cursor's place; -1 for the end
+    is_selected: bool = False  # whether the first character that is typed replaces the text
 
     def __post_init__(self) -> None:
         if self.at < 0:
@@ -35,6 +36,7 @@ class Field:
     def press(self, key: str, character: str | None) -> bool:
         """Edit the text; return whether the key is one of those that do."""
         before, after = self.text[: self.at], self.text[self.at :]
+        was_selected, self.is_selected = self.is_selected, False
         moved = {"left": self.at - 1, "right": self.at + 1, "home": 0, "end": len(self.text)}
         moved |= {"ctrl+a": 0, "ctrl+e": len(self.text)}
         if key in moved:
@@ -51,7 +53,7 @@ class Field:
         elif key == "delete":
             self._set(before, after[1:])
         elif character is not None and character.isprintable():
-            self._set(before + character, after)
+            self._set(*((character, "") if was_selected else (before + character, after)))
         else:
             return False
         return True
@@ -76,4 +78,5 @@ class Field:
         while rest and cell_len(before + under + rest) > available:
             rest = rest[:-1]
         example = [] if self.text else [Piece(self.example[: max(available - 1, 0)], Look(dim=True))]
-        return [label, Piece(before), Piece(under, Look(reverse=True)), *(example or [Piece(rest)])]
+        selected = Piece(before, Look(reverse=self.is_selected))
+        return [label, selected, Piece(under, Look(reverse=True)), *(example or [Piece(rest)])]

@@ -80,7 +80,8 @@ class FindView(View):
         self._found: _Found | None = None  # the last that was found, until there is more
         self._job: Job[_Found]
         self._has_words = False  # whether the search looked for words, too
-        self.do_edit()
+        self._text_before = desk.text
+        self.do_edit(selected=True)
         self._typed(desk.text)
 
     def title(self) -> tuple[str, str]:
@@ -149,10 +150,17 @@ class FindView(View):
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
-    def do_edit(self) -> None:
-        """Type the text."""
-        entered, left = lambda _: self.do_row(), self.desk.back
-        self.desk.field = Field("find", self.desk.text, entered, self._typed, left, "Every effort moves you")
+    def do_edit(self, selected: bool = False) -> None:
+        """Type the text, or another in its place."""
+        self.desk.field = Field(
+            *("find", self.desk.text, lambda _: self.do_row(), self._typed, self._cancel, "Every effort moves you"),
+            is_selected=selected,
+        )
+
+    def _cancel(self) -> None:
+        """Go back to the screen before, with the text that it had."""
+        self.desk.text = self._text_before
+        self.desk.back()
 
     def do_other(self) -> None:
         """Move in the other list."""
