@@ -6,6 +6,7 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from io import FileIO
 from pathlib import Path
 from threading import Lock
 
@@ -15,6 +16,13 @@ from embcli.errors import InputError
 from embcli.words import Message, plain
 
 _SEEKING = Lock()  # the offset of a descriptor belongs to all threads
+
+
+class _File(FileIO):
+    """A file that nobody has to close: it ends without a warning, also as a part of cyclic garbage."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Bytes(ABC):
@@ -41,14 +49,10 @@ class Binary(Bytes):
             status = path.stat()  # before it is opened: opening a pipe waits for a writer
             if not stat.S_ISREG(status.st_mode):
                 raise self.refused("it is not a regular file")
-            self.file = open(path, "rb", buffering=0)  # noqa: SIM115 - stays open for the rows to come
+            self.file = _File(path)  # stays open for the rows to come
         except (OSError, ValueError) as error:
             raise self.refused(getattr(error, "strerror", None) or str(error)) from None
         self.size = os.fstat(self.file.fileno()).st_size
-
-    def __del__(self) -> None:
-        if hasattr(self, "file"):
-            self.file.close()
 
     def refused(self, reason: str | Message, hint: str = "") -> InputError:
         """Return the error that says why this file cannot be read."""
