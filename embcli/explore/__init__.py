@@ -4,3 +4,7 @@
 `desk` holds what they share; `jobs` runs passes in the background. These know no textual: `app` shows the desk on a
 terminal, with `paint` and `terminal`.
 """
+
+import os
+
+os.environ.setdefault("TEXTUAL_FPS", "120")  # screens per second: at textual's 60, a key waits 17 ms for its own
