@@ -21,7 +21,7 @@ from embcli.words import naming
 if TYPE_CHECKING:
     import numpy as np
 
-    from embcli.page import Page, Paper
+    from embcli.oldpage import Page, Paper
     from embcli.records import Records
 
 Own = TypeVar("Own", bound="Result")
@@ -102,7 +102,7 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
-        from embcli.page.html import Html
+        from embcli.oldpage.html import Html
 
         page = Html(paper_of(self.style, "html"))
         self.put_on(page)
@@ -252,7 +252,7 @@ def _refuse_without_package(format: FormatName) -> None:
 
 def paper_of(style: Style, format: FormatName) -> Paper:
     """Return the size and the colours of a page in a format that is not for a terminal."""
-    from embcli.page import Paper
+    from embcli.oldpage import Paper
 
     picture = format in PICTURES
     return Paper(
@@ -274,5 +274,5 @@ def number_in(variable: str) -> int:
 def new_page(format: FormatName, paper: Paper) -> Page:
     """Return an empty page of the kind that a format is."""
     module, _, kind = FORMATS[format].page.partition(":")
-    page: Page = getattr(import_module(f"embcli.page.{module}"), kind)(paper)
+    page: Page = getattr(import_module(f"embcli.oldpage.{module}"), kind)(paper)
     return page

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from rich.cells import cell_len
 
-from embcli.page.canvas import BASELINE, CELL, LINE, MARGIN
+from embcli.oldpage.canvas import BASELINE, CELL, LINE, MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

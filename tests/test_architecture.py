@@ -29,10 +29,10 @@ PORCH = (
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
     "typer": ("embcli.cli", "embcli.__main__"),
-    "rich": ("embcli.cli", "embcli.page", "embcli.explore.paint"),
+    "rich": ("embcli.cli", "embcli.oldpage", "embcli.explore.paint"),
     "textual": ("embcli.explore",),
-    "matplotlib": ("embcli.page",),
-    "PIL": ("embcli.page",),
+    "matplotlib": ("embcli.oldpage",),
+    "PIL": ("embcli.oldpage",),
     "pyarrow": ("embcli.writers",),
     "torch": (
         *("embcli.weights.drawing", "embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.hidden"),
@@ -49,7 +49,7 @@ CORE = (
     *("embcli.model", "embcli.layer", "embcli.store", "embcli.tokens", "embcli.text", "embcli.selection"),
     *("embcli.records", "embcli.verbs.compare.verdict", "embcli.errors", "embcli.words", "embcli.notes"),
 )
-AROUND = (*PORCH, "embcli.output", "embcli.page", "embcli.views", "embcli.writers")
+AROUND = (*PORCH, "embcli.output", "embcli.oldpage", "embcli.views", "embcli.writers")
 
 # What a function may import, because it costs a start too much: measured behind Python's own start, warm.
 HEAVY = {
@@ -246,7 +246,7 @@ def test_the_core_does_not_know_how_it_is_asked_shown_and_written() -> None:
 def test_views_know_results_and_pages_only() -> None:
     views = [name for name in FILES if name.startswith("embcli.views.")]
     assert len(views) > 5
-    outside = (*ALLOWED, *PORCH, "embcli.output", "embcli.weights", "embcli.files", "embcli.page.terminal")
+    outside = (*ALLOWED, *PORCH, "embcli.output", "embcli.weights", "embcli.files", "embcli.oldpage.terminal")
     found = {
         name: sorted(known) for name in views if (known := {each for each in imports(name) if within(each, outside)})
     }

@@ -16,8 +16,8 @@ from safetensors.numpy import load_file
 from torch.utils.data import DataLoader, Dataset
 
 import embcli
-from embcli.page import Paper
-from embcli.page.terminal import Terminal
+from embcli.oldpage import Paper
+from embcli.oldpage.terminal import Terminal
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.batch import Batches, Batching, batch

@@ -26,8 +26,8 @@ from embcli.errors import InputError, LayerError
 from embcli.layer import Origin
 from embcli.names import STEPS
 from embcli.notes import Notes
-from embcli.page import Paper
-from embcli.page.terminal import Terminal
+from embcli.oldpage import Paper
+from embcli.oldpage.terminal import Terminal
 from embcli.passes import Watch, unwatched
 from embcli.text import Sequences
 from embcli.tokens import tokenize

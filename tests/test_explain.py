@@ -15,7 +15,7 @@ import safetensors.numpy
 
 import embcli
 from embcli import formats, glossary
-from embcli.page import Bar, Page
+from embcli.oldpage import Bar, Page
 from tests.inside import Inside
 
 run = Inside()

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from embcli.formats import VIEWS as PAGES
-from embcli.page import Block, Column, Paper, heat
-from embcli.page.heat import Fit, Lines, Scale, means
-from embcli.page.latex import Latex
-from embcli.page.markdown import Markdown
-from embcli.page.shapes import LINE, MARGIN
-from embcli.page.terminal import Terminal
+from embcli.oldpage import Block, Column, Paper, heat
+from embcli.oldpage.heat import Fit, Lines, Scale, means
+from embcli.oldpage.latex import Latex
+from embcli.oldpage.markdown import Markdown
+from embcli.oldpage.shapes import LINE, MARGIN
+from embcli.oldpage.terminal import Terminal
 from embcli.positions.rotary import Rotary
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.weights.seeded import Seeded
@@ -33,7 +33,7 @@ from tests.screen import OWN_ESCAPES, contrast, on_terminal, rgb, styled
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from embcli.page import Page
+    from embcli.oldpage import Page
     from tests.conftest import Embcli
 
 untimed = settings(deadline=None)

@@ -11,7 +11,7 @@ import pytest
 
 import embcli
 from embcli import formats, names
-from embcli.page.document import pretty
+from embcli.oldpage.document import pretty
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli

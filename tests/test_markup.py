@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 import embcli
-from embcli.page import Bar, Block, Column, Page, Paper, Word
-from embcli.page.latex import Latex
-from embcli.page.markdown import Markdown
-from embcli.page.terminal import Terminal
+from embcli.oldpage import Bar, Block, Column, Page, Paper, Word
+from embcli.oldpage.latex import Latex
+from embcli.oldpage.markdown import Markdown
+from embcli.oldpage.terminal import Terminal
 from embcli.safe import in_line
 from embcli.tokens import shown
 

@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as st_numpy
 from wcwidth import wcswidth
 
 from embcli.cli import console
-from embcli.page import Bar, Block, Column, Excerpt, Paper, Tone, Word
-from embcli.page.layout import shorten
-from embcli.page.terminal import Terminal
+from embcli.oldpage import Bar, Block, Column, Excerpt, Paper, Tone, Word
+from embcli.oldpage.layout import shorten
+from embcli.oldpage.terminal import Terminal
 from embcli.tokens import shown
 from tests.inside import Buffer, Inside, Stream
 from tests.screen import bare, contrast, grids, rgb, words

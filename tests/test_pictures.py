@@ -14,13 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from embcli import memory, names
-from embcli.page import Bar, Column, Page, Paper, Word, canvas, heat, png
-from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES
-from embcli.page.html import Html
-from embcli.page.lines import Look, Piece, Sheet
-from embcli.page.png import Png
-from embcli.page.svg import Svg
-from embcli.page.terminal import Terminal
+from embcli.oldpage import Bar, Column, Page, Paper, Word, canvas, heat, png
+from embcli.oldpage.canvas import CELL, LINE, MARGIN, PALETTES
+from embcli.oldpage.html import Html
+from embcli.oldpage.lines import Look, Piece, Sheet
+from embcli.oldpage.png import Png
+from embcli.oldpage.svg import Svg
+from embcli.oldpage.terminal import Terminal
 from embcli.safe import in_line
 from tests import drawings
 from tests.conftest import TIMEOUT
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from embcli.page.shapes import ThemedPage
+    from embcli.oldpage.shapes import ThemedPage
 
 run = Inside()
 untimed = settings(deadline=None)
@@ -383,8 +383,8 @@ def test_a_png_that_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPa
 LARGE = r"""
 import re
 from pathlib import Path
-from embcli.page.canvas import PALETTES, Span
-from embcli.page.png import PngCanvas
+from embcli.oldpage.canvas import PALETTES, Span
+from embcli.oldpage.png import PngCanvas
 def most():
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 PngCanvas(9, 18, PALETTES["light"]).content()  # what matplotlib takes for itself

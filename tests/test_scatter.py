@@ -12,8 +12,8 @@ import pytest
 from embcli import layer, statistics
 from embcli.cli import console
 from embcli.errors import InputError
-from embcli.page.canvas import CELL, LINE, PALETTES
-from embcli.page.svg import SvgCanvas
+from embcli.oldpage.canvas import CELL, LINE, PALETTES
+from embcli.oldpage.svg import SvgCanvas
 from embcli.verbs.scatter import Scatter, scatter
 from embcli.views.scatter import view
 from embcli.weights.seeded import Seeded

@@ -10,7 +10,7 @@ import tiktoken
 from wcwidth import wcswidth
 
 from embcli import encodings
-from embcli.page import TOKEN_TONES
+from embcli.oldpage import TOKEN_TONES
 from embcli.tokens import shown
 from tests.conftest import Embcli
 from tests.inside import Inside

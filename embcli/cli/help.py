@@ -155,7 +155,7 @@ def _drawn(lines: list[Line]) -> str:
     if not _on_a_terminal():
         return "\n".join("".join(text for text, _ in line) for line in lines)
     from embcli.cli.output import Output
-    from embcli.page import Word
+    from embcli.oldpage import Word
 
     def put(page: Any) -> None:
         for line in lines:

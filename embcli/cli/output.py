@@ -23,7 +23,7 @@ from embcli.result import Result, Style, chosen_format, new_page, number_in, pap
 from embcli.safe import printable
 
 if TYPE_CHECKING:
-    from embcli.page import Page, Paper
+    from embcli.oldpage import Page, Paper
 
 # Options that only some formats support, and these formats.
 _SHOWN_IN: dict[str, tuple[str, ...]] = {
@@ -77,7 +77,7 @@ class Output:
         self.refuse_many_numbers(numbers or records.rows * len(records.fields))
         format = cast("Data", self.format)
         if self.format == "json" and self._on_a_terminal:
-            from embcli.page.document import pretty
+            from embcli.oldpage.document import pretty
 
             document = BytesIO()
             writers.write(records, format, document, result.notes)

@@ -17,7 +17,7 @@ from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
 from embcli.hints import without
-from embcli.page import Page
+from embcli.oldpage import Page
 from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 from embcli.views.parts import put_prose

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from embcli.explore.paint import Paint
 from embcli.explore.terminal import driver
 from embcli.memory import share_heaps
-from embcli.page.terminal import depth
+from embcli.oldpage.terminal import depth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from embcli.explore.field import Field
 from embcli.explore.fuzzy import Words
 from embcli.explore.jobs import Job, Keys
 from embcli.explore.picture import saved
-from embcli.page.layout import cell_len, shorten
-from embcli.page.lines import Look, Piece
+from embcli.oldpage.layout import cell_len, shorten
+from embcli.oldpage.lines import Look, Piece
 from embcli.safe import in_line
 from embcli.selection import select
 from embcli.tokens import shown
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from embcli.model import Model
-    from embcli.page.lines import Color
+    from embcli.oldpage.lines import Color
     from embcli.statistics import NormOrder
     from embcli.verbs.weights import WeightMatrix
 

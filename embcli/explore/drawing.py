@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from embcli.page import Paper
-from embcli.page.layout import cell_len, shorten
-from embcli.page.lines import Look, Piece
+from embcli.oldpage import Paper
+from embcli.oldpage.layout import cell_len, shorten
+from embcli.oldpage.lines import Look, Piece
 from embcli.result import new_page
 from embcli.safe import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from embcli.page import Page
+    from embcli.oldpage import Page
 
 Line = list[Piece]
 PLAIN, BOLD, DIM, CURSOR = Look(), Look(bold=True), Look(dim=True), Look(reverse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from embcli.page.layout import cell_len
-from embcli.page.lines import Look, Piece
+from embcli.oldpage.layout import cell_len
+from embcli.oldpage.lines import Look, Piece
 from embcli.safe import in_line
 
 if TYPE_CHECKING:

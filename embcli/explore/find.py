@@ -23,9 +23,9 @@ from embcli.explore.drawing import (
     under_cursor,
 )
 from embcli.explore.field import Field
-from embcli.page import Column, Columns
-from embcli.page.layout import GAP, shorten
-from embcli.page.lines import Look
+from embcli.oldpage import Column, Columns
+from embcli.oldpage.layout import GAP, shorten
+from embcli.oldpage.lines import Look
 from embcli.tokens import shown
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy as np
 from embcli.explore.desk import View
 from embcli.explore.drawing import MOVES, Key, Line, lines_of, new_sheet, progress, under_cursor
 from embcli.explore.values import with_numbers
-from embcli.page import Bar, Block, Column
-from embcli.page.heat import Fit, Scale, means
-from embcli.page.layout import GAP, beside, shorten
+from embcli.oldpage import Bar, Block, Column
+from embcli.oldpage.heat import Fit, Scale, means
+from embcli.oldpage.layout import GAP, beside, shorten
 from embcli.safe import in_line
 from embcli.tokens import shown
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from embcli.explore.desk import Desk
     from embcli.explore.jobs import Job
-    from embcli.page import NumberFormat, Page
+    from embcli.oldpage import NumberFormat, Page
     from embcli.statistics import NormOrder
     from embcli.verbs.neighbors import Neighbors
 

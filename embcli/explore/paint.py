@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from textual.strip import Strip
 
-from embcli.page.terminal import codes
+from embcli.oldpage.terminal import codes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from embcli.explore.drawing import Line
-    from embcli.page.lines import Look
+    from embcli.oldpage.lines import Look
 
 
 _MOST = 1 << 15  # looks whose codes are kept: two colours of a cell are one of some ten thousand

@@ -10,9 +10,9 @@ import numpy as np
 from embcli.explore.desk import View
 from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, lines_of, new_sheet
 from embcli.explore.values import ABOVE, down
-from embcli.page import Block, Column
-from embcli.page.layout import shorten
-from embcli.page.lines import Look, Piece
+from embcli.oldpage import Block, Column
+from embcli.oldpage.layout import shorten
+from embcli.oldpage.lines import Look, Piece
 
 if TYPE_CHECKING:
     from embcli.explore.desk import Desk

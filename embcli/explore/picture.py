@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from embcli.atomic import destination, explaining_failure
 from embcli.explore.drawing import Line, new_sheet
-from embcli.page import Paper
-from embcli.page.heat import TRUECOLOR
-from embcli.page.svg import Svg
+from embcli.oldpage import Paper
+from embcli.oldpage.heat import TRUECOLOR
+from embcli.oldpage.svg import Svg
 
 if TYPE_CHECKING:
     from embcli.names import Theme
-    from embcli.page.lines import Color, Look
+    from embcli.oldpage.lines import Color, Look
 
 
 class _Screen(Svg):

@@ -25,9 +25,9 @@ from embcli.explore.drawing import (
     under_cursor,
 )
 from embcli.explore.values import ABOVE, across, down
-from embcli.page import Block, Column, Columns
-from embcli.page.layout import shorten
-from embcli.page.lines import Look, Piece
+from embcli.oldpage import Block, Column, Columns
+from embcli.oldpage.layout import shorten
+from embcli.oldpage.lines import Look, Piece
 from embcli.tokens import shown
 
 if TYPE_CHECKING:

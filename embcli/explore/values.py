@@ -8,16 +8,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from embcli.explore.drawing import BOLD, DIM, PLAIN, Line, beside, length, lines_of, new_sheet
-from embcli.page import Bar, Column, Word
-from embcli.page.layout import GAP, cell_len
-from embcli.page.lines import Look, Piece
+from embcli.oldpage import Bar, Column, Word
+from embcli.oldpage.layout import GAP, cell_len
+from embcli.oldpage.lines import Look, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
 
-    from embcli.page import NumberFormat, Page
+    from embcli.oldpage import NumberFormat, Page
 
 _WARM, _COLD, _BAD = Look("warm"), Look("cold"), Look("bad", bold=True)
 _LABEL = "col"

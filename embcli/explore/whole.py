@@ -8,8 +8,8 @@ import numpy as np
 
 from embcli.explore.drawing import MOVES, Key, Line, Moving, lines_of, new_sheet, text_line, under_cursor
 from embcli.explore.paged import Paged, PageView
-from embcli.page import Column, Columns
-from embcli.page.layout import shorten
+from embcli.oldpage import Column, Columns
+from embcli.oldpage.layout import shorten
 from embcli.tokens import shown
 
 if TYPE_CHECKING:

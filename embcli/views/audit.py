@@ -4,7 +4,7 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.names import BROKEN
-from embcli.page import Column, Excerpt, Page, Word
+from embcli.oldpage import Column, Excerpt, Page, Word
 from embcli.verbs.audit import Audit
 from embcli.views.parts import (
     first_of,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from embcli.page import Bar, Block, Column, Columns, Excerpt, Page
+from embcli.oldpage import Bar, Block, Column, Columns, Excerpt, Page
 from embcli.tokens import shown
 from embcli.verbs.batch import Batches
 from embcli.views.parts import put_left_out, put_origin, token_column

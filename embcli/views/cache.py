@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from embcli.page import Column, Page
+from embcli.oldpage import Column, Page
 from embcli.verbs.cache import Files
 from embcli.words import counted, in_bytes
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.names import OUTPUTS, STEPS
-from embcli.page import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
+from embcli.oldpage import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
 from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.result import Cost, Gradient, Training

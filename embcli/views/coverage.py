@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from embcli.page import Block, Column, Page
+from embcli.oldpage import Block, Column, Page
 from embcli.tokens import shown
 from embcli.verbs.coverage import Coverage
 from embcli.words import counted

@@ -7,7 +7,7 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.hints import hint
-from embcli.page import Column, Excerpt, Page, Word
+from embcli.oldpage import Column, Excerpt, Page, Word
 from embcli.tokens import tokens_of
 from embcli.verbs.diff import Diff, State
 from embcli.views.parts import first_of, named_rows, origin_in_words, put_left_out, token_column

@@ -4,7 +4,7 @@ from itertools import groupby
 
 from embcli.glossary import Command, Entry, Item
 from embcli.hints import hint
-from embcli.page import Page, Tone, Word
+from embcli.oldpage import Page, Tone, Word
 from embcli.verbs.explain import Explanations
 from embcli.views.parts import put_prose, wrapped
 

@@ -1,6 +1,6 @@
 """The pages of `info`."""
 
-from embcli.page import Column, Columns, Page
+from embcli.oldpage import Column, Columns, Page
 from embcli.verbs.info import Info, ModelInfo
 from embcli.verbs.models import Models
 from embcli.views.parts import head_in_words, put_guesses

@@ -7,8 +7,8 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.names import PARTS
-from embcli.page import Block, Column, Columns, Excerpt, Page
-from embcli.page.layout import cell_len
+from embcli.oldpage import Block, Column, Columns, Excerpt, Page
+from embcli.oldpage.layout import cell_len
 from embcli.positions.kind import JoinedWords
 from embcli.verbs.lookup import Lookup, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from embcli.page import Block, Column, Page
+from embcli.oldpage import Block, Column, Page
 from embcli.verbs.map import Bins, WeightMap
 from embcli.views.parts import put_origin
 from embcli.views.weights import put_padding, put_summary, title

@@ -6,8 +6,8 @@ from itertools import pairwise, zip_longest
 
 from embcli.encodings import Encoding
 from embcli.encodings.algorithm import Derivation
-from embcli.page import LEAST_TOKEN, Column, Columns, Excerpt, Page, Tone, Word
-from embcli.page.layout import cell_len, token_tone
+from embcli.oldpage import LEAST_TOKEN, Column, Columns, Excerpt, Page, Tone, Word
+from embcli.oldpage.layout import cell_len, token_tone
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
 from embcli.views.parts import put_left_out

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
-from embcli.page.layout import width
+from embcli.oldpage import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
+from embcli.oldpage.layout import width
 from embcli.search import Ranking
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors, Query, Shares

@@ -9,7 +9,7 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.layer import Origin
-from embcli.page import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
+from embcli.oldpage import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
 from embcli.tokens import Tokens, shown
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from embcli.names import SHORT_LENGTH
-from embcli.page import Block, Column, Excerpt, Page, Raster
+from embcli.oldpage import Block, Column, Excerpt, Page, Raster
 from embcli.positions.kind import Matrix
 from embcli.verbs.positions import PositionTable
 from embcli.views.parts import left_out, origin_in_words, put_origin, put_prose

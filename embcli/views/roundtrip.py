@@ -1,6 +1,6 @@
 """The page of `tokenize --roundtrip`: whether each text comes back from its tokens, and where it does not."""
 
-from embcli.page import Page, Word
+from embcli.oldpage import Page, Word
 from embcli.tokens import shown
 from embcli.verbs.roundtrip import Roundtrip
 from embcli.words import counted

@@ -6,8 +6,8 @@ import textwrap
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page.canvas import CELL, LINE, MARGIN, Canvas, Span
-from embcli.page.layout import cell_len, shorten
+from embcli.oldpage.canvas import CELL, LINE, MARGIN, Canvas, Span
+from embcli.oldpage.layout import cell_len, shorten
 from embcli.tokens import shown
 from embcli.verbs.scatter import Scatter
 from embcli.views.parts import matrix_in_words

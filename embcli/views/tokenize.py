@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from embcli.hints import hint
-from embcli.page import BYTE_IN_HEX, LEAST_TOKEN, Column, Columns, Excerpt, Page, Word
-from embcli.page.layout import token_tone
+from embcli.oldpage import BYTE_IN_HEX, LEAST_TOKEN, Column, Columns, Excerpt, Page, Word
+from embcli.oldpage.layout import token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Spans, Tokenization
 from embcli.views.parts import put_left_out

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from embcli.hints import hint
-from embcli.page import Column, Page, Word
-from embcli.page.layout import cell_len, shorten, token_tone
+from embcli.oldpage import Column, Page, Word
+from embcli.oldpage.layout import cell_len, shorten, token_tone
 from embcli.tokens import shown
 from embcli.verbs.tokenizers import Segment, Tokenizers
 from embcli.words import counted

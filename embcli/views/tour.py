@@ -1,7 +1,7 @@
 """How the steps of a tour look: the lines above the output of a command, and the words below it."""
 
 from embcli.hints import hint
-from embcli.page import Page, Word
+from embcli.oldpage import Page, Word
 from embcli.verbs.tour import Step, as_typed
 from embcli.views.parts import put_prose
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from embcli.hints import hint
 from embcli.layer import Summary
-from embcli.page import Block, Column, Excerpt, Page
+from embcli.oldpage import Block, Column, Excerpt, Page
 from embcli.verbs.weights import WeightMatrix
 from embcli.views.parts import id_labels, origin_in_words, put_left_out, put_origin
 from embcli.words import counted, in_bytes

@@ -5,8 +5,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from embcli.page.canvas import BASELINE, SIZE, Canvas, Palette, Span
-from embcli.page.shapes import CanvasPage
+from embcli.oldpage.canvas import BASELINE, SIZE, Canvas, Palette, Span
+from embcli.oldpage.shapes import CanvasPage
 
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 

@@ -12,9 +12,9 @@ from functools import cache
 from itertools import groupby
 from typing import Literal
 
-from embcli.page import Line, Page, Table
-from embcli.page.heat import INFINITE, INFINITE_MARK, NAN, NAN_MARK, Strip
-from embcli.page.layout import GAP, Bar, Cell, Column, Tone, Word, cell_len, width
+from embcli.oldpage import Line, Page, Table
+from embcli.oldpage.heat import INFINITE, INFINITE_MARK, NAN, NAN_MARK, Strip
+from embcli.oldpage.layout import GAP, Bar, Cell, Column, Tone, Word, cell_len, width
 
 Tint = Literal["cold", "warm", "good", "bad", "token 2", "token 3"]
 Color = Tint | Literal["mark", "black"] | int  # a number is a place on the scale of strips

@@ -4,8 +4,8 @@ import os
 import sys
 from functools import cache
 
-from embcli.page import Paper, heat
-from embcli.page.lines import Color, Look, Sheet
+from embcli.oldpage import Paper, heat
+from embcli.oldpage.lines import Color, Look, Sheet
 
 # The shades of a colour in truecolor, among the 256 colours and among the 16. Each of the first two can be read on
 # black, on white and on both grounds of Solarized: its contrast is at least 3:1 (no colour reaches 4.5:1 on all four).

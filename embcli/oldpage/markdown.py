@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from embcli.page import Line, Table
-from embcli.page.heat import Strip
-from embcli.page.layout import Bar, Column, Columns, Word, cell_len
-from embcli.page.markup import Markup
+from embcli.oldpage import Line, Table
+from embcli.oldpage.heat import Strip
+from embcli.oldpage.layout import Bar, Column, Columns, Word, cell_len
+from embcli.oldpage.markup import Markup
 
 _MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
 _BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them

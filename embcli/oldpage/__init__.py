@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.page import heat
-from embcli.page.heat import Fit, Lines, Scale, Strip
-from embcli.page.layout import (
+from embcli.oldpage import heat
+from embcli.oldpage.heat import Fit, Lines, Scale, Strip
+from embcli.oldpage.layout import (
     BYTE_IN_HEX,
     LEAST_TOKEN,
     TOKEN_TONES,
@@ -40,7 +40,7 @@ from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.names import Theme
-    from embcli.page.canvas import Canvas
+    from embcli.oldpage.canvas import Canvas
 
 __all__ = [
     "BYTE_IN_HEX",

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from itertools import groupby
 from xml.sax.saxutils import escape
 
-from embcli.page.canvas import LINE, MARGIN, PALETTES, SIZE, Palette
-from embcli.page.shapes import Run, ThemedPage, boxes_of
-from embcli.page.svg import FONTS
+from embcli.oldpage.canvas import LINE, MARGIN, PALETTES, SIZE, Palette
+from embcli.oldpage.shapes import Run, ThemedPage, boxes_of
+from embcli.oldpage.svg import FONTS
 
 _DOCUMENT = """\
 <!DOCTYPE html>

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from embcli.page import Line, Page, Table
-from embcli.page.heat import Strip
-from embcli.page.layout import Cell, Column, Word
+from embcli.oldpage import Line, Page, Table
+from embcli.oldpage.heat import Strip
+from embcli.oldpage.layout import Cell, Column, Word
 
 _BOLD = ("strong", "good", "bad")
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from embcli.page.heat import LEAST, Strip
+from embcli.oldpage.heat import LEAST, Strip
 
 GAP = 2  # cells between columns
 LEAST_TOKEN = 6  # cells of the shortest shortened token

@@ -9,9 +9,9 @@ import numpy as np
 
 from embcli import memory
 from embcli.errors import OutputError
-from embcli.page.canvas import BASELINE, CELL, Canvas, Palette, Span
-from embcli.page.layout import cell_len
-from embcli.page.shapes import CanvasPage
+from embcli.oldpage.canvas import BASELINE, CELL, Canvas, Palette, Span
+from embcli.oldpage.layout import cell_len
+from embcli.oldpage.shapes import CanvasPage
 from embcli.safe import in_line
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it mentions its font cache

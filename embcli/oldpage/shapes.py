@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from rich.cells import split_graphemes
 
-from embcli.page import Paper, heat
-from embcli.page.canvas import CELL, LINE, MARGIN, PALETTES, Canvas, Palette, Span
-from embcli.page.lines import Color, Piece, Sheet
+from embcli.oldpage import Paper, heat
+from embcli.oldpage.canvas import CELL, LINE, MARGIN, PALETTES, Canvas, Palette, Span
+from embcli.oldpage.lines import Color, Piece, Sheet
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in cells
 

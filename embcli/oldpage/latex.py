@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from embcli.page import Table
-from embcli.page.heat import Strip
-from embcli.page.layout import Bar, Column, Columns, Word
-from embcli.page.markup import Markup
+from embcli.oldpage import Table
+from embcli.oldpage.heat import Strip
+from embcli.oldpage.layout import Bar, Column, Columns, Word
+from embcli.oldpage.markup import Markup
 
 _COMMANDS = str.maketrans(
     {
