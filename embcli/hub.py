@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from embcli import ollama
 from embcli.binary import shortened
 from embcli.errors import InputError
-from embcli.programs import PROGRAMS, expanded
+from embcli.ollama import expanded
 
 _PART = r"\w[\w.-]{0,95}"  # of a name, at most as long as the hub allows
 _MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)
@@ -67,9 +68,8 @@ def _first(folder: Path, patterns: tuple[str, ...], nothing: str) -> Path:
 def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
     """Return the weights at a path, in a folder or of a model; an existing path comes first.
 
-    `ollama:NAME`, `lmstudio:NAME` and `llama.cpp:NAME` are models of these programs, other names those of the Hugging
-    Face cache. `of_folder` finds another file of a folder. Raises InputError if nothing is found, or several files are
-    candidates.
+    `ollama:NAME` is a model of Ollama, other names are those of the Hugging Face cache. `of_folder` finds another file
+    of a folder. Raises InputError if nothing is found, or several files are candidates.
     """
     try:
         path = Path(name).expanduser()
@@ -78,8 +78,8 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
         exists = False
     try:
         if not exists:
-            program, _, model = name.partition(":")
-            path = PROGRAMS[program].located(model) if program in PROGRAMS else _snapshot(name)
+            is_ollamas = name.startswith(ollama.PREFIX)
+            path = ollama.located(name.removeprefix(ollama.PREFIX)) if is_ollamas else _snapshot(name)
         return of_folder(path) if path.is_dir() else path
     except OSError as error:
         raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
@@ -143,11 +143,8 @@ def _repository(cache: Path, name: str) -> Path:
         raise InputError(f"the Hugging Face cache has {len(models)} models {shortened(name)}: {names}; choose one")
     if Path(name).suffix in _SUFFIXES:
         raise InputError(f"{shortened(name)} not found as a file, and the Hugging Face cache has no model of this name")
-    others = [f"{prefix}:{name}" for prefix, program in PROGRAMS.items() if program.has(name)]
     raise InputError(
         f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
         f" downloads: run hf download {name}",
-        f"did you mean {' or '.join(others)}?"
-        if others
-        else f"nor in {', '.join(program.places() for program in PROGRAMS.values())}",
+        f"did you mean {ollama.PREFIX}{name}?" if ollama.has(name) else f"nor in {ollama.places()}",
     )

@@ -25,7 +25,6 @@ from embcli.names import (
     Matrix,
     Metric,
     Pairing,
-    Part,
     ShownPairing,
     Sort,
     check_choice,
@@ -107,17 +106,14 @@ def open(
     encoding: str | None = None,
     pre: str | None = None,
     tensor: str | None = None,
-    position_tensor: str | None = None,
-    transposed: bool = False,
-    part: Part | None = None,
     notes: Notes | None = None,
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
 
-    Only what describes the tensors is read. `tensor` and `position_tensor` name the token and the position matrix where
-    their names do not tell; `transposed` says that they are stored as (D, V), and `part` chooses the encoder or the
-    decoder where both read tokens. The encoding is the file's own vocabulary (`pre` names its pre-tokenizer if it does
-    not), a tokenizer beside the weights, or tiktoken's with as many tokens as there are rows, unless it is named.
+    Only what describes the tensors is read. `tensor` names the token matrix where its name does not tell. Of an encoder
+    and a decoder that both read tokens, the encoder counts. The encoding is the file's own vocabulary (`pre` names its
+    pre-tokenizer if it does not), a tokenizer beside the weights, or tiktoken's with as many tokens as there are rows,
+    unless it is named.
     Raises InputError for what is not found, damaged, or not clear.
 
     >>> import numpy, pathlib, tempfile
@@ -130,7 +126,7 @@ def open(
     from embcli.files.checkpoint import Checkpoint
 
     remarks = Notes() if notes is None else notes
-    checkpoint = Checkpoint(str(path), tensor, position_tensor, transposed, remarks, part)
+    checkpoint = Checkpoint(str(path), tensor, remarks)
     tensors, reason = checkpoint.tensors, ""
     if encoding is not None:
         known: Encoding | None = encodings.get(encoding, pre)

@@ -250,7 +250,7 @@ def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_re
     monkeypatch.setattr(statistics, "free", lambda: 5 * 8 * DIM**2 - 1)
     message = inside.refused("audit", "--from", folder)
     assert "the covariance of 16 columns does not fit into memory" in message
-    assert "transposed" in message
+    assert "stored as (D, V)?" in message
 
 
 def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path) -> None:

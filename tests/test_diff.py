@@ -484,15 +484,6 @@ def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> No
     assert "it has no tensor 'x'" in inside.refused("diff", base, base, "--tensor", "x")
 
 
-def test_a_transposed_matrix_is_compared_row_by_row(inside: Inside, tmp_path: Path) -> None:
-    edited = vectors()
-    edited[9, 2] += 1
-    one = saved(tmp_path / "one.safetensors", np.ascontiguousarray(vectors().T))
-    other = saved(tmp_path / "other.safetensors", np.ascontiguousarray(edited.T))
-    rows = inside("diff", str(one), str(other), "--transposed", "-f", "ndjson").out.splitlines()
-    assert [row["base_id"] for row in map(json.loads, rows) if row["state"] == "moved"] == [9]
-
-
 def test_a_diff_of_files_imports_no_torch(tmp_path: Path) -> None:
     path = str(saved(tmp_path / "base.safetensors", vectors()))
     assert "torch" not in imported(f"diff {path} {path}")[0]

@@ -264,8 +264,8 @@ def test_no_number_of_a_row_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_command_line_is_what_a_shell_takes() -> None:
-    spell = speller(NamedModel(path="a b.gguf", transposed=True), "gpt2")
-    line = "embcli lookup --from 'a b.gguf' --transposed --encoding gpt2 --heat -- -x"
+    spell = speller(NamedModel(path="a b.gguf", tensor="w"), "gpt2")
+    line = "embcli lookup --from 'a b.gguf' --tensor w --encoding gpt2 --heat -- -x"
     assert spell("lookup", "--heat", text="-x") == line
     assert spell("weights").split()[2:4] == ["'a", "b.gguf'"]
     assert spell("batch", piped="it's\n").startswith(r"printf %s $'it\'s\n' | embcli batch")

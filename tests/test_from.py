@@ -145,7 +145,6 @@ def test_a_file_is_read_without_torch_and_without_a_cache(gpt2: tuple[Path, dict
         ("--from {} --seed 0", "--seed is for seeded layers"),
         ("--from {} --no-cache", "--no-cache is for seeded layers"),
         ("--tensor token", "--tensor goes with --from, which names the file"),
-        ("--transposed", "--transposed goes with --from"),
         (
             "--from {} --tensor nope",
             "it has no tensor 'nope'; choose one with ",
@@ -187,10 +186,10 @@ def test_compare_runs_both_layers_on_the_matrix_of_the_file(
     assert "V = 50,257 (rows), D = 5 (columns), transformer.wte.weight (bfloat16)\n" in page
 
 
-def test_compare_takes_a_transposed_matrix_by_name(inside: Inside, tmp_path: Path) -> None:
+def test_compare_takes_a_matrix_by_name(inside: Inside, tmp_path: Path) -> None:
     weight = torch.randn(7, 4)
-    save_file({"down": weight.T.contiguous(), "up": torch.randn(4, 4)}, tmp_path / "odd.safetensors")
-    words = ("--from", str(tmp_path / "odd.safetensors"), "--tensor", "down", "--transposed")
+    save_file({"down": weight, "up": torch.randn(4, 4)}, tmp_path / "odd.safetensors")
+    words = ("--from", str(tmp_path / "odd.safetensors"), "--tensor", "down")
     inside.ok("compare", "--ids", "6,0", *words, "-o", str(tmp_path / "rows.npy"))
     assert_same_bits(np.load(tmp_path / "rows.npy"), weight[[6, 0]].numpy())
 
@@ -251,7 +250,6 @@ def test_compare_tells_of_values_that_were_rounded(inside: Inside, tmp_path: Pat
         ("--from {} --ids 5", "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"),
         ("--from {} hi", "give --ids, or --encoding"),
         ("--tensor token", "--tensor goes with --from"),
-        ("--transposed", "--transposed goes with --from"),
     ],
 )
 def test_what_does_not_go_together_in_compare_is_refused(
@@ -328,8 +326,6 @@ def test_dot_products_of_rows_that_are_not_finite_come_without_a_warning(inside:
         ("--from {} --seed 9", "--seed is for seeded layers"),
         ("--from {} --no-cache", "--no-cache is for seeded layers"),
         ("--from {} --ids 1", "--ids is an option of relative and rotary positions, not of learned ones"),
-        ("--from {} --position-tensor token2", "it has no tensor 'token2'; choose one with "),
-        ("--position-tensor x", "--position-tensor goes with --from"),
     ],
 )
 def test_what_does_not_go_together_in_positions_is_refused(
@@ -341,7 +337,7 @@ def test_what_does_not_go_together_in_positions_is_refused(
 def test_positions_of_a_model_without_learned_ones_are_refused(inside: Inside, tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.eye(3, dtype=np.float32))
     told = inside.refused("positions", "--from", str(tmp_path / "one.npy"))
-    assert "this model has no learned positions; --position-tensor names them" in told
+    assert "this model has no learned positions" in told
 
 
 # --- token types, and positions behind padding ------------------------------------------------------------------------

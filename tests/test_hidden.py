@@ -317,13 +317,10 @@ def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
     assert [*found["matrices"]] == ["token", "position", "input", "hidden"]
     assert found["run"]["recipe"] == "token x 2.44949 + position, then LayerNorm"
     assert found["run"]["part"] == "encoder"
-    assert "part: encoder; --part decoder is the other\n" in run.ok("lookup", "--ids", "1", "--from", path).text
+    assert "part: encoder\n" in run.ok("lookup", "--ids", "1", "--from", path).text
     info = json.loads(run.ok("info", "--from", path, "-f", "json").out)["run"]
     assert (info["recipe"], info["part"]) == (found["run"]["recipe"], "encoder")
     assert f"hidden of the encoder = {info['recipe']}\n" in run.ok("info", "--from", path).text
-    assert "--part decoder: no tensor has this in its name" in run.refused(
-        "lookup", "--ids", "1", "--from", path, "--part", "decoder"
-    )
 
 
 def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path) -> None:
@@ -335,7 +332,6 @@ def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path
     run_of = json.loads(run.ok("lookup", "--ids", "1,2", "--from", path, "-f", "json").out)["run"]
     assert (run_of["recipe"], run_of["first_position"]) == ("token x 2.44949 + position, then LayerNorm", 2)
     assert "part" not in run_of
-    assert "two parts that read tokens; it has one" in run.refused("info", "--from", path, "--part", "decoder")
     # The names of a decoder of another family come first.
     names = {"token": "/encoder.word_embeddings", "positions": "/encoder.position_embeddings", "late": "/decoder.wpe"}
     names |= {"gain": "/encoder.LayerNorm.gamma", "bias": "/encoder.LayerNorm.beta", "matrix": "/decoder.wte"}
@@ -350,10 +346,8 @@ def test_a_model_of_two_models_follows_the_half_that_reads_tokens(tmp_path: Path
     halves = {"encoder": {"model_type": "gemma"}, "decoder": {"model_type": "llama"}}
     both = {"token": "/encoder.embed_tokens", "types": "/decoder.embed_tokens"}
     path = str(model(tmp_path, {"model_type": "encoder-decoder", **halves}, both))
-    for part, said, rows in (("encoder", "token x 2.44949", V), ("decoder", "token", 3)):
-        found = embcli.open(path, part=part).lookup([1])
-        assert (found.recipe.words, found.recipe.part, found.layer.shape[0]) == (said, part, rows)
-    assert embcli.open(path).lookup([1]).recipe.part == "encoder"
+    found = embcli.open(path).lookup([1])
+    assert (found.recipe.words, found.recipe.part, found.layer.shape[0]) == ("token x 2.44949", "encoder", V)
 
 
 def test_what_no_text_tells_is_named_with_its_reason(tmp_path: Path) -> None:
@@ -658,7 +652,7 @@ def test_positions_that_embcli_does_not_show_are_refused_in_a_sentence(tmp_path:
             {"model_type": "mamba"},
             "config.json says model_type mamba: it has no positions, so there is nothing to show",
         ),
-        ({"model_type": "x"}, "which positions a 'x' model has is not known; --position-tensor names a matrix of them"),
+        ({"model_type": "x"}, "which positions a 'x' model has is not known"),
         ({"model_type": "mpt", "n_heads": 3}, ""),
     ):
         path = str(model(tmp_path, config, TOKEN))

@@ -338,7 +338,7 @@ DOCUMENTS: dict[str, Schema] = {
         run=strict(embcli=VERSION, cache=STRING, **dict.fromkeys(PROGRAMS, STRING)),
         encodings=array(strict(**ENCODED), length=7),
     ),
-    "info --models": strict(run=strict(embcli=VERSION, places=array(STRING, 4)), models=array(strict(**HELD), 1)),
+    "info --models": strict(run=strict(embcli=VERSION, places=array(STRING, 2)), models=array(strict(**HELD), 1)),
     "tokenize Hi --merges": strict(run=strict(embcli=STRING, encoding=STRING, pieces=COUNT), steps=array(MERGED)),
     "tokenize Hi --roundtrip": strict(run=strict(embcli=STRING, encoding=STRING), texts=array(CAME_BACK)),
     SEVERAL: strict(

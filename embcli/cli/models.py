@@ -9,7 +9,6 @@ from embcli import names
 from embcli.cli.groups import Group
 from embcli.cli.options import flag_of, kind_named
 from embcli.errors import InputError
-from embcli.names import Part
 from embcli.positions import KINDS
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from embcli.text import Sequences
 
 _OF_SEEDED: tuple[str, ...] = ("vocab", "dim", "context_length", "seed", "no_cache")
-_OF_FILES: tuple[str, ...] = ("tensor", "position_tensor", "transposed", "part")
+_OF_FILES: tuple[str, ...] = ("tensor",)
 
 
 class ModelOptions(Group):
@@ -31,20 +30,12 @@ class ModelOptions(Group):
         return _opened(encoding, vars(self))
 
 
-class TokenFile(ModelOptions):
-    """The token matrix of a checkpoint's file, if one is named."""
+class FileModel(ModelOptions):
+    """A checkpoint's file, if one is named."""
 
     path: str | None = None
     pre: str | None = None
     tensor: str | None = None
-    transposed: bool = False
-    part: Part | None = None
-
-
-class FileModel(TokenFile):
-    """A checkpoint's file, if one is named."""
-
-    position_tensor: str | None = None
 
 
 class SeededModel(ModelOptions):
@@ -105,7 +96,7 @@ class PositionsModel(AnyModel):
         NamedFile.merge(given)
 
 
-class ComparisonModel(TokenFile):
+class ComparisonModel(FileModel):
     """The token matrix of a checkpoint's file, or else a seeded layer as large as the IDs need it."""
 
     vocab: int | None = None
@@ -136,11 +127,10 @@ class TwoModels(Group):
     tuned: str
     pre: str | None = None
     tensor: str | None = None
-    transposed: bool = False
 
     def opened(self, encoding: str | None) -> tuple[Model, Model]:
         """Return both models."""
-        options = {"pre": self.pre, "tensor": self.tensor, "transposed": self.transposed}
+        options = {"pre": self.pre, "tensor": self.tensor}
         return _opened(encoding, {"path": self.base, **options}), _opened(encoding, {"path": self.tuned, **options})
 
 

@@ -99,9 +99,9 @@ def get(name: str, pre: str | None = None) -> Encoding:
         _refuse_splitting(name, pre)
         return TiktokenEncoding(name)
     from embcli.hub import located, tokenizer_file
-    from embcli.programs import PROGRAMS
+    from embcli.ollama import PREFIX
 
-    if "/" in name or name.endswith(_SUFFIXES) or name.partition(":")[0] in PROGRAMS:
+    if "/" in name or name.endswith(_SUFFIXES) or name.startswith(PREFIX):
         return _of_path(located(name, tokenizer_file), name, pre)
     model = loaded("tiktoken.model")
     try:

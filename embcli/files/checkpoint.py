@@ -69,36 +69,24 @@ class ShiftedLayer(Layer):
 class Checkpoint:
     """A source of weights: the tensors of a real model by their roles.
 
-    `path` is a file, a folder, or a model of the local Hugging Face cache. `token` and `position` name tensors that are
-    not found by name, `transposed` says that they are (D, V), `part` chooses the encoder or the decoder where both read
-    tokens. Raises InputError for a file that cannot be read, and if the token matrix is unknown.
+    `path` is a file, a folder, or a model of the local Hugging Face cache; `token` names a token matrix that is not
+    found by name. Raises InputError for a file that cannot be read, and if the token matrix is unknown.
     """
 
     encoding: Encoding | None = None  # of the token rows
 
-    def __init__(
-        self,
-        path: str,
-        token: str | None = None,
-        position: str | None = None,
-        transposed: bool = False,
-        notes: Notes | None = None,
-        part: Part | None = None,
-    ) -> None:
+    def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:
         self.notes = Notes() if notes is None else notes
-        self._part = part
         self.tensors = open_tensors(located(path), self.notes)
         self.path = path
-        self.transposed = transposed
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
-        self._chosen = {"token": token, "position": position}
+        self._chosen = token
         self._tensors: dict[str, Tensor | None] = {}
         self._open: dict[str, Layer] = {}  # as they are in the file
         self._file_config, self._config_error = self._read_config()
         self.notes.count(self._rounded)
         self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
-        self._shape, _ = self._oriented(self._token())
-        self._check_part()
+        self._shape = _shape(self._token())
 
     def with_encoding(self, encoding: Encoding | None, reason: str = "") -> Checkpoint:
         """Return this checkpoint with the encoding of its token rows; `reason` says why, if it is a guess."""
@@ -128,15 +116,14 @@ class Checkpoint:
     @cached_property
     def is_other(self) -> bool:
         """Whether the user named another tensor in place of a token matrix that is known by its name."""
-        known = self._fitting("token") if self._chosen["token"] else []
+        known = self._fitting("token") if self._chosen else []
         return bool(known) and self._tensor("token") not in known
 
     def without_other(self) -> Checkpoint:
         """Return this checkpoint with its own token matrix, if the user named another tensor in place of it."""
         if not self.is_other:
             return self
-        own = Checkpoint(self.path, None, self._chosen["position"], self.transposed, self.notes, self._part)
-        return own.with_encoding(self.encoding)
+        return Checkpoint(self.path, notes=self.notes).with_encoding(self.encoding)
 
     @property
     def has_tokens(self) -> bool:
@@ -160,7 +147,7 @@ class Checkpoint:
         tensor = self.find(name)
         if tensor is None:
             return None
-        rows, dim = self._oriented(tensor)[0]
+        rows, dim = _shape(tensor)
         return rows - (self.first_position if name == "position" else 0), dim
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
@@ -173,14 +160,15 @@ class Checkpoint:
             self._check_config()
         if name not in self._open:
             tensor = self._tensor(name)
-            self._open[name] = self.tensors.layer(tensor.name, self._oriented(tensor)[1])
+            self._open[name] = self.tensors.layer(tensor.name)
         layer = self._open[name]
         return ShiftedLayer(layer, self.first_position) if name == "position" and self.first_position else layer
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor of a layer, or None; raises InputError if several tensors are candidates."""
         if name not in self._tensors:
-            self._tensors[name] = self._by_choice(name) if self._chosen.get(name) else self._by_name(name)
+            is_chosen = name == "token" and self._chosen is not None
+            self._tensors[name] = self._by_choice(self._chosen or "") if is_chosen else self._by_name(name)
         return self._tensors[name]
 
     def _read_config(self) -> tuple[dict[str, Any], InputError | None]:
@@ -200,7 +188,7 @@ class Checkpoint:
     def _config_part(self) -> Part | None:
         """The part that the tokens' half of config.json is about, where a model is put together from two models."""
         if self._file_config.get("model_type") == "encoder-decoder":
-            return self._part or "encoder"
+            return "encoder"
         if self._text_model:
             return None
         return "decoder" if isinstance(self._file_config.get("decoder"), dict) else None  # the encoder sees or hears
@@ -230,13 +218,13 @@ class Checkpoint:
     @cached_property
     def family(self) -> Family | None:
         """The family of the model, by config.json; None if it is not known."""
-        return recipes.family_of(self.settings, self._part or self._config_part)
+        return recipes.family_of(self.settings, self._config_part)
 
     @property
     def part(self) -> Part | None:
         """The encoder or the decoder where both read tokens."""
         reads = self.family.reads if self.family and not self._text_model else ()
-        return self._part or self._config_part or (reads[0] if reads else None)
+        return self._config_part or (reads[0] if reads else None)
 
     @property
     def _has_two_parts(self) -> bool:
@@ -331,15 +319,6 @@ class Checkpoint:
         """Return the names that belong to the chosen part; all of them if none does."""
         return [name for name in named if self.part in _parts(name)] or named
 
-    def _check_part(self) -> None:
-        """Raise InputError if a part is chosen of a model whose tokens only one part reads."""
-        if self._part is None:
-            return
-        if not self._has_two_parts:
-            raise self.tensors.refused(naming("{part} chooses between two parts that read tokens; it has one"))
-        if not any(self._part in _parts(name) for name in self.tensors):
-            raise self.tensors.refused(naming("{part} {given}: no tensor has this in its name", given=self._part))
-
     @cached_property
     def positions(self) -> dict[str, str | int | float]:
         """What config.json or the metadata of a GGUF file says about positions."""
@@ -361,7 +340,7 @@ class Checkpoint:
         tensor, model = self.find("position"), self.settings.values.get("model_type")
         if tensor is None:
             return 0
-        rows = self._oriented(tensor)[0][0]
+        rows = tensor.shape[0]
         if isinstance(model, str):
             first = recipes.first_position(self.family, self.settings) if self.family else 0
             return first if first < rows else 0
@@ -407,18 +386,13 @@ class Checkpoint:
             raise self.tensors.refused(f"it has no {name.replace('_', ' ')} matrix")
         return tensor
 
-    def _by_choice(self, role: str) -> Tensor:
+    def _by_choice(self, name: str) -> Tensor:
         """Return the tensor that the user names."""
-        name, parameter = self._chosen[role] or "", _parameter(role)
         if name not in self.tensors:
-            raise self._undecided(f"it has no tensor {shortened(name)}", role=role)
-        tensor = self.tensors[name]
-        if not tensor.is_matrix:
-            raise self.tensors.refused(naming(f"{parameter} {{given}} is not a matrix", given=tensor))
-        if role == "position" and self._oriented(tensor)[0][1] != self._shape[1]:
-            reason = f"{parameter} {{given}} has rows of another length than the token matrix"
-            raise self.tensors.refused(naming(reason, given=tensor))
-        return tensor
+            raise self._undecided(f"it has no tensor {shortened(name)}")
+        if not self.tensors[name].is_matrix:
+            raise self.tensors.refused(naming("{tensor} {given} is not a matrix", given=self.tensors[name]))
+        return self.tensors[name]
 
     def _token(self) -> Tensor:
         """Return the token matrix by name, or the only matrix."""
@@ -489,7 +463,7 @@ class Checkpoint:
         """Return whether a tensor has a shape that its role allows."""
         if not tensor.is_matrix or role == "token":
             return tensor.is_matrix
-        rows, dim = self._oriented(tensor)[0]
+        rows, dim = tensor.shape
         projected = self._projected.get(role)
         if projected is not None:
             return dim == projected.shape[0]
@@ -507,16 +481,6 @@ class Checkpoint:
                 projections["position" if isinstance(step, AddPosition) else "token_type"] = last
         return projections
 
-    def _oriented(self, tensor: Tensor) -> tuple[tuple[int, int], bool]:
-        """Return the shape of a matrix' layer, and whether the layer is its transpose.
-
-        `transposed` is about the token matrix; others follow only if their rows would otherwise have another length.
-        """
-        rows, columns = tensor.shape
-        is_token = tensor is self._tensors.get("token")
-        is_transposed = self.transposed and (is_token or columns != self._shape[1] or rows == columns)
-        return ((columns, rows) if is_transposed else (rows, columns)), is_transposed
-
     def _matrices(self) -> Iterator[Tensor]:
         return (tensor for tensor in self.tensors.values() if tensor.is_matrix)
 
@@ -527,13 +491,13 @@ class Checkpoint:
             return self.tensors.refused("it has no two-dimensional tensor, so no weight matrix")
         shown = "; ".join(map(str, listed[:_MOST_LISTED]))
         more = f"; and {len(listed) - _MOST_LISTED:,} more" if len(listed) > _MOST_LISTED else ""
-        choose = naming(f"{{reason}}; choose one with {_parameter(role)}", reason=reason)
+        choose = naming("{reason}; choose one with {tensor}", reason=reason) if role == "token" else reason
         return self.tensors.refused(choose, f"{shown}{more}")
 
 
-def _parameter(role: str) -> str:
-    """Return the parameter that chooses the tensor of a role, for `naming`."""
-    return "{position_tensor}" if role == "position" else "{tensor}"
+def _shape(tensor: Tensor) -> tuple[int, int]:
+    rows, dim = tensor.shape
+    return rows, dim
 
 
 def _parts(name: str) -> list[str]:

@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from embcli import ollama
 from embcli.binary import Binary
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.hub import cache_folder, cached_models, model_file
 from embcli.notes import Notes
-from embcli.programs import PROGRAMS
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
@@ -51,22 +51,18 @@ class Models(Result, verb="info", content="list"):
 
 
 def local_models(notes: Notes) -> Models:
-    """Return the models in the Hugging Face cache and those of Ollama, LM Studio and llama.cpp.
-
-    A note names a model that cannot be read.
-    """
+    """Return the models in the Hugging Face cache and those of Ollama; a note names one that cannot be read."""
     cache = cache_folder()
     models: list[LocalModel] = []
     for name, folder in cached_models(cache):
         with suppress(InputError):  # a repository without weights, or with those of several models
             models.append(_described(name, model_file(folder)))
-    for prefix, program in PROGRAMS.items():
-        for name, path in program.models(notes):
-            try:
-                models.append(_described(f"{prefix}:{name}", path))
-            except (InputError, OSError) as error:
-                notes.add(str(error))
-    places = (f"the Hugging Face cache {str(cache)!r}", *(program.places() for program in PROGRAMS.values()))
+    for name, path in ollama.models(notes):
+        try:
+            models.append(_described(name, path))
+        except (InputError, OSError) as error:
+            notes.add(str(error))
+    places = (f"the Hugging Face cache {str(cache)!r}", ollama.places())
     return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
 
 

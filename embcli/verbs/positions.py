@@ -89,7 +89,7 @@ def _kind_of_model(source: Source) -> tuple[Kind, str]:
         return DEFAULT_KIND, ""
     if not recipe.is_known:
         if source.shape("position") is None:
-            what = "which positions a {model} model has is not known; {position_tensor} names a matrix of them"
+            what = "which positions a {model} model has is not known"
             raise InputError(naming(what, model=shortened(recipe.model)))
         return DEFAULT_KIND, ""
     inside: dict[str, Kind | None] = {"rotary": "rotary", "alibi": "alibi", "relative": "t5" if recipe.biases else None}
@@ -174,7 +174,7 @@ def _length_and_dim(source: Source, kind: Kind, context_length: int | None) -> t
             raise InputError(naming("{kind} {given} is computed, not read from a file", given=kind))
         shape = source.shape("position")
         if shape is None:
-            what = "this model has no {given} positions; {position_tensor} names them if there are any"
+            what = "this model has no {given} positions"
             raise InputError(naming(what, given=kind))
         return shape
     length = default or DEFAULT_CONTEXT_LENGTH if context_length is None else context_length

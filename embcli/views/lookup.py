@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from embcli.hints import hint
-from embcli.names import PARTS
 from embcli.oldpage import Block, Column, Columns, Excerpt, Page
 from embcli.oldpage.layout import cell_len
 from embcli.positions.kind import JoinedWords
@@ -173,8 +172,7 @@ def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
     if "hidden" in shown and result.recipe is not None:
         lines.append(f"hidden: {result.recipe.words}; the first block of this {result.recipe.model} model reads it")
     if result.recipe is not None and result.recipe.part is not None:
-        other = next(part for part in PARTS if part != result.recipe.part)
-        lines.append(f"part: {result.recipe.part}; {hint('part', part=other)}")
+        lines.append(f"part: {result.recipe.part}")
     line = "; ".join(lines)
     for each in [line] if line and cell_len(page.safe(line)) <= page.width else lines:
         page.line(each)

@@ -206,7 +206,7 @@ def audit(
     rows of each pass; a page shows `top` rows of each kind.
     """
     size, dim = shape_of(source, "token")
-    refuse_covariance(dim, "if the rows of the file are columns, use {transposed}")
+    refuse_covariance(dim, "is it stored as (D, V)?")
     separate = isinstance(source, Checkpoint) and source.head.relation == "other"
     encoding, layers = source.encoding, source.open({"token": None, "head": None} if separate else {"token": None})
     layer = layers["token"]

@@ -1,4 +1,4 @@
-"""Models that other programs hold are found by their names, and listed; stores that lie are refused in a sentence."""
+"""Models that Ollama holds are found by their names, and listed; stores that lie are refused in a sentence."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ LAYER = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a home without any models."""
-    for name in ("OLLAMA_MODELS", "LLAMA_CACHE", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "LOCALAPPDATA"):
+    for name in ("OLLAMA_MODELS", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("embcli.programs.sys.platform", "linux")
     return tmp_path
 
 
@@ -84,30 +83,14 @@ def test_a_manifest_that_lies_is_refused(inside: Embcli, home: Path, manifest: d
 @pytest.mark.parametrize("name", ["../x", "x:../../y", "a/b/c/d", "", ":", "x\0", "\x1b[2J", "x" * 999])
 def test_names_that_leave_a_store_are_refused(inside: Embcli, home: Path, name: str) -> None:
     (home / "x").write_text("secret")
-    for holder in ("ollama", "lmstudio", "llama.cpp"):
-        with pytest.raises(InputError, match="not found in"):
-            located(f"{holder}:{name}")
-
-
-def test_the_files_of_other_programs_are_found(home: Path) -> None:
-    first = put(home / ".lmstudio/models/org/tiny-GGUF/tiny-Q4_K_M.gguf")
-    second = put(home / ".lmstudio/models/org/tiny-GGUF/tiny-Q8_0.gguf")
-    parts = [put(home / f".lmstudio/models/org/big/big-0000{part}-of-00002.gguf") for part in (1, 2)]
-    for name in ("org/tiny-GGUF/tiny-Q4_K_M", "tiny-Q4_K_M.gguf", "tiny-gguf/tiny-q4_k_m"):
-        assert located(f"lmstudio:{name}") == first
-    assert located("lmstudio:tiny-Q8_0") == second
-    assert located("lmstudio:org/big") == parts[0]
-    with pytest.raises(InputError, match=r"has 2 models 'tiny-GGUF': 'org/tiny-GGUF/tiny-Q4_K_M', .*; choose one"):
-        located("lmstudio:tiny-GGUF")
-    flat = put(home / ".cache/llama.cpp/org_tiny.gguf")
-    assert located("llama.cpp:org_tiny") == flat
+    with pytest.raises(InputError, match="not found in"):
+        located(f"ollama:{name}")
 
 
 def test_a_name_that_is_nowhere_says_where_it_was_looked_for(inside: Embcli, home: Path) -> None:
     told = inside.refused("lookup", "a", "--from", "llama3.2")
     assert "not found as a file, a folder or in the Hugging Face cache" in told
     assert "run hf download llama3.2\nnor in Ollama's" in told
-    assert all(name in told for name in ("LM Studio's", "llama.cpp's", ".lmstudio/models"))
     ollama(home / ".ollama/models")
     assert "did you mean ollama:llama3.2?" in inside.refused("lookup", "a", "--from", "llama3.2")
     ran = inside("lookup", "a", "--from", "ollama:llama3.2", "-f", "json")
@@ -119,7 +102,6 @@ def test_the_models_that_a_machine_holds_are_listed(inside: Embcli, home: Path) 
     blob = ollama(home / ".ollama/models")
     ollama(home / ".ollama/models", "registry.ollama.ai/library/.hidden/x y")
     (home / ".ollama/models/manifests/registry.ollama.ai/library/llama3.2/gone").symlink_to("nowhere")
-    put(home / ".lmstudio/models/org/tiny/tiny.gguf")
     snapshot = home / f".cache/huggingface/hub/models--org--name/snapshots/{'0' * 40}"
     snapshot.mkdir(parents=True)
     (snapshot.parents[1] / "refs").mkdir()
@@ -132,10 +114,9 @@ def test_the_models_that_a_machine_holds_are_listed(inside: Embcli, home: Path) 
     assert [tuple(row.values()) for row in document["models"]] == [
         ("org/name", "safetensors", 5, 3, (snapshot / "model.safetensors").stat().st_size),
         ("ollama:llama3.2:latest", "GGUF", 274, 2, size),
-        ("lmstudio:org/tiny/tiny", "GGUF", 274, 2, size),
     ]
     page = inside("info", "--models").text
     assert "org/name" in page
     assert "5 x 3" in page
-    assert "3 models in the Hugging Face cache" in page
+    assert "2 models in the Hugging Face cache" in page
     assert "leave out the model" in inside.refused("info", "--models", "--from", "x")
