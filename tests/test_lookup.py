@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from embcli import encodings
 from embcli.errors import InputError, LayerError
-from embcli.options import LookupOptions
 from embcli.oldpage import Paper
 from embcli.oldpage.terminal import Terminal
+from embcli.options import LookupOptions
 from embcli.positions.learned import Learned
 from embcli.text import Sequences
 from embcli.tokens import tokenize

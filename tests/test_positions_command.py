@@ -13,9 +13,9 @@ import torch
 from embcli.errors import EmbcliError
 from embcli.layer import Layers, Origin
 from embcli.notes import Notes
-from embcli.options import PositionOptions
 from embcli.oldpage import Paper
 from embcli.oldpage.terminal import Terminal
+from embcli.options import PositionOptions
 from embcli.positions.rotary import Rotary
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.verbs.positions import PositionTable, positions
