@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from embcli.errors import EmbcliError, OutputError
 from embcli.memory import end_with_2_when_libraries_exit, ran_out, refuse_shortage
+from embcli.words import spelled
 
 _LEAST_MEMORY = 180 * 10**6, 120 * 10**6  # bytes of addresses and of data: numpy, and a buffer of its BLAS
 
@@ -88,8 +89,8 @@ def _lines_of(error: Exception) -> tuple[str, str] | None:
     from embcli.cli.options import flag_of
 
     if isinstance(error, EmbcliError):
-        sentence, advice = (each.spelled(flag_of) for each in error.sentences)
-        return None if os.environ.get("EMBCLI_DEBUG") == "1" else (sentence, advice)
+        lines = spelled(str(error), error.parameters, flag_of), error.hint
+        return None if os.environ.get("EMBCLI_DEBUG") == "1" else lines
     return ("memory ran out; choose fewer rows, or smaller layers", "") if ran_out(error) else None
 
 

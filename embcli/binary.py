@@ -13,7 +13,6 @@ from threading import Lock
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.words import Message, plain
 
 _SEEKING = Lock()  # the offset of a descriptor belongs to all threads
 
@@ -54,9 +53,9 @@ class Binary(Bytes):
             raise self.refused(getattr(error, "strerror", None) or str(error)) from None
         self.size = os.fstat(self.file.fileno()).st_size
 
-    def refused(self, reason: str | Message, hint: str = "") -> InputError:
+    def refused(self, reason: str, hint: str = "", parameters: tuple[str, ...] = ()) -> InputError:
         """Return the error that says why this file cannot be read."""
-        return refused(self.path, reason, hint)
+        return refused(self.path, reason, hint, parameters)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from an offset on, fewer at the end of the file."""
@@ -107,10 +106,9 @@ def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:
     return len(data)
 
 
-def refused(path: Path, reason: str | Message, hint: str = "") -> InputError:
+def refused(path: Path, reason: str, hint: str = "", parameters: tuple[str, ...] = ()) -> InputError:
     """Return the error that names a file and says why it cannot be read."""
-    why = plain(reason)
-    return InputError(Message("cannot read {path!r}: " + why.template, {"path": str(path), **why.values}), hint)
+    return InputError(f"cannot read {str(path)!r}: {reason}", hint, parameters=parameters)
 
 
 def shortened(name: str, longest: int = 80) -> str:

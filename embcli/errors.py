@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from embcli.words import Message, plain
-
 
 class EmbcliError(Exception):
     """Something that the user can correct; the message names the value, the reason and the cure.
 
-    The hint is a second line, with what to do instead. A message that names parameters is made by `words.naming`:
-    `str(error)` spells them as the library does (`dim`), the command spells them as flags (`--dim`).
+    The hint is a second line, with what to do instead. The message names parameters as Python does (`dim`);
+    `parameters` has these names in their order, so that the command can put flags (`--dim`) in their place.
 
     >>> import embcli
     >>> try:
@@ -19,10 +17,10 @@ class EmbcliError(Exception):
     dim must be at least 1, not 0
     """
 
-    def __init__(self, message: str | Message, hint: str | Message = "") -> None:
-        super().__init__(str(message))
-        self.hint = str(hint)
-        self.sentences = plain(message), plain(hint)
+    def __init__(self, message: str, hint: str = "", *, parameters: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.parameters = parameters
 
 
 class InputError(EmbcliError):
@@ -51,7 +49,7 @@ class OutputError(EmbcliError):
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).weights().save("rows.docx")
     Traceback (most recent call last):
-    embcli.errors.OutputError: output 'rows.docx' has no known extension; name a format with format
+    embcli.errors.OutputError: output 'rows.docx' has no known extension; format names one
     """
 
 

@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 
 from embcli.errors import InputError
-from embcli.words import naming
 
 FOLDER = Path(__file__).parent / "data" / "explain"
 MESSAGES = ("errors", "notes")  # words whose items are named by phrases of what embcli says
@@ -107,7 +106,7 @@ def find(word: str) -> Entry:
     words_only = known.keys() - _phrases().keys()
     near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, words_only, 3, 0.6))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"
-    raise InputError(naming("{word} {given!r} is not explained; {nearest}", given=word[:60], nearest=nearest))
+    raise InputError(f"word {word[:60]!r} is not explained; {nearest}", parameters=("word",))
 
 
 @cache

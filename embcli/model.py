@@ -35,7 +35,7 @@ from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness,
 from embcli.passes import Watch, unwatched
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize
-from embcli.words import counted, naming
+from embcli.words import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,7 +234,9 @@ class Model:
             return given
         sequences = _sequences(given, lines)
         if sequences.texts is not None and self.encoding is None:
-            raise InputError(naming("these rows belong to no known encoding: give {ids}, or {encoding}"))
+            raise InputError(
+                "these rows belong to no known encoding: give ids, or encoding", parameters=("ids", "encoding")
+            )
         encoding = self.encoding if sequences.texts is not None else self.source.encoding
         tokens = tokenize(sequences, encoding, special, spans, around)
         if tokens.from_text and around and not special:
@@ -252,7 +254,7 @@ class Model:
             if self.encoding and ids
         ]
         if words:
-            self.notes.add(naming("the model reads {tokens} a text; {special} adds them", tokens=" and ".join(words)))
+            self.notes.add(f"the model reads {' and '.join(words)} a text; special adds them", parameters=("special",))
 
     def tokenize(self, text: Text, *, special: bool = False, lines: bool = False) -> Tokenization:
         """Return the tokens of a text: IDs, bytes, and the span of each in characters.
@@ -311,7 +313,7 @@ class Model:
     def decode_bytes(self, ids: Sequence[int] | np.ndarray) -> bytes:
         """Return the bytes that IDs stand for. Raises InputError for IDs that the encoding does not have."""
         if self.encoding is None:
-            raise InputError(naming("these rows belong to no known encoding: give {encoding}"))
+            raise InputError("encoding is required: these rows belong to no known one", parameters=("encoding",))
         array = _ids(ids)
         check_known(array, self.encoding)
         return self.encoding.decode(array)
@@ -342,10 +344,13 @@ class Model:
         check_choice("layer", layer, get_args(Layer))
         check_choice("sort", sort, get_args(Sort))
         if (sort != "id" or norms or difference) and (map or scatter):
-            of_rows = "{sort}, {norms} and {difference} are for rows"
-            raise InputError(naming(f"{of_rows}; {{map}} and {{scatter}} show them as one picture"))
+            of_rows = "sort, norms and difference are for rows"
+            raise InputError(
+                f"{of_rows}; map and scatter show them as one picture",
+                parameters=("sort", "norms", "difference", "map", "scatter"),
+            )
         if map and scatter:
-            raise InputError(naming("{map} and {scatter} are two pictures; give one of them"))
+            raise InputError("map and scatter are two pictures; give one of them", parameters=("map", "scatter"))
         rows = self.numbered(rows, layer)
         if map:
             from embcli.verbs.map import density_map
@@ -545,7 +550,7 @@ class Model:
         self._note_stored_rows()
         nearness = _options(Nearness, locals())
         if (text is None) == (vector is None):
-            raise InputError(naming("give {text} or {vector}, one of them"))
+            raise InputError("give text or vector, one of them", parameters=("text", "vector"))
         if vector is not None:
             queries = queries_of_vectors(vector, self.shape[1])
         else:
@@ -619,8 +624,9 @@ def _row(token: str, encoding: Encoding) -> str:
     if len(ids) != 1:
         spaced = encoding.encode(f" {token}")
         if len(spaced) != 1:
-            message = "{rows} takes IDs and tokens, and {given!r} is {count}"
-            raise InputError(naming(message, given=token[:40], count=counted(len(ids), "token")))
+            raise InputError(
+                f"rows takes IDs and tokens, and {token[:40]!r} is {counted(len(ids), 'token')}", parameters=("rows",)
+            )
         ids = spaced
     return str(ids[0])
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 from embcli.errors import InputError
-from embcli.words import naming
 
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input", "hidden"]  # hidden: what the first block of a real model reads
@@ -53,11 +52,12 @@ SHOWN_ROWS = 3  # of each kind, on a page of an audit or a diff
 def check_top(top: int) -> None:
     """Raise InputError for a number of rows below 1."""
     if top < 1:
-        raise InputError(naming("{top} must be at least 1, not {given:,}", given=top))
+        raise InputError(f"top must be at least 1, not {top:,}", parameters=("top",))
 
 
 def check_choice(parameter: str, given: str | None, names: Iterable[str]) -> None:
     """Raise InputError for a name that is not among those to choose from; None stands for a default."""
     if given is not None and given not in names:
-        message = f"{{{parameter}}} {{given!r}} is not known; choose from {', '.join(names)}"
-        raise InputError(naming(message, given=str(given)[:40]))
+        raise InputError(
+            f"{parameter} {str(given)[:40]!r} is not known; choose from {', '.join(names)}", parameters=(parameter,)
+        )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from embcli.words import Message, plain
-
 PATIENCE = 0.5  # seconds before somebody who waits is told what for
 
 
@@ -19,16 +17,16 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self._messages: dict[str, Message] = {}
+        self._remarks: dict[str, tuple[str, ...]] = {}  # with the parameters that each one names
         self._counts: list[Callable[[], str]] = []
 
-    def add(self, message: str | Message) -> None:
-        """Add a remark, unless it is already there."""
-        if str(message) not in self._messages:
-            self._messages[str(message)] = plain(message)
-            self.added(plain(message))
+    def add(self, remark: str, parameters: tuple[str, ...] = ()) -> None:
+        """Add a remark, with the parameters that it names in their order, unless it is already there."""
+        if remark not in self._remarks:
+            self._remarks[remark] = parameters
+            self.added(remark, parameters)
 
-    def added(self, message: Message) -> None:
+    def added(self, remark: str, parameters: tuple[str, ...]) -> None:
         """Do nothing; the command prints the remark here."""
 
     def slow(self, what: str) -> None:
@@ -47,4 +45,4 @@ class Notes:
         return [text for remark in self._counts if (text := remark())]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._messages, *self.counted])
+        return iter([*self._remarks, *self.counted])

@@ -23,7 +23,7 @@ from embcli.names import (
     check_top,
 )
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, JoinedKind, Kind, check_options, joined_kind, shown_kind
-from embcli.words import counted, naming
+from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.positions.kind import JoinedPositions, ShownPositions
@@ -47,8 +47,9 @@ class ComparisonOptions:
             check_choice("show", name, (*STEPS, *OUTPUTS))
         rate = self.learning_rate
         if rate is not None and not 0 <= rate < math.inf:
-            message = "{learning_rate} must be a finite number of at least 0, not {given:g}"
-            raise InputError(naming(message, given=rate))
+            raise InputError(
+                f"learning_rate must be a finite number of at least 0, not {rate:g}", parameters=("learning_rate",)
+            )
 
     @property
     def with_gradient(self) -> bool:
@@ -89,13 +90,18 @@ class Batching:
             value = getattr(self, name)
             if not 1 <= value < 2**31:
                 given = str(value)[:20]
-                raise InputError(naming(f"{{{name}}} must be at least 1 and below 2**31, not {{given}}", given=given))
+                raise InputError(f"{name} must be at least 1 and below 2**31, not {given}", parameters=(name,))
         if self.all and self.index is not None:
-            raise InputError(naming("{all} and {index} both choose batches; give one of them"))
+            raise InputError("all and index both choose batches; give one of them", parameters=("all", "index"))
         if self.layers_first and self.loader_first:
-            raise InputError(naming("{layers_first} and {loader_first} exclude each other"))
+            raise InputError(
+                "layers_first and loader_first exclude each other", parameters=("layers_first", "loader_first")
+            )
         if self.coverage and (self.all or self.index is not None or self.draw):
-            raise InputError(naming("{coverage} is about all batches; omit {all}, {index} and {draw}"))
+            raise InputError(
+                "coverage is about all batches; omit all, index and draw",
+                parameters=("coverage", "all", "index", "draw"),
+            )
 
     def samples(self, tokens: int) -> int:
         """Return the number of samples in this many tokens; a sample takes T tokens and the next one."""
@@ -110,19 +116,23 @@ class Batching:
         """Raise InputError if the chosen batch does not exist, or the position layer has too few rows."""
         samples, batches, length = self.samples(tokens), self.batches(tokens), self.max_length
         if not samples:
-            message = "need at least {least:,} tokens ({max_length} {length:,} and one more), got {given:,}"
-            raise InputError(naming(message, least=length + 1, length=length, given=tokens))
+            raise InputError(
+                f"need at least {length + 1:,} tokens (max_length {length:,} and one more), got {tokens:,}",
+                parameters=("max_length",),
+            )
         if not batches:
-            message = "{samples} of {max_length} {length:,} do not fill a batch of {size:,}; {keep_last} keeps them"
-            size = self.batch_size
-            raise InputError(naming(message, samples=counted(samples, "sample"), length=length, size=size))
+            reason = f"{counted(samples, 'sample')} of max_length {length:,} do not fill a batch of {self.batch_size:,}"
+            raise InputError(f"{reason}; keep_last keeps them", parameters=("max_length", "keep_last"))
         if not 0 <= (self.index or 0) < batches:
-            message = "{index} {given} is not a batch: there {are} {batches:,}, counted from 0"
             given, are = str(self.index)[:20], "is" if batches == 1 else "are"
-            raise InputError(naming(message, given=given, are=are, batches=batches))
+            raise InputError(
+                f"index {given} is not a batch: there {are} {batches:,}, counted from 0", parameters=("index",)
+            )
         if length > context_length:
-            message = "{max_length} {length:,} is more than {context_length} {rows:,}: each position needs a row"
-            raise InputError(naming(message, length=length, rows=context_length))
+            raise InputError(
+                f"max_length {length:,} is more than context_length {context_length:,}: each position needs a row",
+                parameters=("max_length", "context_length"),
+            )
 
 
 @dataclass(frozen=True)
@@ -151,11 +161,15 @@ class LookupOptions:
         check_options(self.position or DEFAULT_KIND, pairing=self.pairing, theta=self.theta)
         kind = joined_kind(self.position or DEFAULT_KIND)
         if self.show is not None and not {*self.show} <= {*self.matrices}:
-            raise InputError(naming("{show} position has nothing to show: {position} is {kind}", kind=self.position))
+            raise InputError(
+                f"position {self.position} has no rows that show could name", parameters=("position", "show")
+            )
         if self.columns is not None and kind.has_own_columns and self.show == ("position",):
-            raise InputError(naming("{columns} chooses columns of token and input; those of position are shown whole"))
+            raise InputError("columns is for token and input; position is shown whole", parameters=("columns",))
         if self.only is not None and self.only_ids is not None:
-            raise InputError(naming("{only} and {only_ids} stand for the same tokens; give one of them"))
+            raise InputError(
+                "only and only_ids stand for the same tokens; give one of them", parameters=("only", "only_ids")
+            )
 
     @property
     def matrices(self) -> tuple[str, ...]:
@@ -214,8 +228,8 @@ class PositionOptions:
 
         ids = parse_ids("0" if self.ids is None else self.ids)
         if len(ids) != 1:
-            given = {"given": str(self.ids)[:40], "count": len(ids)}
-            raise InputError(naming("{ids} must be one token ID, not {count}: {given!r}", **given))
+            reason = f"ids must be one token ID, not {len(ids)}: {str(self.ids)[:40]!r}"
+            raise InputError(reason, parameters=("ids",))
         return int(ids[0])
 
 
@@ -240,15 +254,16 @@ class Nearness:
         if self.top is not None:
             check_top(self.top)
         if self.within is not None and not math.isfinite(self.within):
-            raise InputError(naming("{within} must be a finite number, not {given}", given=self.within))
+            raise InputError(f"within must be a finite number, not {self.within}", parameters=("within",))
         if self.within is not None and self.metric == "l2" and self.within < 0:
-            raise InputError(naming("{within} must be at least 0 under l2, not {given:g}", given=self.within))
+            raise InputError(f"within must be at least 0 under l2, not {self.within:g}", parameters=("within",))
         if self.match is not None:
             try:
                 re.compile(self.match)
             except re.error as error:
-                problem = "{match} {given!r} is not a regular expression: {error}"
-                raise InputError(naming(problem, given=self.match[:60], error=error)) from None
+                raise InputError(
+                    f"match {self.match[:60]!r} is not a regular expression: {error}", parameters=("match",)
+                ) from None
 
     def count(self, rows: int) -> int:
         """Return k for a search of `rows` rows."""

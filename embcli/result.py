@@ -16,11 +16,9 @@ from embcli.memory import refuse_shortage
 from embcli.names import DEFAULT_PRECISION, Theme, check_choice
 from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
-from embcli.words import naming
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import RenderableType
 
     from embcli.oldpage import Page, Paper
     from embcli.records import Records
@@ -46,12 +44,14 @@ class Style:
         for name, (low, high) in _RANGES.items():
             given = getattr(self, name)
             if given is not None and not low <= given <= high:
-                raise OutputError(naming(f"{{{name}}} {given} is out of range; it goes from {low} to {high}"))
+                raise OutputError(f"{name} {given} is out of range; it goes from {low} to {high}", parameters=(name,))
         if self.scale is not None and not self.heat:
-            raise InputError(naming("{scale} {given:g} has nothing to scale; it goes with {heat}", given=self.scale))
+            raise InputError(
+                f"scale {self.scale:g} has nothing to scale; it goes with heat", parameters=("scale", "heat")
+            )
         if self.scale is not None and not 0 < self.scale < float("inf"):
             raise InputError(
-                naming("{scale} {given:g} is out of range; it is a finite number above 0", given=self.scale)
+                f"scale {self.scale:g} is out of range; it is a finite number above 0", parameters=("scale",)
             )
 
 
@@ -90,30 +90,9 @@ class Result(ABC):
 
     def page(self, format: FormatName, paper: Paper | None = None) -> bytes:
         """Return the result as a page in one of the formats that are views; without paper, as in a file."""
-        if hasattr(self, "__rich_console__"):
-            return self._drawn(format, paper or paper_of(self.style, format))
         page = new_page(format, paper or paper_of(self.style, format))
         self.put_on(page)
         return page.content()
-
-    def _drawn(self, format: FormatName, paper: Paper) -> bytes:
-        from rich.console import Console
-
-        from embcli.page import export
-
-        page = cast("RenderableType", self)
-        if format == "markdown":
-            return export.markdown(page, paper.width).encode()
-        if format in ("svg", "html", "png"):
-            return export.exported(page, format, paper.width, paper.theme)
-        console = Console(
-            width=paper.width,
-            height=paper.screen,
-            force_terminal=paper.screen is not None or paper.color,
-            color_system="auto" if paper.color else None,
-            no_color=not paper.color,
-        )
-        return export.printed(page, console).encode(paper.encoding, "backslashreplace")
 
     def put_on(self, page: Page) -> None:
         """Put the result on a page."""
@@ -124,10 +103,6 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
-        if hasattr(self, "__rich_console__"):
-            from embcli.page import export
-
-            return export.fragment(cast("RenderableType", self), self.style.width or _PICTURE_WIDTH)
         from embcli.oldpage.html import Html
 
         page = Html(paper_of(self.style, "html"))
@@ -246,8 +221,9 @@ def _named_format(kind: Kind, format: str | None, file: Path | None, default: st
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
     if chosen is None:
         if suffix and not default:
-            reason = "{output} {given!r} has no known extension; name a format with {format}"
-            raise OutputError(naming(reason, given=str(file)))
+            raise OutputError(
+                f"output {str(file)!r} has no known extension; format names one", parameters=("output", "format")
+            )
         named = FORMATS.get(ALIASES.get(default, default), FORMATS["table"]).name
         return named if named in known else "table"
     if chosen not in known:
@@ -259,7 +235,7 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that holds one."""
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
         raise OutputError(
-            naming("this format holds one matrix, not {names}; choose one with {show}", names=", ".join(shown))
+            f"this format holds one matrix, not {', '.join(shown)}; choose one with show", parameters=("show",)
         )
 
 

@@ -11,7 +11,7 @@ from embcli.errors import InputError
 from embcli.layer import Layer, Meter, Summary
 from embcli.memory import free
 from embcli.passes import Watch, unwatched
-from embcli.words import QUANTILES, naming
+from embcli.words import QUANTILES
 
 AT = tuple(QUANTILES.values())
 _PENDING, _LEAST_ROWS = 1 << 18, 1 << 10  # values, and rows, that are worth a matrix product
@@ -171,13 +171,10 @@ class Covariance:
         return matrix
 
 
-def refuse_covariance(dim: int, cure: str) -> None:
-    """Raise InputError if the covariance of `dim` columns and its eigenvectors do not fit into memory.
-
-    `cure` may name parameters in braces.
-    """
+def refuse_covariance(dim: int, cure: str, *parameters: str) -> None:
+    """Raise InputError if the covariance of `dim` columns and its eigenvectors do not fit into memory."""
     if _MATRICES * 8 * dim**2 > free():
-        raise InputError(naming("the covariance of {count:,} columns does not fit into memory; " + cure, count=dim))
+        raise InputError(f"the covariance of {dim:,} columns does not fit into memory; {cure}", parameters=parameters)
 
 
 def equal_rows(digests: list[bytes], among: np.ndarray) -> tuple[tuple[int, ...], ...]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
-from embcli.words import naming
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,8 +97,10 @@ def decoded(data: bytes, name: str, errors: str = "strict", replaceable: bool = 
         return data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         reason = f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
-        advice = "{reason}; {errors} replace continues with U+FFFD in its place" if replaceable else "{reason}"
-        raise InputError(naming(advice, reason=reason)) from None
+        if not replaceable:
+            raise InputError(reason) from None
+        advice = "errors replace continues with U+FFFD in its place"
+        raise InputError(f"{reason}; {advice}", parameters=("errors",)) from None
 
 
 def universal(text: str) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 
 from embcli.errors import InputError
 from embcli.selection import distinct
-from embcli.words import naming
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -166,23 +165,20 @@ def check_ids(tokens: Tokens, vocabulary_size: int, grows: bool = True) -> None:
         return
     place = int(wrong[0])
     token_id = int(tokens.ids[place])
-    sentence = (
-        "{token} at position {place:,} has no row: the token layer has V = {size:,} rows, for IDs from 0 to {last}"
-    )
-    if grows:
-        sentence += "; pass {vocab} {least} or more"
     token = id_in_words(token_id, tokens.encoding.token_bytes(token_id) if tokens.encoding else None)
-    last, least = vocabulary_size - 1, int(tokens.ids.max()) + 1
-    raise InputError(naming(sentence, token=token, place=place, size=vocabulary_size, last=last, least=least))
+    there_are = f"the token layer has V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
+    cure = f"; pass vocab {int(tokens.ids.max()) + 1} or more" if grows else ""
+    parameters = ("vocab",) if grows else ()
+    raise InputError(f"{token} at position {place:,} has no row: {there_are}{cure}", parameters=parameters)
 
 
 def check_length(tokens: Tokens, context_length: int, grows: bool) -> None:
     """Raise InputError for a sequence of more tokens than positions; `grows` if the context length can be chosen."""
     if tokens.longest > context_length:
-        longer = "{context_length} {longest} for one sequence, or " if grows else ""
-        sentence = "{longest:,} tokens are more than the context length of {most:,}: pass "
-        sentence += f"{longer}{{window}} for several of {{most:,}}"
-        raise InputError(naming(sentence, longest=tokens.longest, most=context_length))
+        problem = f"{tokens.longest:,} tokens are more than the context length of {context_length:,}"
+        longer = f"context_length {tokens.longest} for one sequence, or " if grows else ""
+        parameters = ("context_length", "window") if grows else ("window",)
+        raise InputError(f"{problem}: pass {longer}window for several of {context_length:,}", parameters=parameters)
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:

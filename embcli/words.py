@@ -1,11 +1,10 @@
-"""Counts, sizes, times and quantiles in words, and sentences that name parameters."""
+"""Counts, sizes, times and quantiles in words, and the names of parameters in a sentence."""
 
 from __future__ import annotations
 
 import math
-import string
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
 
 QUANTILES = {"least": 0.0, "1 %": 0.01, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "99 %": 0.99, "largest": 1.0}
 
@@ -43,33 +42,16 @@ def in_seconds(seconds: float) -> str:
     return f"{seconds:,.1f} s"
 
 
-@dataclass(frozen=True)
-class Message:
-    """A sentence that names parameters in braces; `values` fill the other braces."""
+def spelled(sentence: str, parameters: Sequence[str], name_of: Callable[[str], str]) -> str:
+    """Return a sentence with the parameters that it names, in its last place outside quotes, as a function spells it.
 
-    template: str
-    values: dict[str, object]
-
-    def spelled(self, name: Callable[[str], str]) -> str:
-        """Return the sentence with each parameter's name as a function spells it."""
-        fields = [field for _, field, *_ in string.Formatter().parse(self.template) if field]
-        return self.template.format(**{field: name(field) for field in fields} | self.values)
-
-    def __str__(self) -> str:
-        return self.spelled(str)
-
-
-def naming(template: str, **values: object) -> Message:
-    """Return a message whose template names parameters in braces, and takes values by keyword.
-
-    >>> str(naming("{dim} must be at least 1, not {given:,}", given=0))
-    'dim must be at least 1, not 0'
-    >>> naming("{dim} must be at least 1, not {given:,}", given=0).spelled(lambda name: f"--{name}")
-    '--dim must be at least 1, not 0'
+    >>> spelled("tokens without encoding: give ids or encoding", ("ids", "encoding"), lambda name: f"--{name}")
+    'tokens without encoding: give --ids or --encoding'
     """
-    return Message(template, values)
-
-
-def plain(message: str | Message) -> Message:
-    """Return a sentence that names no parameters as a message."""
-    return Message("{sentence}", {"sentence": message}) if isinstance(message, str) else message
+    rest = ""
+    for parameter in reversed(parameters):
+        places = re.finditer(rf"(?<!\w)(['\"]).*?\1|(?<![\w.-])({parameter})(?![\w-])", sentence)
+        for place in [place for place in places if place[2]][-1:]:
+            rest = name_of(parameter) + sentence[place.end() :] + rest
+            sentence = sentence[: place.start()]
+    return sentence + rest

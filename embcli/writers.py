@@ -26,7 +26,6 @@ from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
 from embcli.records import Array, Names, Piece, Records
 from embcli.safe import in_data
-from embcli.words import naming
 
 Cells = bytes | list[bytes]  # a column of text: the same in all rows, or one for each row
 
@@ -83,8 +82,10 @@ class _Job:
         for name in self.records.one:
             shape = self.records.matrices[name].shape
             if len(shape) != 2:
-                sentence = "{name} is of shape {shape}, and this format holds numbers; {format} npy holds it all"
-                raise OutputError(naming(sentence, name=name, shape=shape))
+                raise OutputError(
+                    f"{name} is of shape {shape}, and this file holds numbers only; format npy holds it all",
+                    parameters=("format",),
+                )
         return self.records.one
 
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import html
 import json
 import re
@@ -229,63 +228,3 @@ def test_completion_offers_the_words() -> None:
 
 SAYS = ("InputError", "LayerError", "OutputError", "BadParameter", "refused", "Damaged", "add", "say")  # calls
 BEFORE = {"refused": "cannot read ", "Damaged": "was damaged "}  # how such a sentence begins
-
-
-def sentences() -> dict[str, str]:
-    """Return the sentences of errors and notes, as they stand in the code where they are raised or added.
-
-    Values are an ellipsis each. A sentence that is assigned to a name of the same function is found, too; what another
-    function makes, and what has less than three words of its own, is not.
-    """
-    found: dict[str, str] = {}
-    for path in Path(embcli.__file__).parent.rglob("*.py"):
-        for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef):
-                for name, text in said(function):
-                    if len(re.findall("[A-Za-z]{2,}", text)) > 2:
-                        found[BEFORE.get(name, "") + text] = f"{path.name}: {function.name}"
-    return found
-
-
-def said(function: ast.FunctionDef) -> list[tuple[str, str]]:
-    nodes = [*ast.walk(function)]
-    assigned: dict[str, list[str]] = {}
-    for node in nodes:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            assigned.setdefault(node.targets[0].id, []).extend(texts(node.value, assigned))
-    calls = [(ast.unparse(node.func), node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args]
-    named = [(name.split(".")[-1], what) for name, what in calls if not name.endswith("add") or "notes" in name]
-    return [(name, text) for name, what in named if name in SAYS for text in texts(what, assigned)]
-
-
-def texts(node: ast.expr, assigned: dict[str, list[str]]) -> list[str]:
-    """Return what a text may be."""
-    if isinstance(node, ast.Constant):
-        return [re.sub(r"\{.*?\}", "…", str(node.value))]
-    if isinstance(node, ast.JoinedStr):
-        return ["".join(texts(each, {})[0] for each in node.values)]
-    if isinstance(node, ast.BinOp):
-        return [left + right for left in texts(node.left, assigned) for right in texts(node.right, assigned)]
-    if isinstance(node, ast.IfExp):
-        return texts(node.body, assigned) + texts(node.orelse, assigned)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "naming":
-        return texts(node.args[0], assigned)
-    return assigned.get(node.id, ["…"]) if isinstance(node, ast.Name) else ["…"]
-
-
-def test_every_error_and_note_is_explained_by_its_sentence() -> None:
-    found = sentences()
-    assert len(found) > 200
-    assert [(each, place) for each, place in found.items() if not explained(each)] == []
-    assert glossary.find("embcli: ID 6 at position 0 has no row: the token layer has V = 6 rows").word == "has no row"
-    assert "cut off" in glossary.find("cannot read 'x.gguf': it is cut off: tensor 'a' ends").word.split(", ")
-
-
-def test_every_phrase_of_an_error_is_one_that_embcli_says() -> None:
-    everything = " ".join(path.read_text() for path in Path(embcli.__file__).parent.rglob("*.py"))
-    code = glossary._plain(re.sub(r'"\s*f?"|\{.*?\}', "", everything))
-    typers = ("no such option", "no such command", "missing argument", "requires an argument", "invalid value")
-    phrases = [
-        name for word in glossary.MESSAGES for item in glossary.find(word).items for name in item.word.split(", ")
-    ]
-    assert [name for name in phrases if glossary._plain(name) not in code and name.lower() not in typers] == []

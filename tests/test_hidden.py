@@ -374,8 +374,8 @@ def test_a_norm_that_no_file_tells_of_is_named(names: dict[str, str], tmp_path: 
 
 def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
     said = {
-        "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows; --position ",
-        "gemma": "this model has rotary positions, inside its blocks: the input rows are the token rows x 2.44949;",
+        "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows",
+        "gemma": "this model has rotary positions, inside its blocks: the input rows are the token rows x 2.44949",
         "mpt": "this model has ALiBi positions, inside its blocks: the input rows are the token rows; embcli positions",
         "t5": "this model has relative positions, inside its blocks: the input rows are the token rows; embcli posit",
         "xlnet": "this model has relative positions, inside its blocks: the input rows are the token rows\n",

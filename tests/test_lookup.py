@@ -199,7 +199,7 @@ def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
     result = look_up(of_ids([1, 0]), StubSource({"token": Stub(np.eye(2))}))
     assert result.input.tolist() == [[0, 1], [1, 0]]
     (note,) = result.notes
-    assert note.startswith("no file says what the model adds to the token rows: the input rows are the token rows; ")
+    assert note.startswith("no file says what the model adds to the token rows: the input rows are the token rows")
 
 
 def test_matrices_are_arrays_by_their_names() -> None:

@@ -118,10 +118,10 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--position", "none", "--show", "position"), "--show position has nothing to show"),
+        (("--position", "none", "--show", "position"), "has no rows that --show could name"),
         (
             ("--position", "none", "--show", "token,position", "-f", "json"),
-            "--show position has nothing to show",
+            "has no rows that --show could name",
         ),
         (("--position", "rotary", "--dim", "5"), "--dim must be even, not 5"),
         (("--position", "rotary", "--theta", "0.5"), "--theta must be a finite number from 1, not 0.5"),
@@ -134,7 +134,7 @@ def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
         (("--position", "none", "--trace", "0"), "--trace writes out a sum; --position none adds nothing"),
         (
             ("--position", "rotary", "--show", "position", "--columns", "1"),
-            "--columns chooses columns of token and input; those of position are shown whole",
+            "--columns is for token and input; position is shown whole",
         ),
         (("--only", "the"), None),
         (("--only", " bird"), "--only ' bird': ID 6512 (' bird') does not occur"),

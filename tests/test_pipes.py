@@ -240,7 +240,7 @@ def test_a_suffix_that_tells_no_format_is_refused_unless_one_is_named(
 ) -> None:
     if environment is not None:
         monkeypatch.setenv("EMBCLI_FORMAT", environment)
-    with pytest.raises(OutputError, match=r"output 'out\.unknown' has no known extension; name a format with format"):
+    with pytest.raises(OutputError, match=r"output 'out\.unknown' has no known extension; format names one"):
         to("embeddings", path=Path("out.unknown"))
     assert to("embeddings", "tsv", Path("out.unknown")).format == "tsv"
 

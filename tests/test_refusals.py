@@ -27,7 +27,7 @@ REFUSED = [
     ((*BY_IDS, "--precision", "17"), "--precision 17 is out of range"),
     ((*BY_IDS, "--columns", "3"), "column 3 is out of range"),
     ((*BY_IDS, "-o", "/nonexistent/out.npy"), "cannot write to '/nonexistent/out.npy'"),
-    ((*BY_IDS, "-o", "out.docx"), "'out.docx' has no known extension; name a format with --format"),
+    ((*BY_IDS, "-o", "out.docx"), "'out.docx' has no known extension; --format names one"),
     (("lookup", "--ids", "100", "--vocab", "100", "--dim", "3"), "ID 100 at position 0 has no row"),
     (("lookup", "--ids", "1,2", "--vocab", "9", "--dim", "3", "--context-length", "1"), "2 tokens are more than"),
     (("lookup", "--ids", "1", "--vocab", str(10**12)), "a token layer of 1,000,000,000,000 x 256 takes"),

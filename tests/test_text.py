@@ -20,6 +20,7 @@ from embcli.cli.options import flag_of
 from embcli.cli.text import read, read_ids
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
+from embcli.words import spelled
 from tests.inside import Inside
 
 untimed = settings(deadline=None)
@@ -146,7 +147,7 @@ def test_bytes_that_are_no_utf8_are_refused_with_their_offset_or_replaced(data: 
         with pytest.raises(InputError, match=f"byte 0x{data[error.start]:02x} at offset {error.start} ") as refused:
             decoded(data, "standard input")
         assert str(refused.value).startswith("standard input is not UTF-8: ")
-        assert "--errors replace" in refused.value.sentences[0].spelled(flag_of)
+        assert "--errors replace" in spelled(str(refused.value), refused.value.parameters, flag_of)
         assert decoded(data, "standard input", "replace") == data.decode(errors="replace")
     else:
         assert decoded(data, "standard input") == decoded(data, "standard input", "replace") == expected

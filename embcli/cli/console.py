@@ -11,7 +11,7 @@ from typing import TextIO, TypeVar
 from embcli.cli.options import flag_of
 from embcli.notes import Notes
 from embcli.safe import in_line, shortened
-from embcli.words import Message
+from embcli.words import spelled
 
 Item = TypeVar("Item")
 _PATIENCE = 1.0  # seconds before a bar is shown
@@ -47,9 +47,9 @@ def _wrapped(line: str) -> str:
 class PrintedNotes(Notes):
     """Notes that are printed at once."""
 
-    def added(self, message: Message) -> None:
+    def added(self, remark: str, parameters: tuple[str, ...]) -> None:
         """Print a note."""
-        say(message.spelled(flag_of))
+        say(spelled(remark, parameters, flag_of))
 
     def slow(self, what: str) -> None:
         """Print what takes long, on a terminal."""

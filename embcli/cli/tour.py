@@ -21,6 +21,7 @@ from embcli.oldpage import Page
 from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
 from embcli.views import tour as view
 from embcli.views.parts import put_prose
+from embcli.words import spelled
 
 Typed = TypeVar("Typed")
 _LINES = 24  # of the small screen that a step's page and words fit
@@ -164,7 +165,7 @@ class _RunningTour:
                 self.run(words)
         except EmbcliError as error:
             self.failed = True
-            say(*filter(None, (each.spelled(flag_of) for each in error.sentences)))
+            say(*filter(None, (spelled(str(error), error.parameters, flag_of), error.hint)))
         sys.stdout.flush()
 
 

@@ -11,7 +11,6 @@ from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
 from embcli.notes import Notes
-from embcli.words import naming
 
 __all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
 
@@ -122,5 +121,5 @@ def _refuse_splitting(name: str, pre: str | None) -> None:
     """Raise InputError if a pre-tokenizer is named for an encoding that has its own."""
     if pre is not None:
         raise InputError(
-            naming("{pre} is for byte-pair encodings that do not name their pre-tokenizer; {name!r} is not", name=name)
+            f"pre is for byte-pair encodings that do not name their pre-tokenizer; {name!r} is not", parameters=("pre",)
         )

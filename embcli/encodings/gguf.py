@@ -24,7 +24,6 @@ from embcli.encodings.vocabulary import NamedToken, VocabularyEncoding
 from embcli.encodings.wordpiece import WordPieces
 from embcli.errors import InputError
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
-from embcli.words import naming
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays
@@ -127,12 +126,14 @@ class GgufEncoding(VocabularyEncoding):
         """Why no text can be split."""
         model = shortened(str(self.model))
         if self.model not in _ALGORITHMS:
-            reason = "it has the tokens of its rows, but cannot split a text: {why}; give {ids} or {encoding}"
             why = "it does not name its tokenizer" if self.model is None else f"its tokenizer {model} is unknown"
-            return self._binary.refused(naming(reason, why=why))
+            return self._binary.refused(
+                f"it has the tokens of its rows, but cannot split a text: {why}; give ids or encoding",
+                parameters=("ids", "encoding"),
+            )
         if self._pre is not None and self.model != "gpt2":
             return self._binary.refused(
-                naming("{pre} is for byte-pair encodings; its tokenizer is {model}", model=model)
+                f"pre is for byte-pair encodings; its tokenizer is {model}", parameters=("pre",)
             )
         if self.model != "gpt2" or self._splitting is not None:
             return None

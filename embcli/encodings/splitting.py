@@ -15,7 +15,6 @@ from typing import Any
 
 from embcli.binary import Binary, shortened
 from embcli.encodings.algorithm import LONGEST_CACHED, Cache
-from embcli.words import naming
 
 Rule = str | Callable[[str], Iterable[str]]
 
@@ -259,12 +258,13 @@ SPLITTINGS: dict[str, Splitting] = {
 def splitting_of(binary: Binary, name: str | None) -> Splitting:
     """Return the pre-tokenizer with a name; raises InputError, for a file, if there is none."""
     if name is None:
-        reason = naming("it does not name its pre-tokenizer, so it cannot split a text; {pre} names one")
-        raise binary.refused(reason, "such as gpt-2, llama-bpe, qwen2, deepseek-llm, falcon or default")
+        reason = "it does not name its pre-tokenizer, so it cannot split a text; pre names one"
+        examples = "such as gpt-2, llama-bpe, qwen2, deepseek-llm, falcon or default"
+        raise binary.refused(reason, examples, parameters=("pre",))
     if name not in SPLITTINGS:
         from difflib import get_close_matches
 
         near = get_close_matches(name, SPLITTINGS, n=3, cutoff=0.5)
-        reason = naming("the pre-tokenizer {given} is unknown; {pre} names one", given=shortened(name))
-        raise binary.refused(reason, f"did you mean {' or '.join(near)}?" if near else "")
+        reason = f"the pre-tokenizer {shortened(name)} is unknown; pre names one"
+        raise binary.refused(reason, f"did you mean {' or '.join(near)}?" if near else "", parameters=("pre",))
     return SPLITTINGS[name]

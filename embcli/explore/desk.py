@@ -19,6 +19,7 @@ from embcli.oldpage.lines import Look, Piece
 from embcli.safe import in_line
 from embcli.selection import select
 from embcli.tokens import shown
+from embcli.words import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +194,7 @@ class Desk:
 
     def words_of(self, error: EmbcliError) -> str:
         """Return an error as a sentence."""
-        return "; ".join(filter(None, (each.spelled(self._name_of) for each in error.sentences)))
+        return "; ".join(filter(None, (spelled(str(error), error.parameters, self._name_of), error.hint)))
 
     def _name_of(self, parameter: str) -> str:
         return _WORDS.get(parameter) or self.named(parameter)

@@ -28,7 +28,6 @@ from embcli.names import Part
 from embcli.notes import Notes
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Rotation
 from embcli.strict_json import read_object
-from embcli.words import naming
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
 _MIXED = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
@@ -391,7 +390,7 @@ class Checkpoint:
         if name not in self.tensors:
             raise self._undecided(f"it has no tensor {shortened(name)}")
         if not self.tensors[name].is_matrix:
-            raise self.tensors.refused(naming("{tensor} {given} is not a matrix", given=self.tensors[name]))
+            raise self.tensors.refused(f"tensor {self.tensors[name]} is not a matrix", parameters=("tensor",))
         return self.tensors[name]
 
     def _token(self) -> Tensor:
@@ -491,8 +490,9 @@ class Checkpoint:
             return self.tensors.refused("it has no two-dimensional tensor, so no weight matrix")
         shown = "; ".join(map(str, listed[:_MOST_LISTED]))
         more = f"; and {len(listed) - _MOST_LISTED:,} more" if len(listed) > _MOST_LISTED else ""
-        choose = naming("{reason}; choose one with {tensor}", reason=reason) if role == "token" else reason
-        return self.tensors.refused(choose, f"{shown}{more}")
+        if role != "token":
+            return self.tensors.refused(reason, f"{shown}{more}")
+        return self.tensors.refused(f"{reason}; choose one with tensor", f"{shown}{more}", parameters=("tensor",))
 
 
 def _shape(tensor: Tensor) -> tuple[int, int]:

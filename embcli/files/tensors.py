@@ -15,7 +15,6 @@ from embcli.errors import InputError
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
 from embcli.files.stored import StoredLayer
 from embcli.layer import Layer
-from embcli.words import Message
 
 
 @dataclass(frozen=True)
@@ -118,6 +117,6 @@ class Tensors(Mapping[str, Tensor]):
         """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
         return None
 
-    def refused(self, reason: str | Message, hint: str = "") -> InputError:
+    def refused(self, reason: str, hint: str = "", parameters: tuple[str, ...] = ()) -> InputError:
         """Return the error that says why this file cannot be used."""
-        return self._binary.refused(reason, hint)
+        return self._binary.refused(reason, hint, parameters)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from embcli.errors import InputError
-from embcli.words import naming
 
 if TYPE_CHECKING:
     from embcli.positions.kind import JoinedPositions, Positions, ShownPositions
@@ -66,4 +65,6 @@ def check_options(name: Kind | JoinedKind, **options: object) -> None:
         owners = [each for each, kind in kinds.items() if option in kind.options]
         if value is not None and name not in owners:
             others = name if name == NO_POSITIONS else f"{name} ones"
-            raise InputError(naming(f"{{{option}}} is an option of {' and '.join(owners)} positions, not of {others}"))
+            raise InputError(
+                f"{option} is an option of {' and '.join(owners)} positions, not of {others}", parameters=(option,)
+            )

@@ -13,7 +13,6 @@ import numpy as np
 from embcli.errors import InputError, LayerError
 from embcli.names import DEFAULT_HEADS, MOST_HEADS, SHORT_LENGTH
 from embcli.positions.kind import Matrix, ShownPositions, ShownWords
-from embcli.words import naming
 
 _NOTE = "Blocks add this to the scores of attention; nothing is added to the token rows."
 
@@ -35,7 +34,9 @@ class Biases(ShownPositions):
 
     def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Raise InputError: biases have no dot products."""
-        raise InputError(naming("{similarity} shows dot products, which biases of attention do not have"))
+        raise InputError(
+            "similarity shows dot products, which biases of attention do not have", parameters=("similarity",)
+        )
 
 
 @final
@@ -54,7 +55,7 @@ class Alibi(Biases):
 
     def __post_init__(self) -> None:
         if not 1 <= self.heads <= MOST_HEADS:
-            raise LayerError(naming(f"{{heads}} must be from 1 to {MOST_HEADS:,}, not {{given:,}}", given=self.heads))
+            raise LayerError(f"heads must be from 1 to {MOST_HEADS:,}, not {self.heads:,}", parameters=("heads",))
 
     @property
     def columns(self) -> int:

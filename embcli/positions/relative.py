@@ -11,7 +11,6 @@ import numpy as np
 from embcli.errors import LayerError
 from embcli.names import DEFAULT_CLIP, SHORT_LENGTH
 from embcli.positions.kind import Matrix, ShownPositions, ShownWords, dot_products
-from embcli.words import naming
 
 
 @final
@@ -31,7 +30,7 @@ class Relative(ShownPositions):
 
     def __post_init__(self) -> None:
         if self.clip < 0:
-            raise LayerError(naming("{clip} must be at least 0, not {given:,}", given=self.clip))
+            raise LayerError(f"clip must be at least 0, not {self.clip:,}", parameters=("clip",))
 
     def layer_rows(self, length: int) -> int:
         """Return 2k + 1, whatever the length."""

@@ -23,7 +23,6 @@ from embcli.positions.kind import (
     in_turn,
 )
 from embcli.recipe import Rotation
-from embcli.words import naming
 
 _BESIDE = 3  # positions of the products on a page
 
@@ -54,9 +53,9 @@ class Rotary(ShownPositions, JoinedPositions):
                 raise LayerError(f"{what}: it cannot be rotated")
             return
         if self.dim % 2:
-            raise LayerError(naming("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=self.dim))
+            raise LayerError(f"dim must be even, not {self.dim:,}: rotary positions rotate pairs", parameters=("dim",))
         if not 1 <= self.theta < math.inf:
-            raise LayerError(naming("{theta} must be a finite number from 1, not {given:g}", given=self.theta))
+            raise LayerError(f"theta must be a finite number from 1, not {self.theta:g}", parameters=("theta",))
 
     @property
     def columns(self) -> int:

@@ -25,7 +25,7 @@ from embcli.selection import select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids, check_length, id_in_words
 from embcli.verbs.hidden import Steps, own_positions, steps_of
-from embcli.words import Message, counted, naming
+from embcli.words import counted
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
@@ -300,10 +300,12 @@ def _check_trace(options: LookupOptions, tokens: int, adds: bool) -> None:
     if options.trace is None:
         return
     if not adds:
-        raise InputError(naming("{trace} writes out a sum; {position} {kind} adds nothing", kind=options.position))
+        raise InputError(
+            f"trace writes out a sum; position {options.position} adds nothing", parameters=("trace", "position")
+        )
     if not 0 <= options.trace < tokens:
         there_are = f"there {'is' if tokens == 1 else 'are'} {counted(tokens, 'token')}, counted from 0"
-        raise InputError(naming(f"{{trace}} {options.trace} is not a token: {there_are}"))
+        raise InputError(f"trace {options.trace} is not a token: {there_are}", parameters=("trace",))
 
 
 def _resolved(source: Source, options: LookupOptions) -> tuple[LookupOptions, Recipe | None]:
@@ -335,7 +337,7 @@ def _resolved(source: Source, options: LookupOptions) -> tuple[LookupOptions, Re
     if "hidden" in options.shown and recipe is None and not source.origin.is_seeded:
         is_known = source.recipe is not None and source.recipe.is_known
         why = "follows the positions of the model; leave out {position}" if is_known else "is not known for this model"
-        raise InputError(naming(f"{{show}} hidden, what the first block reads, {why}"))
+        raise InputError(f"show hidden, what the first block reads, {why}", parameters=("show",))
     options = replace(options, position=given or own)
     if recipe is not None and recipe.type_row is not None:
         if options.token_type is None:
@@ -358,22 +360,18 @@ def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Ori
             source.notes.add(f"ID {token}: {why}")
 
 
-def _remark_on_positions(recipe: Recipe | None, path: str) -> Message | str:
+def _remark_on_positions(recipe: Recipe | None, path: str) -> str:
     """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
     if recipe is None:
-        return naming(
-            "no file says what the model adds to the token rows: the input rows are the token rows; {position} rotary "
-            "rotates them"
-        )
+        return "no file says what the model adds to the token rows: the input rows are the token rows"
     if not recipe.is_known:
         why = f": {recipe.unknown}" if recipe.unknown else ""
-        what = "what a {model} model adds to the token rows is not known{why}; the input rows are the token rows"
-        return naming(what, model=shortened(recipe.model), why=why)
+        what = f"what a {shortened(recipe.model)} model adds to the token rows is not known{why}"
+        return f"{what}; the input rows are the token rows"
     rows = replace(recipe, steps=recipe.sum).words.replace("token", "token rows", 1)
     shows = f"; {hint('positions', path=shlex.quote(path))}" if recipe.biases else ""
     has = f"{INSIDE[recipe.inside]} positions, inside its blocks" if recipe.inside else "no positions"
-    rotates = "; {position} rotary rotates them" if recipe.inside == "rotary" else ""
-    return naming(f"this model has {has}: the input rows are the {{rows}}{rotates}{{shows}}", rows=rows, shows=shows)
+    return f"this model has {has}: the input rows are the {rows}{shows}"
 
 
 def _adds_type_row(source: Source, options: LookupOptions, recipe: Recipe | None) -> bool:
@@ -388,13 +386,17 @@ def _adds_type_row(source: Source, options: LookupOptions, recipe: Recipe | None
     if given is None:
         if types is not None:
             has = f"this model has {counted(types[0], 'token type')} and adds the row of one to each token row"
-            source.notes.add(naming(f"{has}; {{token_type}} 0 adds the first"))
+            source.notes.add(f"{has}; token_type 0 adds the first", parameters=("token_type",))
         return False
     if types is None:
-        raise InputError(naming(f"{{token_type}} {given} has no row to add: there are no token types here"))
+        raise InputError(
+            f"token_type {given} has no row to add: there are no token types here", parameters=("token_type",)
+        )
     if not 0 <= given < types[0]:
         there_are = f"there {'is' if types[0] == 1 else 'are'} {counted(types[0], 'token type')}"
-        raise InputError(naming(f"{{token_type}} {given} is not a token type: {there_are}, counted from 0"))
+        raise InputError(
+            f"token_type {given} is not a token type: {there_are}, counted from 0", parameters=("token_type",)
+        )
     return True
 
 
@@ -412,18 +414,20 @@ def _occurrences(tokens: Tokens, options: LookupOptions, special: bool) -> np.nd
     if text is None and ids is None:
         return None
     if text is None:
-        given, wanted = naming("{only_ids} {ids}", ids=(ids or "")[:40]), parse_ids(ids or "")
+        name, given, wanted = "only_ids", (ids or "")[:40], parse_ids(ids or "")
     elif tokens.encoding is None:
-        raise InputError(naming("{only} {text!r} is a text; IDs without an encoding take {only_ids}", text=text[:40]))
+        raise InputError(
+            f"only {text[:40]!r} is a text; IDs without an encoding take only_ids", parameters=("only", "only_ids")
+        )
     else:
-        given, wanted = naming("{only} {text!r}", text=text[:40]), tokens.encoding.encode(text, special)
+        name, given, wanted = "only", repr(text[:40]), tokens.encoding.encode(text, special)
     if not len(wanted):
-        raise InputError(naming(f"{given.template} has no tokens; give a token that occurs", **given.values))
+        raise InputError(f"{name} {given} has no tokens; give a token that occurs", parameters=(name,))
     occurs = np.zeros(len(tokens), bool)
     for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):
         here = tokens.ids == token_id
         if not here.any():
-            absent = f"{given.template}: {{token}} does not occur; embcli tokenize shows which tokens do"
-            raise InputError(naming(absent, **given.values, token=id_in_words(token_id, token)))
+            absent = f"{id_in_words(token_id, token)} does not occur; embcli tokenize shows which tokens do"
+            raise InputError(f"{name} {given}: {absent}", parameters=(name,))
         occurs |= here
     return np.flatnonzero(occurs)

@@ -11,7 +11,6 @@ from embcli.errors import InputError
 from embcli.layer import Meter, Source, Summary
 from embcli.passes import Watch, unwatched
 from embcli.verbs.weights import WeightMatrix, weights
-from embcli.words import naming
 
 
 @dataclass(frozen=True)
@@ -106,9 +105,8 @@ def density_map(
 
     Raises InputError if rows or columns were chosen: a map shows all of them.
     """
-    for chosen, problem in ((rows, "{rows} {given}"), (columns, "{columns} {given}")):
+    for name, chosen in (("rows", rows), ("columns", columns)):
         if chosen is not None:
-            raise InputError(
-                naming(problem + " cannot be combined with {map}, which shows the whole matrix", given=chosen[:40])
-            )
+            problem = f"{name} {chosen[:40]} cannot be combined with map, which shows the whole matrix"
+            raise InputError(problem, parameters=(name, "map"))
     return WeightMap(**vars(weights(source, layer, watch=watch)))

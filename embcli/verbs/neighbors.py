@@ -24,7 +24,6 @@ from embcli.search.space import Space
 from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, check_ids, token_text, tokens_of
-from embcli.words import Message, naming
 
 _PIECE = 1 << 18  # values processed at a time
 _BYTES_PER_ANSWER = 64  # during a search
@@ -166,8 +165,10 @@ def neighbors(
     )
     k = nearness.count(size if among is None else len(among))
     if nearness.within is None and _BYTES_PER_ANSWER * k * len(queries) > memory.free():
-        problem = "{count:,} neighbours of each of {queries:,} queries do not fit into memory; lower {top}"
-        raise InputError(naming(problem, count=k, queries=len(queries)))
+        raise InputError(
+            f"{k:,} neighbours of each of {len(queries):,} queries do not fit into memory; lower top",
+            parameters=("top",),
+        )
     search = nearest(layer, vectors, space, k, among, excluded, nearness.within, watch)
     run = {
         **run_of(encoding, **layers.origin.document()),
@@ -194,8 +195,10 @@ def _rows_to_search(nearness: Nearness, encoding: Encoding | None, size: int) ->
     if nearness.match is None:
         return rows
     if encoding is None:
-        problem = "{match} {given!r} needs tokens, and these rows stand for no known tokens"
-        raise InputError(naming(problem, given=nearness.match[:40]))
+        raise InputError(
+            f"match {nearness.match[:40]!r} needs tokens, and these rows stand for no known tokens",
+            parameters=("match",),
+        )
     pattern = re.compile(nearness.match)
     texts = map(token_text, tokens_of(rows, encoding))
     return rows[[text is not None and bool(pattern.search(text)) for text in texts]]
@@ -214,7 +217,7 @@ def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray
     if not np.isfinite(vector).all():
         raise InputError(f"query {number:,} contains NaN or infinity and has no neighbours")
     if space.metric == "cosine" and not vector.any():
-        raise InputError(_no_direction(f"query {number:,}"))
+        raise _no_direction(f"query {number:,}")
     return vector
 
 
@@ -228,12 +231,12 @@ def _mean_of_rows(ids: np.ndarray, layer: Layer, space: Space, unit: bool) -> np
     norm = float(np.linalg.norm(term))
     if space.metric == "cosine" and not norm:
         many = f"the mean of rows {', '.join(map(str, ids[:8]))}"
-        raise InputError(_no_direction(f"row {int(ids[0])}" if len(ids) == 1 else many))
+        raise _no_direction(f"row {int(ids[0])}" if len(ids) == 1 else many)
     return term / norm if unit else term
 
 
-def _no_direction(what: str) -> Message:
-    return naming("{what} is zero and has no direction; use {metric} dot or l2", what=what)
+def _no_direction(what: str) -> InputError:
+    return InputError(f"{what} is zero and has no direction; use metric dot or l2", parameters=("metric",))
 
 
 def queries_of_tokens(
@@ -245,8 +248,8 @@ def queries_of_tokens(
     that a layer of `rows` rows does not have.
     """
     check_ids(tokens, rows, grows=False)
-    added = tuple(_term_ids(term, "{plus}", encoding, rows) for term in plus)
-    subtracted = tuple(_term_ids(term, "{minus}", encoding, rows) for term in minus)
+    added = tuple(_term_ids(term, "plus", encoding, rows) for term in plus)
+    subtracted = tuple(_term_ids(term, "minus", encoding, rows) for term in minus)
     sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(tokens.starts.tolist())]
     empty = next((number for number, ids in enumerate(sequences, 1) if not len(ids)), None)
     if empty is not None or not sequences:
@@ -258,7 +261,7 @@ def queries_of_tokens(
 def _term_ids(term: str, parameter: str, encoding: Encoding | None, rows: int) -> np.ndarray:
     ids = parse_ids(term) if encoding is None else encoding.encode(term).astype(np.int64)
     if not len(ids):
-        raise InputError(naming(parameter + " {given!r} has no tokens", given=term[:40]))
+        raise InputError(f"{parameter} {term[:40]!r} has no tokens", parameters=(parameter,))
     check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, grows=False)
     return ids
 
@@ -268,8 +271,9 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
     with np.errstate(over="ignore"):
         rows = np.atleast_2d(np.asarray(vectors, np.float32))
     if rows.shape[1:] != (dim,) or not np.isfinite(rows).all():
-        problem = "{vector} must have rows of D = {dim:,} finite numbers, not the shape {shape}"
-        raise InputError(naming(problem, dim=dim, shape=rows.shape))
+        raise InputError(
+            f"vector must have rows of D = {dim:,} finite numbers, not the shape {rows.shape}", parameters=("vector",)
+        )
     return [Query(np.empty(0, np.int64), vector=row) for row in rows]
 
 
@@ -281,33 +285,33 @@ def vectors_in_lines(text: str, show: str | None, dim: int) -> np.ndarray:
     """
     lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if line.strip()]
     if not lines:
-        raise InputError(naming("{vector} has no vectors; it takes a JSON array of numbers per line"))
+        raise InputError("vector has no vectors; it takes a JSON array of numbers per line", parameters=("vector",))
     return np.stack([_parsed(line, number, show, dim) for number, line in lines])
 
 
 def _parsed(line: str, number: int, show: str | None, dim: int) -> np.ndarray:
     import orjson
 
-    def refused(problem: str, **values: object) -> InputError:
-        return InputError(naming("line {line:,} of {vector} " + problem, line=number, **values))
+    def refused(problem: str, *parameters: str) -> InputError:
+        return InputError(f"line {number:,} of vector {problem}", parameters=("vector", *parameters))
 
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise refused("is not valid JSON: {error}", error=error) from None
+        raise refused(f"is not valid JSON: {error}") from None
     if isinstance(value, dict):
         vectors, name = value.get("vectors"), show or "input"
         there = ", ".join(vectors)[:60] if isinstance(vectors, dict) else ""
         if not isinstance(vectors, dict) or name not in vectors:
-            cure = "; {show} chooses from: {there}" if there else ""
-            raise refused("has no vectors.{name}" + cure, name=name[:40], there=there)
+            cure = f"; show chooses from: {there}" if there else ""
+            raise refused(f"has no vectors.{name[:40]}{cure}", "show")
         value = vectors[name]
     if not isinstance(value, list) or not all(type(each) in (int, float) for each in value):
         has_null = isinstance(value, list) and None in value
         what = "an array that contains null or NaN" if has_null else "no array of numbers"
-        raise refused("contains {what}; it takes D = {dim:,} numbers", what=what, dim=dim)
+        raise refused(f"contains {what}; it takes D = {dim:,} numbers")
     if len(value) != dim:
-        raise refused("has {count:,} numbers, and rows have D = {dim:,}", count=len(value), dim=dim)
+        raise refused(f"has {len(value):,} numbers, and rows have D = {dim:,}")
     with np.errstate(over="ignore"):
         vector = np.array(value, np.float64).astype(np.float32)
     if not np.isfinite(vector).all():

@@ -21,7 +21,6 @@ from embcli.tokens import Tokens, check_ids
 from embcli.verbs.hidden import own_positions
 from embcli.version import __version__
 from embcli.weights.seeded import check_size, refuse_too_large
-from embcli.words import naming
 
 _PIECE = 1 << 18  # values that are computed at a time
 
@@ -89,8 +88,7 @@ def _kind_of_model(source: Source) -> tuple[Kind, str]:
         return DEFAULT_KIND, ""
     if not recipe.is_known:
         if source.shape("position") is None:
-            what = "which positions a {model} model has is not known"
-            raise InputError(naming(what, model=shortened(recipe.model)))
+            raise InputError(f"which positions a {shortened(recipe.model)} model has is not known")
         return DEFAULT_KIND, ""
     inside: dict[str, Kind | None] = {"rotary": "rotary", "alibi": "alibi", "relative": "t5" if recipe.biases else None}
     added: Kind = "sinusoidal" if recipe.waves else "learned"
@@ -117,10 +115,10 @@ def _positions_of_model(
     recipe = source.recipe
     biases: dict[str, Any] = dict(recipe.biases) if recipe else {}
     if ("heads" if kind == "alibi" else "buckets") not in biases:
-        raise InputError(naming("{kind} {given}: this model has no such positions", given=kind))
+        raise InputError(f"kind {kind}: this model has no such positions", parameters=("kind",))
     if options.heads not in (None, biases.get("heads")):
         raise InputError(
-            naming("{heads} must be {own:,} of this model, not {given:,}", own=biases["heads"], given=options.heads)
+            f"heads must be {biases['heads']:,} of this model, not {options.heads:,}", parameters=("heads",)
         )
     return replace(options.positions(dim), **biases)
 
@@ -171,11 +169,10 @@ def _length_and_dim(source: Source, kind: Kind, context_length: int | None) -> t
         return default or stored if context_length is None else context_length, dim
     if kind not in ("alibi", "t5") and own_positions(source, kind, None, None, 0) is None:
         if not shown_kind(kind).is_stored:
-            raise InputError(naming("{kind} {given} is computed, not read from a file", given=kind))
+            raise InputError(f"kind {kind} is computed, not read from a file", parameters=("kind",))
         shape = source.shape("position")
         if shape is None:
-            what = "this model has no {given} positions"
-            raise InputError(naming(what, given=kind))
+            raise InputError(f"this model has no {kind} positions")
         return shape
     length = default or DEFAULT_CONTEXT_LENGTH if context_length is None else context_length
     return length, shape_of(source, "token")[1]

@@ -58,7 +58,7 @@ def scatter(
     chosen, used = select(rows, size, "row") if rows is not None else None, select(columns, dim, "column")
     if min(size, len(used)) < 2:
         raise InputError(f"a plane needs at least two rows and two columns, got {size:,} x {len(used):,}")
-    refuse_covariance(len(used), "choose some with {columns}")
+    refuse_covariance(len(used), "choose some with columns", "columns")
     layers = source.open({layer: None})
     matrix = layers[layer]
     covariance = Covariance(len(used))

@@ -19,7 +19,7 @@ from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
 from embcli.version import __version__
-from embcli.words import in_bytes, naming
+from embcli.words import in_bytes
 
 _MOST = 100  # encodings: their cuts are counted in a byte
 _MEMORY = 20  # bytes for each byte of a text, measured on 20 MB of many kinds under two encodings
@@ -175,10 +175,11 @@ def tokenizers(given: Sequences, encodings: Sequence[Encoding], special: bool, n
     if given.texts is None:
         raise InputError("only a text can be split by several tokenizers, not IDs")
     if not 1 <= len(names) <= _MOST:
-        message = "{encoding} must name from 1 to {most} tokenizers, not {given:,}"
-        raise InputError(naming(message, most=_MOST, given=len(names)))
+        raise InputError(
+            f"encoding must name from 1 to {_MOST} tokenizers, not {len(names):,}", parameters=("encoding",)
+        )
     if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
-        raise InputError(naming("{encoding} names {name} twice; give each tokenizer once", name=twice))
+        raise InputError(f"encoding names {twice} twice; give each tokenizer once", parameters=("encoding",))
     bases = np.cumsum([0, *(len(text.encode(errors="replace")) + 1 for text in given.texts)])
     _refuse_large(int(bases[-1]))
     tokens = tuple(tokenize(given, encoding, special, spans=True, around=False) for encoding in encodings)

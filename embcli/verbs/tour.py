@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 
 from embcli.errors import InputError
-from embcli.words import naming
 
 OWN = Path(__file__).parents[1] / "data" / "tour.json"
 PLACE = "{text}"  # stands for the text in a command
@@ -47,8 +46,7 @@ class Tour:
     def check(self, step: int | None) -> None:
         """Raise InputError for a step that does not exist; steps are counted from 1."""
         if step is not None and not 1 <= step <= len(self.steps):
-            message = "{step} must be from 1 to {last}, not {given}"
-            raise InputError(naming(message, last=len(self.steps), given=str(step)[:20]))
+            raise InputError(f"step must be from 1 to {len(self.steps)}, not {str(step)[:20]}", parameters=("step",))
 
 
 def as_typed(words: list[str]) -> str:

@@ -18,7 +18,6 @@ from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.statistics import NormOrder, norm_order, norms_of
 from embcli.tokens import token_text, tokens_of
-from embcli.words import naming
 
 _PIECE = 1 << 18  # values processed at a time
 _SCATTERED = 1 << 22  # values of rows in no order that are read at a time: a layer that is drawn is drawn for each read
@@ -126,7 +125,7 @@ def weights(
     encoding = source.encoding if layer == "token" else None
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
     if difference and len(ids) != 2:
-        raise InputError(naming("{difference} is that of two rows; {rows} chooses them"))
+        raise InputError("difference is that of two rows; rows chooses them", parameters=("difference", "rows"))
     layers = source.open({layer: None})
     order = norm_order(layers[layer], watch) if sort == "norm" else None
     if order is not None:

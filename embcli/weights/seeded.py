@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from embcli import memory
 from embcli.errors import LayerError
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
-from embcli.words import in_bytes, naming
+from embcli.words import in_bytes
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Seeded:
 def check_size(name: str, size: int) -> None:
     """Raise LayerError for a size of a matrix that is out of range, and TypeError for one that is not an integer."""
     if operator.index(size) < 1:
-        raise LayerError(naming(f"{{{name}}} must be at least 1, not {{given:,}}", given=size))
+        raise LayerError(f"{name} must be at least 1, not {size:,}", parameters=(name,))
     if size >= 10**40:  # whose digits would fill the message
-        raise LayerError(naming(f"{{{name}}} is out of range; no machine has that much memory"))
+        raise LayerError(f"{name} is out of range; no machine has that much memory", parameters=(name,))
 
 
 def torch_seed(seed: int) -> int:
@@ -52,7 +52,7 @@ def torch_seed(seed: int) -> int:
     True
     """
     if not -(2**63) <= operator.index(seed) < 2**64:
-        raise LayerError(naming("{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}", given=seed))
+        raise LayerError(f"seed must be from -2**63 to 2**64 - 1, as in torch, not {seed}", parameters=("seed",))
     return seed % 2**64
 
 
