@@ -19,6 +19,7 @@ from embcli.passes import Watch, unwatched
 
 if TYPE_CHECKING:
     import numpy as np
+    from rich.console import RenderableType
 
     from embcli.oldpage import Page, Paper
     from embcli.records import Records
@@ -90,9 +91,30 @@ class Result(ABC):
 
     def page(self, format: FormatName, paper: Paper | None = None) -> bytes:
         """Return the result as a page in one of the formats that are views; without paper, as in a file."""
+        if hasattr(self, "__rich_console__"):
+            return self._drawn(format, paper or paper_of(self.style, format))
         page = new_page(format, paper or paper_of(self.style, format))
         self.put_on(page)
         return page.content()
+
+    def _drawn(self, format: FormatName, paper: Paper) -> bytes:
+        from rich.console import Console
+
+        from embcli.page import export
+
+        page = cast("RenderableType", self)
+        if format == "markdown":
+            return export.markdown(page, paper.width).encode()
+        if format in ("svg", "html", "png"):
+            return export.exported(page, format, paper.width, paper.theme)
+        console = Console(
+            width=paper.width,
+            height=paper.screen,
+            force_terminal=paper.screen is not None or paper.color,
+            color_system="auto" if paper.color else None,
+            no_color=not paper.color,
+        )
+        return export.printed(page, console).encode(paper.encoding, "backslashreplace")
 
     def put_on(self, page: Page) -> None:
         """Put the result on a page."""
@@ -103,6 +125,10 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
+        if hasattr(self, "__rich_console__"):
+            from embcli.page import export
+
+            return export.fragment(cast("RenderableType", self), self.style.width or _PICTURE_WIDTH)
         from embcli.oldpage.html import Html
 
         page = Html(paper_of(self.style, "html"))

@@ -1,8 +1,9 @@
-"""Chosen rows or columns of a matrix: `0:5,100,50256`."""
+"""Chosen rows or columns of a matrix, `0:5,100,50256`, and which of a longer list a page shows."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli import memory
@@ -49,6 +50,59 @@ def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     first[1:] = ordered[1:] != ordered[:-1]
     unique = ordered[first]
     return unique, np.searchsorted(unique, ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Excerpt:
+    """Which places of a longer list are shown: the first and the last, or all."""
+
+    head: int
+    tail: int
+    total: int
+
+    @property
+    def places(self) -> np.ndarray:
+        """The places that are shown, (n,) int64."""
+        import numpy as np
+
+        return np.concatenate([np.arange(self.head), np.arange(self.total - self.tail, self.total)])
+
+    @property
+    def left_out(self) -> int:
+        """How many are not shown."""
+        return self.total - self.head - self.tail
+
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """The place, among those shown, before which others are omitted, if any are."""
+        return (self.head,) if self.left_out else ()
+
+    @classmethod
+    def first(cls, count: int, total: int) -> Excerpt:
+        """Show the first `count` of `total`."""
+        return cls(min(count, total), 0, total)
+
+    @classmethod
+    def ends(cls, count: int, total: int) -> Excerpt:
+        """Show at most `count` of `total`, half of them from each end."""
+        return cls.first(total, total) if total <= count else cls(count - count // 2, count // 2, total)
+
+    def missing(self, what: str, numbers: np.ndarray | None = None, several: str = "") -> str:
+        """Return in words what is not shown, `columns 3 to 252 (250 of 256)`, or an empty text.
+
+        `numbers` are those of all places, by default counted from 0; `several` is the plural of `what` if it does not
+        end in s.
+        """
+        if not self.left_out:
+            return ""
+        import numpy as np
+
+        hidden = (np.arange(self.total) if numbers is None else numbers)[self.head : self.total - self.tail]
+        of = f"({self.left_out:,} of {self.total:,})"
+        if len(hidden) == 1:
+            return f"{what} {hidden[0]} {of}"
+        are_consecutive = (np.diff(hidden) == 1).all()
+        return f"{several or f'{what}s'} {f'{hidden[0]} to {hidden[-1]} ' if are_consecutive else ''}{of}"
 
 
 def _part(part: str, size: int, what: str) -> range:

@@ -29,7 +29,8 @@ PORCH = (
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
     "typer": ("embcli.cli", "embcli.__main__"),
-    "rich": ("embcli.cli", "embcli.oldpage", "embcli.explore.paint"),
+    "rich": ("embcli.cli", "embcli.page", "embcli.result", "embcli.oldpage", "embcli.explore.paint"),
+    "resvg_py": ("embcli.page",),
     "textual": ("embcli.explore",),
     "matplotlib": ("embcli.oldpage",),
     "PIL": ("embcli.oldpage",),
@@ -55,6 +56,7 @@ AROUND = (*PORCH, "embcli.output", "embcli.oldpage", "embcli.views", "embcli.wri
 HEAVY = {
     "torch": "1.4 s",
     "matplotlib": "260 ms",
+    "resvg_py": "10 ms, and only in an extra",
     "pyarrow": "170 ms",
     "textual": "150 ms",
     "numpy": "80 ms",

@@ -25,7 +25,6 @@ from embcli.oldpage.layout import (
     Block,
     Column,
     Columns,
-    Excerpt,
     Grid,
     NumberFormat,
     Raster,
@@ -36,6 +35,7 @@ from embcli.oldpage.layout import (
     width,
 )
 from embcli.safe import in_line
+from embcli.selection import Excerpt
 from embcli.words import counted
 
 if TYPE_CHECKING:

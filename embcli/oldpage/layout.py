@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from embcli.oldpage.heat import LEAST, Strip
+from embcli.selection import Excerpt
 
 GAP = 2  # cells between columns
 LEAST_TOKEN = 6  # cells of the shortest shortened token
@@ -121,55 +122,6 @@ class Raster:
     columns: np.ndarray  # their numbers, (columns,) int64
     values: Callable[[np.ndarray], np.ndarray]  # numbers of rows -> (n, columns)
     apart: int = 1  # as of a block
-
-
-@dataclass(frozen=True, eq=False)
-class Excerpt:
-    """Which places of a longer list are shown: the first and the last, or all."""
-
-    head: int
-    tail: int
-    total: int
-
-    @property
-    def places(self) -> np.ndarray:
-        """The places that are shown, (n,) int64."""
-        return np.concatenate([np.arange(self.head), np.arange(self.total - self.tail, self.total)])
-
-    @property
-    def left_out(self) -> int:
-        """How many are not shown."""
-        return self.total - self.head - self.tail
-
-    @property
-    def gaps(self) -> tuple[int, ...]:
-        """The place, among those shown, before which others are omitted, if any are."""
-        return (self.head,) if self.left_out else ()
-
-    @classmethod
-    def first(cls, count: int, total: int) -> Excerpt:
-        """Show the first `count` of `total`."""
-        return cls(min(count, total), 0, total)
-
-    @classmethod
-    def ends(cls, count: int, total: int) -> Excerpt:
-        """Show at most `count` of `total`, half of them from each end."""
-        return cls.first(total, total) if total <= count else cls(count - count // 2, count // 2, total)
-
-    def missing(self, what: str, numbers: np.ndarray | None = None, several: str = "") -> str:
-        """Return in words what is not shown, `columns 3 to 252 (250 of 256)`, or an empty text.
-
-        `numbers` are those of all places, by default counted from 0; `several` is the plural of `what` if it does not
-        end in s.
-        """
-        if not self.left_out:
-            return ""
-        hidden = (np.arange(self.total) if numbers is None else numbers)[self.head : self.total - self.tail]
-        of = f"({self.left_out:,} of {self.total:,})"
-        if len(hidden) == 1:
-            return f"{what} {hidden[0]} {of}"
-        are_consecutive = (np.diff(hidden) == 1).all()
-        return f"{several or f'{what}s'} {f'{hidden[0]} to {hidden[-1]} ' if are_consecutive else ''}{of}"
 
 
 class NumberFormat:

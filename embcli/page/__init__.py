@@ -1,0 +1,28 @@
+"""What rich has no renderable for: matrices that fit their width, strips of colours, pictures of matrices, drawings.
+
+A result yields these, rich's Text and tables in its `__rich_console__`; `export` makes files of the same page.
+"""
+
+from embcli.page.colors import STYLES, token_style
+from embcli.page.matrix import Matrix, NumberFormat, written
+from embcli.page.strips import Picture, Strips, Values, lines_of
+from embcli.page.table import Drawing, Label, left_out, ruled, shorten, title, words
+
+__all__ = [
+    "STYLES",
+    "Drawing",
+    "Label",
+    "Matrix",
+    "NumberFormat",
+    "Picture",
+    "Strips",
+    "Values",
+    "left_out",
+    "lines_of",
+    "ruled",
+    "shorten",
+    "title",
+    "token_style",
+    "words",
+    "written",
+]

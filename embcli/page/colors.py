@@ -1,0 +1,118 @@
+"""Colours of text and of numbers: each can be read on black, on white, and among a terminal's 16 colours.
+
+The scale of signed numbers is symmetric about 0: blue below, orange to red above, which no common colour blindness
+confuses. Colours get darker with the distance from 0. Sizes, which have no sign, use the upper half of the scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.color import Color
+from rich.style import Style
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NAN, INFINITE = -1, -2  # in place of a step
+MARKS = {NAN: "?", INFINITE: "!"}
+RAMP = ".:-=+*#%@"  # without colour: denser means larger
+
+# What a style is for; rich finds the nearest colours of a terminal that has fewer.
+STYLES = {
+    name: Style.parse(definition)
+    for name, definition in {
+        "strong": "bold",
+        "dim": "dim",
+        "good": "bold #008700",
+        "bad": "bold #ff0000",
+        "negative": "#0087d7",
+        "positive": "#d75f00",
+        "embedding": "#0087d7",
+        "linear": "#d75f00",
+    }.items()
+}
+_TOKENS = [Style.parse(each) for each in ("#0087d7", "#d75f00", "#008700", "#af5fd7")]
+_ANCHORS = [(0, 40, 110), (0, 135, 215), (165, 212, 242), (228, 228, 228), (250, 196, 150), (215, 95, 0), (110, 30, 0)]
+_STEPS = 16 * (len(_ANCHORS) - 1) + 1
+_PLACES = np.linspace(0, len(_ANCHORS) - 1, _STEPS)
+_PARTS = [np.interp(_PLACES, range(len(_ANCHORS)), part).round() for part in np.transpose(_ANCHORS)]
+_SCALE = [Color.from_rgb(*rgb) for rgb in np.transpose(_PARTS).tolist()]
+_PLAIN = Style()
+_SCALE_OF_16 = [Color.parse(name) for name in ("blue", "cyan", "white", "yellow", "red")]
+
+
+def token_style(place: int) -> Style:
+    """Return the style of a token, which differs from those of its neighbours."""
+    return _TOKENS[place % len(_TOKENS)]
+
+
+def sign_style(value: float) -> Style:
+    """Return the style of a number: blue below zero, orange above; bold red if it is not finite."""
+    if not np.isfinite(value):
+        return STYLES["bad"]
+    return STYLES["positive"] if value > 0 else STYLES["negative"] if value < 0 else _PLAIN
+
+
+def colors_of(console: Console) -> Sequence[Color]:
+    """Return the colours of a scale on a console, from the least to the largest number; none without colour."""
+    if console.color_system is None or console.no_color:
+        return ()
+    return _SCALE_OF_16 if console.color_system in ("standard", "windows") else _SCALE
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """The numbers from -limit to limit, or sizes from 0 to the limit, in steps."""
+
+    limit: float
+    signed: bool = True
+
+    @classmethod
+    def of(cls, values: Sequence[np.ndarray], signed: bool = True) -> Scale:
+        """Return the scale up to the largest finite |value|."""
+        return cls(float(max((np.abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0)), signed)
+
+    def steps(self, values: np.ndarray, count: int) -> np.ndarray:
+        """Return the step of each value, from 0 to count - 1, or NAN or INFINITE; int64 in the shape of the values.
+
+        `count` is odd for signed numbers, so that 0 has a step of its own.
+
+        >>> Scale(2.0).steps(np.array([-2, 0, 0.9, np.nan]), 5).tolist()
+        [0, 2, 3, -1]
+        """
+        half = (count - 1) // 2
+        zero, reach = (half, half) if self.signed else (0, count - 1)
+        values = values.astype(np.float64)
+        finite = np.where(np.isfinite(values), values, 0.0)
+        shares = finite / self.limit if self.limit else finite
+        steps = zero + np.rint(shares * reach).astype(np.int64)
+        steps[np.isnan(values)] = NAN
+        steps[np.isinf(values)] = INFINITE
+        return steps
+
+
+def means(values: np.ndarray, per: int, apart: int = 1) -> np.ndarray:
+    """Return the means of every `per` columns, the last of fewer: (n, columns) -> (n, bins) float64.
+
+    If `apart` kinds of columns alternate, such as sines and cosines, each mean is of one kind.
+    The mean of a bin with a NaN is NaN; of one with infinity and no NaN, infinity.
+    """
+    if per == 1 or not values.size:
+        return values.astype(np.float64)
+    if apart > 1:
+        kinds = [means(values[:, kind::apart], per) for kind in range(apart)]
+        in_turn = np.empty((len(values), sum(kind.shape[1] for kind in kinds)))
+        for place, kind in enumerate(kinds):
+            in_turn[:, place::apart] = kind
+        return in_turn
+    starts = np.arange(0, values.shape[1], per)
+    counts = np.diff(np.append(starts, values.shape[1]))
+    with np.errstate(invalid="ignore"):
+        averages: np.ndarray = np.add.reduceat(values.astype(np.float64), starts, axis=1) / counts
+    for are, number in ((np.isinf, np.inf), (np.isnan, np.nan)):
+        averages[np.logical_or.reduceat(are(values), starts, axis=1)] = number
+    return averages

@@ -1,0 +1,190 @@
+"""A result's page in other forms than a terminal's: plain text, SVG, HTML, PNG, a notebook's fragment, Markdown."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, cast
+
+from rich.cells import cell_len
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.style import Style
+from rich.table import Table
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+from embcli.errors import OutputError, lacks
+from embcli.page.strips import Shades
+from embcli.page.table import Drawing, Line, Trimmed
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from embcli.names import Theme
+
+_FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
+_ANSI = [
+    (0, 0, 0),
+    (205, 0, 0),
+    (0, 135, 0),
+    (205, 152, 0),
+    (0, 95, 215),
+    (175, 95, 215),
+    (0, 135, 175),
+    (190, 190, 190),
+]
+_THEMES: dict[Theme, TerminalTheme] = {
+    "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
+    "dark": TerminalTheme((17, 21, 28), (226, 230, 234), _ANSI),
+}
+_SVG = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {terminal_width} {terminal_height}" width="{terminal_width}">
+<style>
+.{unique_id}-matrix {{ font-family: FONTS; font-size: 21px; }}
+{styles}
+</style>
+<rect width="100%" height="100%" fill="GROUND"/>
+<defs>{lines}</defs>
+<g>
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+_HTML = """\
+<!DOCTYPE html>
+<html xmlns="http://www.w3.org/1999/xhtml" lang="en">
+<head>
+<meta charset="utf-8" />
+<title>embcli</title>
+<style>
+body {{ background: {background}; color: {foreground}; margin: 12px; }}
+pre {{ font: 14px/18px FONTS; margin: 0; }}
+</style>
+</head>
+<body>
+<pre>{code}</pre>
+</body>
+</html>
+""".replace("FONTS", _FONTS)
+_PROBE = f"""<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">
+<text y="9" font-family="{_FONTS}">X</text>
+</svg>"""
+_FRAGMENT = f'<pre style="font: 14px/18px {_FONTS}; white-space: pre; overflow-x: auto">{{code}}</pre>'
+_MARKS = re.compile(r"[\\`*_\[<|~$&@]|:(?=//)|(?<=www)\.")  # GitHub also makes links of bare addresses, and math of $
+_MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of lists, quotes, headings
+_BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them
+
+
+def text(page: RenderableType, width: int) -> str:
+    """Return a page as in a pipe: without colour, in lines that end in a newline."""
+    return printed(page, Console(file=io.StringIO(), width=width, color_system=None))
+
+
+def printed(page: RenderableType, console: Console) -> str:
+    """Return what a console prints of a page."""
+    with console.capture() as captured:
+        console.print(page, highlight=False, markup=False, emoji=False)
+    return captured.get()
+
+
+def exported(page: RenderableType, format: Literal["svg", "html", "png"], width: int, theme: Theme) -> bytes:
+    """Return a page as a picture or a document. Raises OutputError if PNG cannot be drawn here."""
+    console = _recorded(Padding(page, (1, 2, 1, 2), expand=False) if format != "html" else page, width)
+    if format == "html":
+        return console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True).encode()
+    ground = _THEMES[theme].background_color.hex
+    code = _SVG.replace("FONTS", _FONTS).replace("GROUND", ground)
+    svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
+    return svg.encode() if format == "svg" else png(svg)
+
+
+def fragment(page: RenderableType, width: int) -> str:
+    """Return a page as an element for a notebook; its colours can be read on a light and on a dark background."""
+    return _recorded(page, width).export_html(code_format=_FRAGMENT, inline_styles=True)
+
+
+def png(svg: str) -> bytes:
+    """Return an SVG picture as PNG, by a monospace font of this machine."""
+    try:
+        import resvg_py
+    except ImportError as error:
+        raise OutputError(lacks("png", "pictures", error)) from None
+    if resvg_py.svg_to_bytes(svg_string=_PROBE) == resvg_py.svg_to_bytes(svg_string=_PROBE.replace("X", "")):
+        raise OutputError("png needs a monospace font, and there is none; on Debian: apt install fonts-dejavu-core")
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2))
+
+
+def markdown(page: RenderableType, width: int) -> str:
+    """Return a page in GitHub's Markdown, written from the same tables."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
+    return "\n\n".join(filter(None, _blocks(page, console))) + "\n"
+
+
+def _recorded(page: RenderableType, width: int) -> Console:
+    console = Console(record=True, file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor")
+    console.print(page, highlight=False, markup=False, emoji=False)
+    return console
+
+
+def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
+    if isinstance(page, str | Text):
+        yield _sentence(page if isinstance(page, Text) else Text(page))
+    elif isinstance(page, Trimmed):
+        yield _table(page.table)
+    elif isinstance(page, Drawing):
+        yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)  # a block of code, whatever is in it
+    else:
+        parts = page.renderables if isinstance(page, Group) else page.__rich_console__(console, console.options)  # type: ignore[union-attr]
+        for part in parts:
+            yield from _blocks(cast("RenderableType", part), console)
+
+
+def _sentence(text: Text) -> str:
+    escaped = _MARKS_IN_FRONT.sub(r"\1\\", _escaped(text.plain.strip(" ")))
+    return f"**{escaped}**" if escaped and isinstance(text.style, Style) and text.style.bold else escaped
+
+
+def _table(table: Table) -> str:
+    """Return a table without its bars; the cells of a line are columns of their own, below the title of their block."""
+    columns: list[tuple[str, list[str]]] = []  # justification and cells, the header first
+    for column in table.columns:
+        header, *cells = (
+            cell if isinstance(cell, Text) else Text(str(cell)) for cell in (column.header, *column.cells)
+        )
+        if header.plain.startswith("│"):
+            continue
+        if isinstance(header, Line):
+            rows = [cell.cells if isinstance(cell, Line) else [cell] * len(header.cells) for cell in (header, *cells)]
+            columns += [("right", [*map(_cell, each)]) for each in zip(*rows, strict=True)]
+        else:
+            columns.append((column.justify, [*map(_cell, (header, *cells))]))
+    widths = [max(3, *map(cell_len, cells)) for _, cells in columns]
+    rules = [
+        "-" * (width - 1) + ":" if justify == "right" else ":" + "-" * (width - 1)
+        for (justify, _), width in zip(columns, widths, strict=True)
+    ]
+    lines = [[*row] for row in zip(*(cells for _, cells in columns), strict=True)]
+    padded = [
+        [
+            " " * (width - cell_len(cell)) + cell if justify == "right" else cell + " " * (width - cell_len(cell))
+            for cell, (justify, _), width in zip(row, columns, widths, strict=True)
+        ]
+        for row in lines
+    ]
+    padded.insert(1, rules)
+    return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+
+def _cell(text: Text) -> str:
+    if isinstance(text, Shades):
+        return f"`{text.plain}`"
+    return _sentence(text)
+
+
+def _escaped(text: str) -> str:
+    return _BLANKS.sub(lambda match: f"&#x{ord(match[0]):x};", _MARKS.sub(r"\\\g<0>", text))

@@ -1,0 +1,153 @@
+"""A matrix on a page: blocks of numbers side by side, with labels and the numbers of their columns.
+
+A number is never cut: middle columns are omitted if the page is too narrow, and named below the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.text import Text
+
+from embcli.page.colors import STYLES, sign_style
+from embcli.page.strips import Strips, Values
+from embcli.page.table import GAP, SHORTEST, Block, Label, Line, label_versions, left_out, ruled
+from embcli.safe import in_line
+from embcli.selection import Excerpt
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+_FEW = 2  # columns of numbers for which tokens are shortened
+_FIXED = 1e6  # larger numbers are written with an exponent
+_DOTS = Text("…", STYLES["dim"])
+
+
+class NumberFormat:
+    """How numbers are written, all alike: fixed, or with an exponent if fixed loses too much."""
+
+    def __init__(self, arrays: Sequence[np.ndarray], precision: int) -> None:
+        finite = [values[np.isfinite(values)] for values in arrays]
+        largest = max((float(np.abs(values).max()) for values in finite if values.size), default=0.0)
+        whole = all(values.dtype.kind in "iu" for values in arrays)
+        exponent = not whole and (largest >= _FIXED or 0 < largest < 0.5 * 10.0**-precision)
+        self._spec = f".{0 if whole else precision}{'e' if exponent else 'f'}"
+        longest = (value for values in arrays for value in _longest(values))
+        self.width = max((len(self.write(value)) for value in longest), default=1)
+
+    def write(self, value: float) -> str:
+        """Return a number with the chosen decimals."""
+        return format(float(value), self._spec)
+
+
+def written(values: np.ndarray, precision: int) -> list[str]:
+    """Return the numbers of an array (n,), all alike."""
+    return [*map(NumberFormat([values], precision).write, values)]
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Matrices side by side in a table; all show the same columns, with labels before and after them.
+
+    A row of dots stands before each row in `gaps`; `tones` are the names of the rows' styles. With `every`, columns
+    that do not fit continue in further tables. With `heat`, rows are strips of colours.
+    """
+
+    labels: Sequence[Label]
+    blocks: Sequence[Values]
+    numbers: np.ndarray  # (columns,) int64: those of the columns
+    gaps: Sequence[int] = ()
+    after: Sequence[Label] = ()
+    tones: Sequence[str] = ()
+    precision: int = 4
+    heat: bool = False
+    every: bool = False
+    column: str = "column"  # what a column is, in the sentence about those left out
+    rows_left_out: str = ""  # in words, for the same sentence
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.parts(options.max_width)
+
+    def parts(self, width: int) -> Iterator[RenderableType]:
+        """Yield the tables that fit into a width, and the sentence about what is left out."""
+        if self.heat:
+            yield Strips(self.labels, self.blocks, self.numbers, self.gaps, self.after, self.precision)
+        elif self.every and not self.fits(width):
+            most = max(self._most([label.shortened(SHORTEST) for label in self.labels], width), 1)
+            for start in range(0, len(self.numbers), most):
+                values = [replace(block, values=block.values[:, start : start + most]) for block in self.blocks]
+                part = replace(self, blocks=values, numbers=self.numbers[start : start + most], rows_left_out="")
+                yield from ["", *part.parts(width)] if start else part.parts(width)
+        else:
+            labels, shown = self._fit(width)
+            blocks = [self._block(block, shown) for block in self.blocks]
+            yield ruled(labels, blocks, self.after, self.gaps, self.tones)
+        if missing := self.left_out(width):
+            yield Text(missing)
+
+    def left_out(self, width: int) -> str:
+        """Return the sentence about rows and columns that are not shown in a width."""
+        shows_all = self.every or self.heat
+        columns = "" if shows_all else self._fit(width)[1].missing(self.column, self.numbers)
+        return left_out(self.rows_left_out, columns)
+
+    def fits(self, width: int) -> bool:
+        """Return whether a width is enough for all columns."""
+        return self._most([label.shortened(SHORTEST) for label in self.labels], width) >= len(self.numbers)
+
+    def _block(self, block: Values, shown: Excerpt) -> Block:
+        headers = [Text(str(number)) for number in self.numbers[shown.places].tolist()]
+        write, widths = self._format.write, [self._cell] * len(headers)
+        values = block.values[:, shown.places].tolist()
+        rows = [[Text(write(value), sign_style(value)) for value in row] for row in values]
+        for place, tone in enumerate(self.tones):
+            if tone == "dim":  # a number in a dim row has no sign to stand out by
+                rows[place] = [Text(number.plain) for number in rows[place]]
+        if shown.left_out:
+            widths.insert(shown.head, 1)
+            for row in [headers, *rows]:
+                row.insert(shown.head, _DOTS)
+        lines = [Line(row, widths) for row in rows]
+        for gap in reversed(self.gaps):
+            lines.insert(gap, Line([Text("⋮")] * len(widths), widths, "dim"))
+        return Block(Line(headers, widths, title=in_line(block.title)), lines)
+
+    @property
+    def _format(self) -> NumberFormat:
+        return NumberFormat([block.values for block in self.blocks], self.precision)
+
+    @property
+    def _cell(self) -> int:
+        """The number of cells of a column, with its number above it."""
+        return max(self._format.width, len(str(self.numbers.max(initial=0))))
+
+    def _most(self, labels: Sequence[Label], width: int, dots: bool = False) -> int:
+        """Return how many columns of numbers each block has beside labels, a bar and perhaps a column of dots."""
+        taken = sum(label.width + GAP for label in [*labels, *self.after])
+        taken += len(self.blocks) * (2 if dots else 1) * (1 + GAP)
+        return (width + GAP - taken) // (len(self.blocks) * (self._cell + GAP))
+
+    def _fit(self, width: int) -> tuple[list[Label], Excerpt]:
+        """Return labels, shortened if necessary, and which columns of numbers fit beside them."""
+        count = len(self.numbers)
+        long, short, none = label_versions(self.labels)
+        for labels in (long, short):
+            if self._most(labels, width) >= count:
+                return labels, Excerpt.first(count, count)
+        labels = long if self._most(long, width, dots=True) >= _FEW else short
+        if self._most(labels, width, dots=True) < 1:
+            labels = none  # a number is worth more than a token's text
+        return labels, Excerpt.ends(max(self._most(labels, width, dots=True), 1), count)
+
+
+def _longest(values: np.ndarray) -> list[float]:
+    """Return the values that are longest to write: both ends, a negative zero, those that are not finite."""
+    is_finite = np.isfinite(values)
+    finite, others = values[is_finite], values[~is_finite]
+    zero = finite[np.signbit(finite) & (finite == 0)][:1]
+    ends = [finite.min(), finite.max()] if finite.size else []
+    kinds = (others > 0, others < 0, np.isnan(others))
+    return [*ends, *zero, *(each for kind in kinds for each in others[kind][:1])]

@@ -1,0 +1,268 @@
+"""Numbers as colours: strips, one per row of a table, and a picture of a whole matrix, each with a colour bar.
+
+On a terminal two numbers can share a cell; a picture for a file has a cell for each. Without colour each number is a
+character, denser for a larger number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.style import Style
+from rich.text import Text
+
+from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, Scale, colors_of, means
+from embcli.page.table import GAP, Block, Label, label_versions, ruled
+from embcli.safe import in_line
+from embcli.words import counted
+
+if TYPE_CHECKING:
+    from rich.color import Color
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+WIDEST = 4  # the most cells of a number
+LEAST = 16  # the fewest cells of a useful strip
+_BAR = 33  # the most numbers of a colour bar
+_AROUND = 5  # lines around a picture: its axis, a rule, and below a blank line a colour bar and a remark
+_LINES = 40  # of a picture in a pipe or a file
+_MARKED = Style.parse("bold #ffd700 on #000000")
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """A matrix in a table, one row per label."""
+
+    values: np.ndarray  # (n, columns) float32, or whole numbers
+    title: str = ""
+    apart: int = 1  # kinds of columns that alternate, such as sines and cosines; a colour is a mean of one kind
+
+
+def has_halves(console: Console) -> bool:
+    """Return whether two numbers can share a cell of a console: on a coloured screen, not in a picture for a file."""
+    return bool(colors_of(console)) and not console.record
+
+
+def lines_of(console: Console) -> int:
+    """Return how many lines a picture can take, with everything around it."""
+    return console.height if console.is_terminal and not console.record else _LINES
+
+
+class Shades(Text):
+    """A line of colours or, without colour, of characters."""
+
+
+def strip(values: np.ndarray, scale: Scale, console: Console, cells: int = 1, glyph: str = "") -> Shades:
+    """Return numbers (rows, columns) as one line of colours.
+
+    With a glyph two numbers share a cell: ▌ for neighbours in a row, ▀ for two rows, one above the other.
+    """
+    colors = colors_of(console)
+    if not colors:
+        places = scale.steps(values[0], len(RAMP)).repeat(cells).tolist()
+        return Shades("".join(MARKS[place] if place < 0 else RAMP[place] for place in places), no_wrap=True)
+    zero = 0 if scale.signed else len(colors) // 2
+    steps = scale.steps(values, len(colors) - zero)
+    steps[steps >= 0] += zero
+    if glyph == "▌":
+        row = steps[0].tolist()
+        pairs = [*zip_longest(row[::2], row[1::2])]
+    else:
+        upper, lower = (steps[row].repeat(cells).tolist() for row in (0, -1))
+        is_last = glyph == "▀" and len(steps) == 1  # of an odd number of rows
+        pairs = [*zip(upper, [None] * len(upper) if is_last else lower, strict=True)]
+    text = Shades(no_wrap=True)
+    start = 0
+    for place in range(1, len(pairs) + 1):
+        if place == len(pairs) or pairs[place] != pairs[start]:
+            text.append(*_colored(*pairs[start], glyph, place - start, tuple(colors)))
+            start = place
+    return text
+
+
+@lru_cache(4096)
+def _colored(first: int, second: int | None, glyph: str, count: int, colors: tuple[Color, ...]) -> tuple[str, Style]:
+    """Return equal cells of a strip; a mark stands for both halves of its cell."""
+    for step in (NAN, INFINITE):
+        if step in (first, second):
+            return MARKS[step] * count, _MARKED
+    if first == second:
+        return " " * count, Style.from_color(None, colors[first])
+    ground = None if second is None else colors[second]
+    return (glyph or " ") * count, Style.from_color(colors[first], ground)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How the numbers of a row fit into cells: numbers are averaged in bins, bins take cells or share one."""
+
+    bins: int
+    per: int = 1  # numbers in a bin, fewer in the last
+    cells: int = 1  # of each bin
+    glyph: str = ""  # ▌ if two bins share a cell
+
+    @classmethod
+    def of(cls, columns: int, available: int, halves: bool, apart: int = 1) -> Fit:
+        """Return how columns fit into the available cells, which may be halved; bins hold one number if possible."""
+        if columns <= available:
+            return cls(columns, 1, min(available // max(columns, 1), WIDEST))
+        most = 2 * available if halves else available
+        per = 1 if columns <= most else -(-columns // apart // max(most // apart, 1))
+        bins = sum(-(-len(range(kind, columns, apart)) // per) for kind in range(apart))
+        return cls(bins, per, 1, "▌" if halves else "")
+
+    @property
+    def width(self) -> int:
+        """The number of cells of a row."""
+        return -(-self.bins // 2) if self.glyph else self.bins * self.cells
+
+
+@dataclass(frozen=True, eq=False)
+class Strips:
+    """Matrices as strips of colours, one per row, with labels before and after them.
+
+    Numbers that are not `signed` are sizes, from 0 up. `below` are marks under the columns, one character or none each.
+    """
+
+    labels: Sequence[Label]
+    blocks: Sequence[Values]
+    numbers: np.ndarray  # (columns,) int64: those of the columns
+    gaps: Sequence[int] = ()
+    after: Sequence[Label] = ()
+    precision: int = 4
+    signed: bool = True
+    below: Sequence[str] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        labels, cells = beside(options.max_width, self.labels, self.after, len(self.blocks))
+        apart = max((block.apart for block in self.blocks), default=1)
+        fit = Fit.of(len(self.numbers), cells, has_halves(console), apart)
+        shown = [means(block.values, fit.per, apart) for block in self.blocks]
+        scale = Scale.of(shown, self.signed)
+        extra = [""] if self.below else []
+        columns = []
+        for block, values in zip(self.blocks, shown, strict=True):
+            strips: list[Text] = [strip(row[None], scale, console, fit.cells, fit.glyph) for row in values]
+            for gap in reversed(self.gaps):
+                strips.insert(gap, Text("⋮", "dim"))
+            marks = [Text(_marks(self.below, fit))] if self.below else []
+            title = f"{in_line(block.title)}\n" if block.title else ""
+            columns.append(Block(Text(title + _axis(self.numbers, fit.width)), [*strips, *marks]))
+        labels, after = ([replace(each, cells=[*each.cells, *extra]) for each in part] for part in (labels, self.after))
+        yield ruled(labels, columns, after, self.gaps)
+        yield ""
+        mean = _mean(1, fit.per, (1, len(self.numbers)), apart)
+        yield color_bar(scale, shown, mean, self.precision, console, options.max_width)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A matrix as a picture of all its rows, in at most `lines` lines; what does not fit is averaged.
+
+    `values` returns rows by their numbers, (n,) int64 -> (n, columns). With `square` each number is as high as it is
+    wide.
+    """
+
+    label: str  # of the numbers of its rows
+    rows: np.ndarray  # their numbers, (n,) int64
+    columns: np.ndarray  # their numbers, (columns,) int64
+    values: Callable[[np.ndarray], np.ndarray]
+    apart: int = 1
+    square: bool = False
+    lines: int | None = None  # None for those of the console
+    precision: int = 4
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        shape = len(self.rows), len(self.columns)
+        lines = max((self.lines or lines_of(console)) - _AROUND, 1)
+        label = Label(self.label, [self.rows.max(initial=0)])
+        cells = beside(options.max_width, [label], ())[1]
+        halves = has_halves(console)
+        if self.square:
+            height, width = (2 * lines, cells) if halves else (lines, cells // 2)
+            per = max(-(-shape[0] // height), -(-shape[1] // width), 1)
+            sizes = (size for size in (WIDEST, 2) if size * shape[0] <= height and size * shape[1] <= width)
+            size = next(sizes, 1)
+            fit, stacked = Fit(-(-shape[1] // per), per, size if halves else 2 * size), halves
+        else:
+            stacked, size = halves and shape[0] > lines, 1
+            per = max(-(-shape[0] // (2 * lines if stacked else lines)), 1)
+            fit = Fit.of(shape[1], cells, halves and not stacked, self.apart)
+        binned = [means(self.values(self.rows[k : k + per]).T, per).T for k in range(0, shape[0], per)]
+        shown = means(np.concatenate(binned or [np.empty((0, shape[1]))]), fit.per, self.apart)
+        scale, step = Scale.of([shown]), 2 if stacked else 1
+        drawn = shown.repeat(size, axis=0)
+        glyph = "▀" if stacked else fit.glyph
+        strips = [strip(drawn[k : k + step], scale, console, fit.cells, glyph) for k in range(0, len(drawn), step)]
+        begins = [k // size * per if k % size == 0 else None for k in range(0, len(drawn), step)]
+        begin = Label(self.label, ["" if row is None else self.rows[row] for row in begins])
+        yield ruled([begin], [Block(Text(_axis(self.columns, fit.width)), strips)])
+        yield ""
+        mean = _mean(per, fit.per, shape, self.apart)
+        yield color_bar(scale, [shown], mean, self.precision, console, options.max_width)
+
+
+def color_bar(
+    scale: Scale, shown: Sequence[np.ndarray], mean: str, precision: int, console: Console, width: int
+) -> Text:
+    """Return a colour bar with the ends of its scale, and remarks about the colours above it."""
+    limit = f"{scale.limit:.{max(precision, 4)}g}"
+    low = f"-{limit}" if scale.signed and scale.limit else "0"
+    halves = has_halves(console)
+    most = (width - len(f"{low}  {limit}")) * (2 if halves else 1)
+    numbers = scale.limit * np.linspace(-1.0 if scale.signed else 0.0, 1.0, min(_BAR, most - (most + 1) % 2))
+    remarks = [f"each {'colour' if colors_of(console) else 'character'}: {mean}"] if mean else []
+    for mark, name, which in ((MARKS[NAN], "NaN", np.isnan), (MARKS[INFINITE], "infinite", np.isinf)):
+        if count := sum(int(which(values).sum()) for values in shown):
+            remarks.append(f"{mark}: {count:,} {name}")
+    bar = Text(f"{low} ").append_text(strip(numbers[None], scale, console, 1, "▌" if halves else ""))
+    bar.append(f" {limit}")
+    text = "; ".join(remarks)
+    return bar.append(f"  {text}" if bar.cell_len + len(text) + GAP <= width else f"\n{text}") if text else bar
+
+
+def beside(
+    width: int, labels: Sequence[Label], after: Sequence[Label], blocks: int = 1, least: int = LEAST
+) -> tuple[list[Label], int]:
+    """Return the labels of strips and how many cells each block has beside them.
+
+    If a strip has fewer cells than `least`, tokens are shortened, and then omitted.
+    """
+    for version in label_versions(labels):
+        taken = sum(label.width + GAP for label in [*version, *after]) + blocks * (1 + GAP)
+        cells = (width + GAP - taken) // blocks - GAP
+        if cells >= least:
+            break
+    return version, max(cells, 1)
+
+
+def _marks(marks: Sequence[str], fit: Fit) -> str:
+    """Return the line below columns with these marks ("" for none); of two marks in a cell, the first."""
+    if fit.glyph:
+        marks = [left or right for left, right in zip_longest(marks[::2], marks[1::2], fillvalue="")]
+    return "".join((mark or "·") * fit.cells for mark in marks)
+
+
+def _axis(numbers: np.ndarray, width: int) -> str:
+    """Return the header of strips: the numbers of their first and last column at both ends."""
+    if not len(numbers):
+        return ""
+    first, last = (str(number) for number in numbers[[0, -1]])
+    return f"{first}{last:>{max(width - len(first), len(last) + 1)}}" if len(numbers) > 1 else first
+
+
+def _mean(per_rows: int, per_columns: int, shape: tuple[int, int], apart: int) -> str:
+    """Return in words which numbers each colour is the mean of; an empty text if it is one number."""
+    of_rows = counted(per_rows, "row") if per_rows > 1 else ""
+    of_columns = f"{per_columns} {'even or odd ' if apart > 1 else ''}columns" if per_columns > 1 else ""
+    if not of_rows and not of_columns:
+        return ""
+    if not of_rows and apart == 1:
+        rest = shape[1] % per_columns
+        return f"the mean of {of_columns}{f' (last: {rest})' if rest else ''}"
+    fewer = shape[0] % per_rows or any(len(range(kind, shape[1], apart)) % per_columns for kind in range(apart))
+    return f"the mean of {' x '.join(filter(None, (of_rows, of_columns)))}{' (fewer at the ends)' if fewer else ''}"

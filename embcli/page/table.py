@@ -1,0 +1,182 @@
+"""Labels and tables: what stands beside numbers, and the look that all tables have."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from rich.box import Box
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from embcli.page.colors import STYLES
+from embcli.safe import in_line
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.style import Style
+
+GAP = 2  # cells between columns
+SHORTEST = 6  # cells of a shortened token
+_TOKEN = 24  # cells of the longest token beside numbers
+_UNIT = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|.", re.DOTALL)  # a character as embcli.tokens.shown writes it
+_RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+_BARE = Box("    \n    \n    \n    \n    \n    \n    \n    \n")
+_DIM = STYLES["dim"]
+
+
+def words(text: object, style: str | Style = "") -> Text:
+    """Return a text from anywhere as rich's Text, made safe for one line; a style can be a name in STYLES."""
+    return Text(in_line(str(text)), STYLES.get(style, style) if isinstance(style, str) else style)
+
+
+def title(text: str) -> Text:
+    """Return a heading."""
+    return words(text, "strong")
+
+
+@dataclass(frozen=True, eq=False)
+class Label:
+    """A column of words; with `short`, its cells may be shortened in the middle, and left out beside numbers."""
+
+    header: str
+    cells: Sequence[object]  # text, which is made safe, or rich's Text
+    justify: Literal["left", "right"] = "right"
+    short: bool = False
+    minimum: int = 0  # cells
+
+    @property
+    def texts(self) -> list[Text]:
+        """The cells as rich's Text."""
+        return [cell if isinstance(cell, Text) else words(cell) for cell in self.cells]
+
+    @property
+    def width(self) -> int:
+        """The number of cells."""
+        return max(self.minimum, cell_len(self.header), *(text.cell_len for text in self.texts), 0)
+
+    def shortened(self, most: int) -> Label:
+        """Return the label with each cell in at most `most` cells, if it may be shortened."""
+        if not self.short:
+            return self
+        return replace(self, cells=[Text(shorten(text.plain, most), text.style) for text in self.texts])
+
+
+def label_versions(labels: Sequence[Label]) -> tuple[list[Label], list[Label], list[Label]]:
+    """Return labels with long tokens, with short tokens, and without tokens."""
+    long, short = ([label.shortened(most) for label in labels] for most in (_TOKEN, SHORTEST))
+    return long, short, [label for label in labels if not label.short]
+
+
+class Line(Text):
+    """The cells of one row in one text, which rich draws much faster than a column for each."""
+
+    def __init__(self, cells: Sequence[Text], widths: Sequence[int], style: str = "", title: str = "") -> None:
+        super().__init__(f"{title}\n" if title else "", STYLES.get(style, ""), no_wrap=True)
+        self.cells = cells
+        for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+            self.append(" " * (GAP * bool(place) + width - cell.cell_len))
+            self.append_text(cell)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A part of a table after a bar: its header, which has two lines if it has a title, and its rows."""
+
+    header: Text
+    rows: Sequence[RenderableType]
+
+
+def ruled(
+    labels: Sequence[Label],
+    blocks: Sequence[Block] = (),
+    after: Sequence[Label] = (),
+    gaps: Sequence[int] = (),
+    tones: Sequence[str] = (),
+    has_rule: bool = True,
+) -> Trimmed:
+    """Return a table of labels, of blocks with a bar before each, and of labels after them.
+
+    A row of dots stands before each row in `gaps`; `tones` are the names of the rows' styles. Without a rule below the
+    head the table has no room to lose, and its columns are one cell apart.
+    """
+    box, padding = (_RULED, (0, 1, 0, 0)) if has_rule else (_BARE, (0, 0, 0, 0))
+    table = Table(box=box, padding=padding, show_edge=False, pad_edge=False, border_style=_DIM)
+    table.header_style = STYLES["strong"]
+    columns: list[list[RenderableType]] = []
+
+    def add(label: Label) -> None:
+        cells: list[RenderableType] = [*label.texts]
+        for gap in reversed(gaps):
+            cells.insert(gap, Text("⋮", _DIM))
+        table.add_column(Text(label.header), justify=label.justify, no_wrap=True, min_width=label.minimum)
+        columns.append(cells)
+
+    for label in labels:
+        add(label)
+    for block in blocks:
+        table.add_column(Text("│\n│" if "\n" in block.header.plain else "│", _DIM), no_wrap=True)
+        columns.append([Text("│", _DIM)] * len(block.rows))
+        table.add_column(block.header, no_wrap=True)
+        columns.append([*block.rows])
+    for label in after:
+        add(label)
+    places = (place for place in range(len(columns[0])) if place not in {gap + k for k, gap in enumerate(gaps)})
+    styles = dict(zip(places, tones, strict=False))
+    for place, row in enumerate(zip(*columns, strict=True)):
+        table.add_row(*row, style=STYLES.get(styles.get(place, "")))
+    return Trimmed(table)
+
+
+@dataclass(frozen=True, eq=False)
+class Trimmed:
+    """A table without blanks at the ends of its lines."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self.table, options, pad=False):
+            while line and not (line[-1].style and line[-1].style.bgcolor):
+                text, style, _ = line.pop()
+                if text.rstrip(" "):
+                    line.append(Segment(text.rstrip(" "), style))
+                    break
+            yield from line
+            yield Segment.line()
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """Lines whose characters are aligned with those below them."""
+
+    lines: Sequence[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.lines:
+            line.no_wrap, line.overflow = True, "crop"
+            yield line
+
+
+def left_out(*parts: str) -> str:
+    """Return a sentence about what is not shown: `Left out: row 3 (1 of 9) and columns 5 to 251 (247 of 256)`."""
+    missing = [part for part in parts if part]
+    return f"Left out: {' and '.join(missing)}." if missing else ""
+
+
+def shorten(text: str, most: int) -> str:
+    r"""Return a text in at most `most` cells, with … in place of its middle; escapes such as `\xf0` are never split."""
+    if cell_len(text) <= most:
+        return text
+    units = deque(_UNIT.findall(text))
+    head, tail = "", ""
+    while True:
+        at_head = cell_len(head) <= cell_len(tail)
+        nearest = units.popleft() if at_head else units.pop()
+        if cell_len(head) + cell_len(tail) + cell_len(nearest) >= most:
+            return f"{head}…{tail}"
+        head, tail = (head + nearest, tail) if at_head else (head, nearest + tail)
