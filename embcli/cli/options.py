@@ -29,7 +29,7 @@ _COMMON = {
     "positions": ("context_length", "rows", "similarity", "heat", "output"),
     "neighbors": ("path", "ids", "top", "metric", "output"),
     "audit": ("fail_on", "tensor", "top", "format", "output"),
-    "diff": ("tensor", "pre", "top", "format", "output"),
+    "diff": ("tensor", "color", "top", "format", "output"),
     "explore": ("row", "text", "sort", "dim", "encoding"),
     "tour": ("text", "step"),
     "explain": ("width", "color", "theme", "format", "output"),
