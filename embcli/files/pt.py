@@ -1,21 +1,48 @@
-"""PyTorch's files of tensors (.pt, .pth, .bin): zip archives of a pickle, which is never run, and of their numbers."""
+"""PyTorch's files of tensors (.pt, .pth, .bin): a zip archive of a pickle and of the tensors' numbers.
+
+Python's own unpickler reads the pickle, with functions of this module for those of torch: nothing is imported or called
+because a file asks for it. A scan refuses beforehand what would crash or stall the unpickler. Python's pickletools
+describes the opcodes, torch/_utils.py the arguments of the functions.
+"""
 
 from __future__ import annotations
 
+import io
+import pickle
+import re
 import zipfile
-from struct import Struct
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
 
 from embcli.binary import Binary, shortened
+from embcli.files.archives import DAMAGES, member_start, opened_archive
 from embcli.files.numbers import NumberFormat
-from embcli.files.pickled import ADVICE, Storage, Weight, item_size, weights_in
 from embcli.files.tensors import Tensor, Tensors
 from embcli.strict_json import Malformed
 
+_ADVICE = "save its state_dict as safetensors"
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors
-_LOCAL_HEADER = Struct("<4s22x2H")  # of a member: a signature, the lengths of its name and of its extra field
-_SIGNATURE = b"PK\x03\x04"
-# What zipfile raises for a damaged archive.
-_DAMAGES = (zipfile.BadZipFile, RuntimeError, OSError, ValueError, EOFError, OverflowError)
+_MOST_STEPS = 1 << 20  # opcodes: a tensor and its name take some 35
+_LONGEST_NAMES = 1 << 24  # characters of all names; those of nested values have all keys above them
+
+# The opcodes that torch.save writes, and how many values each takes from the stack; -1 for all above the last mark.
+_TAKEN = {"TUPLE": -1, "APPENDS": -1, "SETITEMS": -1, "REDUCE": 2, "NEWOBJ": 2, "TUPLE2": 2, "SETITEM": 2, "TUPLE3": 3}
+_TAKEN |= dict.fromkeys(("TUPLE1", "APPEND", "BUILD", "BINPERSID", "STOP"), 1)
+_TAKEN |= dict.fromkeys(("PROTO", "MARK", "GLOBAL", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"), 0)
+_TAKEN |= dict.fromkeys(("NONE", "NEWTRUE", "NEWFALSE", "EMPTY_TUPLE", "EMPTY_LIST", "EMPTY_DICT"), 0)
+_TAKEN |= dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINSTRING"), 0)
+_SILENT = {"PROTO", "MARK", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD", "STOP"}  # they push nothing
+
+# torch's types of storages -> dtypes, as numpy or torch names them.
+_STORAGES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Bool": "bool"}
+_STORAGES |= {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8"}
+_STORAGES |= {"ComplexDouble": "complex128", "ComplexFloat": "complex64", "storage.Untyped": "uint8"}
+_STORAGES |= {name: name.lower() for name in ("QUInt8", "QInt8", "QInt32", "QUInt4x2", "QUInt2x4")}
+_STORAGE = re.compile(r"torch\.(?:cuda\.)?([\w.]+)Storage")
+_DTYPE = re.compile(r"torch\.((?:bfloat|float|q?u?int|complex|bits)[0-9]{1,3}(?:x[0-9]|_\w+)?|bool)")
+_KIND = re.compile(r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+)")
+_REBUILT = re.compile(r"torch\._utils\._rebuild_(\w+)")
 
 
 class TorchFile(Tensors):
@@ -27,71 +54,228 @@ class TorchFile(Tensors):
     format = "PyTorch"
 
     def __init__(self, binary: Binary) -> None:
-        archive, folder = _opened(binary)
-        if _member(binary, archive, f"{folder}/byteorder") == b"big":
-            raise binary.refused("its numbers are big-endian; embcli reads little-endian ones")
+        archive = opened_archive(binary, f"older than PyTorch 1.6; {_ADVICE}")
+        members = archive.NameToInfo
+        folder = next((name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl")), None)
+        if folder is None:
+            raise binary.refused("it is an archive without the data.pkl of torch.save")
+        data, listed = members[f"{folder}/data.pkl"], archive.infolist()
+        is_plain = all(info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed)
+        if not is_plain or len(members) < len(listed) or data.file_size > _LONGEST_PICKLE:
+            raise binary.refused("it is an archive that torch.save does not write")
         try:
-            weights = weights_in(_member(binary, archive, f"{folder}/data.pkl"), binary.path.stem)
+            order = members.get(f"{folder}/byteorder")
+            if order and archive.open(order).read(4) == b"big":
+                raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
+            weights = _weights_in(archive.read(data), binary.path.stem)
+            tensors = {name: _described(binary, name, each, members, folder) for name, each in weights.items()}
         except Malformed as error:
             raise binary.refused(str(error)) from None
-        members = archive.NameToInfo
-        storages = {each.storage.key: each.storage for each in weights.values() if each.storage}
-        starts = {key: _start(binary, members.get(f"{folder}/data/{key}"), each) for key, each in storages.items()}
-        super().__init__(binary, {name: _described(binary, name, each, starts) for name, each in weights.items()})
+        except DAMAGES as error:
+            raise binary.refused(f"it is a damaged archive ({error})") from None
+        super().__init__(binary, tensors)
 
     def _numbers(self, tensor: Tensor) -> NumberFormat:
-        numbers = super()._numbers(tensor)
         if tensor.strides is None:
-            raise self.refused(f"{tensor} is sparse, negated or without data, so it has no plain numbers")
-        return numbers
+            raise self.refused(f"{tensor} is negated or without data, so it has no plain numbers")
+        return super()._numbers(tensor)
 
 
-def _opened(binary: Binary) -> tuple[zipfile.ZipFile, str]:
-    """Return an archive of torch.save, with nothing compressed, and the folder that its members are in."""
-    try:
-        archive = zipfile.ZipFile(binary.file)
-    except _DAMAGES as error:
-        raise binary.refused(f"it is a damaged archive, or older than PyTorch 1.6 ({error}); {ADVICE}") from None
-    listed = archive.infolist()
-    folders = [folder for folder, _, name in (info.filename.partition("/") for info in listed) if name == "data.pkl"]
-    if not folders:
-        raise binary.refused("it is an archive without the data.pkl of torch.save")
-    plain = all(info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed)
-    if not plain or len(archive.NameToInfo) < len(listed):
-        raise binary.refused("it is an archive that torch.save does not write")
-    return archive, folders[0]
-
-
-def _member(binary: Binary, archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a small member; nothing if there is none."""
-    info = archive.NameToInfo.get(name)
-    if info is not None and info.file_size > _LONGEST_PICKLE:
-        raise binary.refused("it is an archive that torch.save does not write")
-    try:
-        return archive.read(info) if info else b""
-    except _DAMAGES as error:
-        raise binary.refused(f"it is a damaged archive ({error})") from None
-
-
-def _start(binary: Binary, info: zipfile.ZipInfo | None, storage: Storage) -> int:
-    """Return where the numbers of a storage begin; raises InputError unless all of them are in its member."""
-    what = f"its storage {shortened(storage.key)}"
-    if info is None:
-        raise binary.refused(f"{what} is missing")
-    local = binary.read(info.header_offset, _LOCAL_HEADER.size)
-    if len(local) < _LOCAL_HEADER.size or not local.startswith(_SIGNATURE):
-        raise binary.refused(f"it is a damaged archive: {what} has no header")
-    _, name, extra = _LOCAL_HEADER.unpack(local)
-    start: int = info.header_offset + _LOCAL_HEADER.size + name + extra
-    if storage.size != info.file_size or start + storage.size > binary.size:
-        raise binary.refused(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
-    return start
-
-
-def _described(binary: Binary, name: str, weight: Weight, starts: dict[str, int]) -> Tensor:
-    if weight.storage is None:
+def _described(binary: Binary, name: str, weight: _Weight, members: dict[str, zipfile.ZipInfo], folder: str) -> Tensor:
+    """Return a tensor whose numbers are in a member of the archive; raises Malformed unless all of them are."""
+    storage = weight.storage
+    if storage is None:
         return Tensor(name, weight.shape, weight.dtype, 0, binary.path, 0)
-    if weight.size > weight.storage.size:
-        raise binary.refused(f"tensor {shortened(name)} claims more numbers than it has bytes")
-    start = starts[weight.storage.key] + weight.first * item_size(weight.dtype)
-    return Tensor(name, weight.shape, weight.dtype, weight.size, binary.path, start, weight.strides)
+    info, what = members.get(f"{folder}/data/{storage.key}"), f"its storage {shortened(storage.key)}"
+    if info is None:
+        raise Malformed(f"{what} is missing")
+    start, item = member_start(binary, info), _item_size(weight.dtype)
+    if storage.size != info.file_size or start + storage.size > binary.size:
+        raise Malformed(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
+    size = prod(weight.shape) * item
+    if size > storage.size:
+        raise Malformed(f"tensor {shortened(name)} claims more numbers than it has bytes")
+    return Tensor(name, weight.shape, weight.dtype, size, binary.path, start + weight.first * item, weight.strides)
+
+
+def _weights_in(data: bytes, name: str) -> dict[str, _Weight]:
+    """Return the tensors in dictionaries and lists by the keys that lead to them; a lone tensor has the given name.
+
+    Raises Malformed for a pickle of other things than tensors and plain values.
+    """
+    try:
+        _scan(data)
+        whole = _Unpickler(io.BytesIO(data), encoding="utf-8").load()
+    except (Malformed, MemoryError):
+        raise
+    except Exception as error:  # of many kinds, for an argument, a stack or a call that is wrong
+        raise Malformed(f"its pickle is damaged ({shortened(str(error) or type(error).__name__, 100)})") from None
+    weights: dict[str, _Weight] = {}
+    waiting: list[tuple[str, Any]] = [("", whole)]
+    seen, letters = set(), 0  # a list in a pickle can contain itself
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, _Weight):
+            weights[path or name] = value
+        elif isinstance(value, dict | list | tuple) and id(value) not in seen:
+            seen.add(id(value))
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            items = [(str(key), item) for key, item in pairs if isinstance(item, dict | list | tuple)]
+            letters += sum(len(path) + len(key) for key, _ in items)
+            if letters > _LONGEST_NAMES:
+                raise Malformed("its values are nested more deeply, or have longer names, than those of any model")
+            waiting += [(f"{path}.{key}" if path else key, item) for key, item in reversed(items)]
+    return weights
+
+
+def _scan(data: bytes) -> None:
+    """Refuse opcodes that torch.save does not write, and keys that a dictionary must not take.
+
+    The hash of nested tuples overflows the stack; tuples and long numbers can have one hash by the thousand.
+    """
+    import pickletools
+
+    stack: list[bool] = []  # of each value, whether it may be a key
+    marks: list[int] = []
+    memo: dict[Any, bool] = {}
+    argument: Any
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        name = opcode.name
+        if count == _MOST_STEPS:
+            raise Malformed(f"its pickle has more than {_MOST_STEPS:,} opcodes")
+        if name == "GLOBAL":
+            _named(*str(argument).split(" ", 1))
+        if name not in _TAKEN:
+            raise Malformed(f"its pickle has an opcode that torch.save does not write, {name}")
+        place = marks.pop() if _TAKEN[name] < 0 else len(stack) - _TAKEN[name]
+        values = stack[place:]
+        del stack[place:]
+        if name.startswith("SETITEM") and not all(values[::2]):
+            raise Malformed("its pickle has a key that is neither text nor a number of 64 bits")
+        if name == "MARK":
+            marks.append(len(stack))
+        elif name.endswith("BINPUT"):
+            if argument > count:
+                raise Malformed("its pickle is damaged (a place beyond all values)")
+            memo[argument] = stack[-1]
+        elif name.endswith("BINGET"):
+            stack.append(memo[argument])
+        elif name not in _SILENT:
+            stack.append("TUPLE" not in name and not (name == "LONG1" and abs(argument) >= 1 << 64))
+
+
+# What a pickle is made of: named tuples, which it cannot change.
+
+
+class _Storage(NamedTuple):
+    """Numbers in a member of the archive, whose name ends with the key."""
+
+    key: str
+    dtype: str
+    size: int  # bytes
+
+
+class _Weight(NamedTuple):
+    """A tensor: numbers of a storage from the `first` one on; without a storage if they are not plain numbers."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    storage: _Storage | None = None
+    first: int = 0
+    strides: tuple[int, ...] = ()
+
+
+class _Function(NamedTuple):
+    """A function that a pickle may call."""
+
+    run: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.run(*arguments)
+
+
+class _State(dict[Any, Any]):
+    """A dictionary; what else a state_dict has, the versions of its modules, is dropped."""
+
+    def __setstate__(self, _: Any) -> None:
+        pass
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what a name stands for."""
+        return _named(module, name)
+
+    def persistent_load(self, described: Any) -> _Storage:
+        """Return the storage that a tensor refers to."""
+        kind, dtype, key, location, count = described
+        if kind != "storage" or not isinstance(key, str) or location == "meta":
+            raise Malformed("its pickle refers to what is not a storage")
+        return _Storage(key, dtype, _natural(count)[0] * _item_size(dtype))
+
+
+def _named(module: str, name: str) -> Any:
+    """Return a function, or the name of a dtype; raises Malformed for what torch.load refuses with `weights_only`."""
+    name = f"{module}.{name}".replace("__builtin__.", "builtins.")  # as Python 2 named it
+    storage, dtype, rebuilt = (each.fullmatch(name) for each in (_STORAGE, _DTYPE, _REBUILT))
+    if name in _FUNCTIONS:
+        return _Function(_FUNCTIONS[name])
+    if storage and storage[1] in _STORAGES:
+        return _STORAGES[storage[1]]
+    if dtype:
+        return dtype[1]
+    if rebuilt:  # a sparse, a quantised one or another one that has no plain rows
+        return _Function(lambda *_: _Weight(rebuilt[1], ()))
+    if not _KIND.fullmatch(name):
+        raise Malformed(f"it asks for {shortened(name)}, and embcli runs nothing of a file; {_ADVICE}")
+    return None
+
+
+def _item_size(dtype: str) -> int:
+    """Return the bytes of a number of a dtype of torch: 1 of "float8_e4m3fn" and "bool", 2 of "bfloat16"."""
+    digits = re.search("[0-9]+", dtype)
+    return max(int(digits[0]) // 8, 1) if digits else 1
+
+
+def _natural(*values: Any) -> tuple[int, ...]:
+    if not all(type(value) is int and 0 <= value < 1 << 63 for value in values):
+        raise Malformed("its pickle has a size or an offset that is out of range")
+    return values
+
+
+def _tensor(storage: Any, first: Any, shape: Any, strides: Any, *rest: Any) -> _Weight:
+    """Return a tensor; the rest are requires_grad, hooks, and marks such as that all numbers change their sign."""
+    shape, strides, (first,) = _natural(*shape), _natural(*strides), _natural(first)
+    if not isinstance(storage, _Storage) or len(shape) > 64:
+        raise Malformed("its pickle has a tensor without a storage, or of too many dimensions")
+    last = first + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    if all(shape) and (last + 1) * _item_size(storage.dtype) > storage.size:
+        raise Malformed(f"a tensor of shape {shape} has more numbers than its storage")
+    return _Weight(storage.dtype, shape, None if any(rest[2:]) else storage, first, strides)
+
+
+def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *rest: Any) -> _Weight:
+    """Return a tensor whose storage is of bytes; its dtype is the third of the rest."""
+    return _tensor(storage._replace(dtype=rest[2]), first, shape, strides, *rest[:2], *rest[3:])
+
+
+def _of_type(function: Any, _: Any, arguments: Any, *state: Any) -> Any:
+    """Return a tensor that has attributes, or a class of its own."""
+    if not isinstance(function, _Function) or function.run is _of_type:
+        raise Malformed("its pickle makes a tensor with what is not a function of torch")
+    return function(*arguments)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("collections.OrderedDict", "collections.Counter"), lambda *_: _State()),
+    **dict.fromkeys(("builtins.set", "builtins.complex", "builtins.bytearray", "_codecs.encode"), lambda *_: None),
+    **dict.fromkeys(("torch.device", "torch.serialization._get_layout", "torch.Size"), lambda *_: None),
+    "torch.nn.parameter.Parameter": lambda weight, *_: weight,
+    "torch._utils._rebuild_parameter": lambda weight, *_: weight,
+    "torch._utils._rebuild_parameter_with_state": lambda weight, *_: weight,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": lambda weight, *_: weight,
+    "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch._utils._rebuild_tensor_v3": _tensor_of_dtype,
+    "torch._tensor._rebuild_from_type_v2": _of_type,
+}

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from embcli.errors import InputError
-from embcli.files import open_tensors, pickled, pt
+from embcli.files import open_tensors, pt
 from tests.files.made import assert_rows, layer, matrix, refusal
 
 DTYPES = (
@@ -142,6 +142,7 @@ def test_tensors_of_other_kinds_are_described_as_torch_has_them(tmp_path: Path) 
     flat = {name: each for name, each in held.items() if isinstance(each, torch.Tensor)}
     flat |= {f"module.{name}": each for name, each in held["module"].items()}
     wanted = {name: (tuple(each.shape), str(each.dtype).removeprefix("torch.")) for name, each in flat.items()}
+    wanted |= {"rows": ((), "sparse_tensor"), "quantised": ((), "qtensor")}
     assert {name: (each.shape, each.dtype) for name, each in found.items()} == wanted
     for name in ("tagged", "noted", "module.weight"):
         assert_rows(found.layer(name), flat[name].detach().numpy())
@@ -196,20 +197,22 @@ def key_of_hash_0(number: int) -> bytes:
 
 
 GREEDY = {  # each takes another reader gigabytes, minutes or the stack
-    "a storage of its own": (b"ctorch.storage\nUntypedStorage\nJ\0\0\0\x10\x85R.", "calls what is not a function"),
+    "a storage of its own": (b"ctorch.storage\nUntypedStorage\nJ\0\0\0\x10\x85R.", "its pickle is damaged"),
     "a name without end": (b"cos\n" + b"x" * 30_000 + b"\n.", "asks for 'os.xxx"),
-    "a key of keys": (b"})" + b"\x85" * 100_000 + b"Ns.", "a key that is tuple"),
+    "a key of keys": (b"})" + b"\x85" * 100_000 + b"Ns.", "a key that is neither text nor a number"),
     "values in values": (b"}K\1)" + b"\x85" * 100_000 + b"s.", "nested more deeply"),
     "many opcodes": (b"N" * 300_000 + b".", "more than 250,000 opcodes"),
-    "a memo with holes": (b"Nr\xff\xff\xff\xff.", ""),
+    "a memo with holes": (b"Nr\xff\xff\xff\xff.", "a place beyond all values"),
     "an array of bytes": (b"c__builtin__\nbytearray\n\x8a\6\0\0\0\0\0\1\x85R.", ""),
-    "keys with one hash": (b"}(" + b"".join(map(key_of_hash_0, range(60_000))) + b"u.", ""),
+    "keys with one hash": (
+        b"}(" + b"".join(map(key_of_hash_0, range(60_000))) + b"u.",
+        "a key that is neither text nor a number",
+    ),
     "a list in itself, by two ways": (b"]q\0" + b"(h\0h\0e" * 50_000 + b".", ""),
     "long names, often": (
         b"}X" + struct.pack("<I", 10_000) + b"x" * 10_000 + b"]q\0(" + b"]" * 100_000 + b"es.",
         "longer names",
     ),
-    "dimensions": (b"ctorch\nSize\n(" + b"K\1" * 100_000 + b"t\x85R.", "100,000 dimensions"),
     "a function of a function": (
         b"ctorch._tensor\n_rebuild_from_type_v2\nq\0(h\0N(h\0N)NtNtR.",
         "what is not a function of torch",
@@ -221,7 +224,7 @@ GREEDY = {  # each takes another reader gigabytes, minutes or the stack
 def test_a_pickle_that_asks_for_memory_time_or_depth_gets_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pickle: bytes, reason: str
 ) -> None:
-    monkeypatch.setattr(pickled, "_MOST_STEPS", 250_000)
+    monkeypatch.setattr(pt, "_MOST_STEPS", 250_000)
     path = with_pickle(tmp_path / "m.pt", b"\x80\2" + pickle)
     if reason:
         assert reason in refusal(path)
@@ -246,8 +249,9 @@ def tensor(
         (tensor(shape=b"K\6\x85"), "its pickle is damaged"),
         (tensor(7), "its storage '0' claims 28 bytes and has 24"),
         (tensor(5, shape=b"K\1K\3\x86"), "its storage '0' claims 20 bytes and has 24"),
-        (tensor() + tensor(5, shape=b"K\1K\3\x86") + b"\x86", "two types or two sizes"),
-        (tensor() + b"(K\1tb", "changes a tensor"),
+        (tensor() + tensor(5, shape=b"K\1K\3\x86") + b"\x86", "claims 20 bytes and has 24"),
+        (tensor() + b"}X\5\0\0\0dtypeX\7\0\0\0float16sb", "its pickle is damaged"),
+        (tensor(shape=b"(" + b"K\1" * 70 + b"t", strides=b"(" + b"K\1" * 70 + b"t"), "too many dimensions"),
         (tensor(shape=b"K\6K\6\x86", strides=b"K\0K\0\x86"), "claims more numbers than it has bytes"),
     ],
 )
@@ -291,7 +295,7 @@ def test_tensors_that_are_no_plain_numbers_are_named_and_refused(tmp_path: Path)
     }
     torch.save({**saved, "good": torch.from_numpy(matrix())}, tmp_path / "m.pt")
     for name in saved:
-        assert f"'{name}' (2, 3)" in refusal(tmp_path / "m.pt", name)
+        assert f"'{name}' (" in refusal(tmp_path / "m.pt", name)
     assert_rows(layer(tmp_path / "m.pt", "good"), matrix())
 
 
@@ -308,7 +312,7 @@ def rezipped(path: Path, target: Path, compression: int = zipfile.ZIP_STORED, le
 
 
 LIES: dict[str, tuple[Callable[[bytes, int, int], bytes], str]] = {  # about storage 0, by its local and central header
-    "no header": (lambda data, at, _: data[:at] + b"XX" + data[at + 2 :], "its storage '0' has no header"),
+    "no header": (lambda data, at, _: data[:at] + b"XX" + data[at + 2 :], "'m/data/0' has no header"),
     "a late start": (
         lambda data, at, _: data[: at + 28] + b"\xff\xff" + data[at + 30 :],  # the length of the extra field
         "its storage '0' claims 24 bytes",
