@@ -530,16 +530,12 @@ class Model:
         vector: np.ndarray | None = None,
         metric: Metric = "cosine",
         top: int | None = None,
-        include_query: bool = False,
-        center: bool = False,
-        within: float | None = None,
         match: str | None = None,
         rows: str | None = None,
-        why: bool = False,
     ) -> Neighbors:
         """Return the rows nearest to the mean row of a text's tokens, or to a vector, (D,) or (n, D) float32.
 
-        The scores are exact, in float64, and proven to be the first `top` (10); `plus` and `minus` add and subtract the
+        The first `top` (10) by their scores in float64; `plus` and `minus` add and subtract the
         rows of other tokens. Raises InputError for queries without a row, and for rows that are not finite or zero.
 
         >>> seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()

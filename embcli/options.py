@@ -241,22 +241,14 @@ class Nearness:
     """The metric of a search, and which rows may be answers; raises InputError for invalid values."""
 
     metric: Metric = "cosine"
-    top: int | None = None  # k; 10, or with `within` all
-    include_query: bool = False
-    center: bool = False
-    within: float | None = None
+    top: int | None = None  # k; 10 by default
     match: str | None = None
     rows: str | None = None  # as in `0:5,100`
-    why: bool = False
 
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, get_args(Metric))
         if self.top is not None:
             check_top(self.top)
-        if self.within is not None and not math.isfinite(self.within):
-            raise InputError(f"within must be a finite number, not {self.within}", parameters=("within",))
-        if self.within is not None and self.metric == "l2" and self.within < 0:
-            raise InputError(f"within must be at least 0 under l2, not {self.within:g}", parameters=("within",))
         if self.match is not None:
             try:
                 re.compile(self.match)
@@ -267,5 +259,4 @@ class Nearness:
 
     def count(self, rows: int) -> int:
         """Return k for a search of `rows` rows."""
-        most = rows if self.within is not None else _DEFAULT_COUNT
-        return min(most if self.top is None else self.top, max(rows, 1))
+        return min(_DEFAULT_COUNT if self.top is None else self.top, max(rows, 1))

@@ -66,7 +66,6 @@ HEAVY = {
     "PIL": "20 ms",
     "regex": "15 ms",
     "tokenizers": "15 ms, and an extra",
-    "simsimd": "an extra",
     "orjson": "5 ms, only for JSON",
     "platformdirs": "5 ms, for a cache folder that is not named",
     "typer": "60 ms; __main__ handles signals before it",

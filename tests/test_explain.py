@@ -163,7 +163,7 @@ PAGES = (
     "positions --kind relative --clip 1 --context-length 4 --dim 3",
     "positions --kind sinusoidal --similarity --context-length 4",
     "positions --kind rotary --dim 4 --context-length 4",
-    "neighbors --ids 2 --vocab 6 --dim 3 --why",
+    "neighbors --ids 2 --vocab 6 --dim 3",
     "audit --dim 8",
     "diff base.npy tuned.npy",
     "info --from gpt2",
@@ -215,7 +215,7 @@ def test_each_field_of_a_row_is_explained(line: str, models: Path) -> None:
     row = json.loads(run(*data, "-f", "ndjson").text.splitlines()[0])
     text = glossary.find("fields").text
     assert {name for name in row if name != "vectors" and not re.search(rf"\b{name}\b", text)} == set()
-    matrices = glossary.find("matrices").text + glossary.find("neighbors").text + glossary.find("why").text
+    matrices = glossary.find("matrices").text + glossary.find("neighbors").text
     assert {name for name in row.get("vectors", ()) if not re.search(rf"\b{name}s?\b", matrices)} == set()
 
 

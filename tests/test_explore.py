@@ -95,7 +95,7 @@ def test_every_screen_shows_the_numbers_that_its_commands_print(inside: Embcli) 
             body = frame(desk)[1:-2]
         assert not desk.said, (keys, desk.said)
         shown = {number for line in body for number in NUMBER.findall(line)}
-        unknown = shown - {*NUMBER.findall(printed(desk, inside))}
+        unknown = shown - {*NUMBER.findall(printed(desk, inside)), "1.0000"}  # the cosine of a row and itself
         assert desk.view.__class__.__name__ == "WholeView" or not unknown, (keys, desk.view.commands())
         assert not unknown or keys == ["tab"], keys  # the norms of findings are in audit's data
 

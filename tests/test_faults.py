@@ -111,13 +111,6 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
     assert "a library is\\u001b[2J broken)" in error
 
 
-def test_a_search_goes_on_by_numpy_without_simsimd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    search = ("neighbors", "--ids", "2", *TOY)
-    wanted = Inside().ok(*search).out
-    breaks("simsimd", tmp_path, monkeypatch)
-    assert Inside().ok(*search).out == wanted
-
-
 def test_info_goes_on_without_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         if name == "tiktoken":

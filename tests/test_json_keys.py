@@ -247,14 +247,12 @@ def positioned(*layers: str, **matrices: Schema) -> Schema:
 
 NEAR: dict[str, Schema] = {"query": COUNT, "rank": COUNT, "id": COUNT}
 TERMS = strict(ids=array(COUNT), plus=array(array(COUNT)), minus=array(array(COUNT)))
-SEARCHED = {"metric": {"enum": ["cosine", "dot", "l2"]}, "center": TRUTH, "queries": array(TERMS)}
+SEARCHED = {"metric": {"enum": ["cosine", "dot", "l2"]}, "queries": array(TERMS)}
 SEARCHED |= dict.fromkeys(("searched", "not_finite", "zero"), COUNT)
-SHARES = {"column": array(COUNT), "share": array(NUMBER)}
 
 
-def near(fields: dict[str, Schema], **matrices: Schema) -> Schema:
-    more = {"matrices": strict(**matrices)} if matrices else {}
-    return strict(run=seeded("token", **SEARCHED), neighbors=array(strict(**fields)), **more)
+def near(fields: dict[str, Schema]) -> Schema:
+    return strict(run=seeded("token", **SEARCHED), neighbors=array(strict(**fields)))
 
 
 TOY = "--vocab 6 --dim 3"
@@ -319,10 +317,6 @@ DOCUMENTS: dict[str, Schema] = {
     f"positions --similarity {SMALL}": positioned("position", similarity=MATRIX),
     f"neighbors --ids 2 {TOY}": near({**NEAR, "score": NUMBER}),
     "neighbors Hi --plus you --minus me": near({**NEAR, "token": STRING, "score": NUMBER}),
-    f"neighbors --ids 2 --why {TOY}": near(
-        {**NEAR, **dict.fromkeys(("score", "mean", "rest"), NUMBER)},
-        **{name: array(each) for name, each in SHARES.items()},
-    ),
     f"audit {TOY}": strict(run=seeded("token"), audit=FOUND, rows=array(strict(id=COUNT, **ROW), 6)),
     "audit --from model.safetensors --encoding gpt2": strict(
         run=strict(embcli=VERSION, **taken("token", "head")),
@@ -371,9 +365,6 @@ LINES: dict[str, Schema] = {
     f"positions {SMALL}": strict(position=COUNT, vectors=named(VECTOR, "position")),
     f"neighbors --ids 2,3 --lines {TOY}": strict(**NEAR, score=NUMBER),
     "neighbors Hi --metric l2": strict(**NEAR, token=STRING, score=NUMBER),
-    "neighbors Hi --why": strict(
-        **NEAR, token=STRING, **dict.fromkeys(("score", "mean", "rest"), NUMBER), vectors=strict(**SHARES)
-    ),
     f"audit {TOY}": strict(id=COUNT, **ROW),
     "diff model.safetensors tuned.safetensors": strict(**PAIR),
     "info": strict(**ENCODED),

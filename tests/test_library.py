@@ -182,9 +182,6 @@ EXAMPLES: dict[str, Callable[[], Result]] = {
         embcli.open("own.npz").lookup([0]).styled(precision=1)
     ),
     "embcli neighbors --ids 2 --vocab 6 --dim 3": lambda: embcli.seeded(6, 3).neighbors([2]),
-    "embcli neighbors --ids 2 --vocab 6 --dim 3 --why -k 2": lambda: embcli.seeded(6, 3).neighbors(
-        [2], why=True, top=2
-    ),
     "embcli audit --from own.npy": lambda: embcli.open("own.npy").audit(),
     "embcli diff base.npy tuned.npy": lambda: embcli.open("base.npy").diff(embcli.open("tuned.npy")),
     "embcli lookup --ids - --dim 3 -f csv": lambda: embcli.seeded(dim=3).lookup([6109, 3626, 6100, 345]),

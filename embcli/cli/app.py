@@ -370,7 +370,7 @@ def neighbors(
 ) -> None:
     """Show the rows nearest to a row.
 
-    Among all rows of the token layer. The search is exact: the top scores are verified in float64.
+    Among all rows of the token layer. The search is exact: every row is scored in float64.
     """
     output = target.output_of("ranking", vars(nearness))
     opened = model.opened(encoding)

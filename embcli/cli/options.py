@@ -176,13 +176,6 @@ DECLARED: dict[str, Any] = {
         "input.",
         metavar="PATH",
     ),
-    "neighbors.show": _option(
-        INPUT,
-        "With --vector: which vectors of lookup's objects.",
-        "input",
-        metavar="NAME",
-        autocompletion=_one_of(names.MATRICES),
-    ),
     "encoding": _encoding(_ENCODING, f"{names.DEFAULT_ENCODING}; of a real model, its own"),
     **dict.fromkeys(("decode.encoding", "batch.encoding"), _encoding(_ENCODING)),
     "tokenize.encoding": _encoding(
@@ -267,15 +260,11 @@ DECLARED: dict[str, Any] = {
     "bench": _option(VIEW, "Time both for growing V, up to --vocab or the encoding's."),
     "similarity": _option(VIEW, "Show the dot products of positions."),
     "metric": _option(VIEW, "What near means."),
-    "top": _option(VIEW, "How many neighbours.", "10; with --within, all", "--top -k", metavar="K"),
+    "top": _option(VIEW, "How many neighbours.", "10", "--top -k", metavar="K"),
     **dict.fromkeys(
         ("audit.top", "diff.top"), _option(VIEW, "Rows of each kind to show.", flags="--top -k", metavar="K")
     ),
-    "include_query": _option(VIEW, "Include the query's tokens in the results."),
-    "center": _option(VIEW, "Subtract the mean row."),
-    "within": _option(VIEW, "Only rows with a score of at least R; with l2, at a distance of at most R.", metavar="R"),
     "match": _option(VIEW, "Only tokens matching REGEX.", metavar="REGEX"),
-    "why": _option(VIEW, "Show what each score is made of."),
     "fail_on": _option(
         VIEW,
         f"Exit with 1 for these: {', '.join(names.FAULTS)}.",

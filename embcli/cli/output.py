@@ -30,7 +30,6 @@ _SHOWN_IN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("width", "heat", "trace", "draw", "map", "difference"), VIEWS),
     "theme": PICTURES,
     "scatter": able("drawing"),
-    "why": (*VIEWS, "json", "ndjson"),
     **dict.fromkeys(("gradient", "learning_rate", "bench"), (*VIEWS, "json")),
 }
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format

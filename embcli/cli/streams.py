@@ -65,7 +65,6 @@ class QueriesInput(LinesInput):
     plus: list[str] | None = None
     minus: list[str] | None = None
     vector: Path | None = None
-    show: str | None = None
 
     def queries(self, model: Model) -> dict[str, Any]:
         """Return the arguments of `Model.neighbors`; raises InputError if text and vectors are both given."""
@@ -73,8 +72,6 @@ class QueriesInput(LinesInput):
         from embcli.verbs.neighbors import vectors_in_lines
 
         if self.vector is None:
-            if self.show is not None:
-                raise InputError("--show chooses vectors, and goes with --vector")
             tokens = model.tokens(self.sequences(), self.special)
             return {"text": tokens, "plus": self.plus or (), "minus": self.minus or ()}
         given = {"TEXT": self.text, "--file": self.file, "--ids": self.ids, "--plus": self.plus, "--minus": self.minus}
@@ -83,7 +80,7 @@ class QueriesInput(LinesInput):
             raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
         example = "embcli neighbors --vector -"
         (text,) = read(file=self.vector, errors=self.errors, text_mode="universal", example=example).texts or ("",)
-        return {"vector": vectors_in_lines(text, self.show, model.shape[1])}
+        return {"vector": vectors_in_lines(text, model.shape[1])}
 
 
 class InputOrExample(TextInput):

@@ -130,7 +130,7 @@ class MatrixView(View):
         else:
             commands = [self.desk.spell("weights", "--rows", rows, *shown, "--sort", "norm")]
         if self.order is not None and self.order.row is not None:
-            query = ("--ids", str(self.order.row), "--include-query", "--top", str(places.stop))
+            query = ("--ids", str(self.order.row), "--top", str(places.stop))
             commands.append(self.desk.spell("neighbors", *query))
         return commands
 
@@ -237,8 +237,8 @@ class MatrixView(View):
         if name == "norm":
             self.sorting, self._order_of = self.desk.norms, Order.by_norm
         elif name == "cosine" and row is not None:
-            query = np.array([row])
-            self.sorting = self.desk.start(lambda model: model.neighbors(query, include_query=True, top=len(model)))
+            query = self.desk.matrix.layer.rows(np.array([row]))
+            self.sorting = self.desk.start(lambda model: model.neighbors(vector=query, top=len(model)))
             self.jobs, self._order_of = [self.sorting], partial(Order.by_cosine, row)
         else:
             self._take(None)

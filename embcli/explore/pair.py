@@ -30,7 +30,6 @@ class PairView(View):
 
     KEYS = (
         Key(("down", "j", "up", "k"), "move", "↑ ↓", "columns", more="scroll the columns"),
-        Key(("w",), "why", "w", "why", more="what the cosine is made of"),
         *MOVES[1:],
     )
     has_list = False
@@ -102,16 +101,6 @@ class PairView(View):
             self.desk.open("row", row)
         elif column is not None:
             self.moving.at = column
-
-    def do_why(self) -> None:
-        """Show what the cosine is made of."""
-        query, among = np.array([self.rows[0]]), str(self.rows[1])
-        self.desk.open(
-            "page",
-            "What the cosine is made of",
-            lambda model: model.neighbors(query, rows=among, why=True),
-            [self.desk.spell("neighbors", "--ids", str(self.rows[0]), "--rows", among, "--why")],
-        )
 
 
 def _of_pair(query: np.ndarray, among: str, metric: Metric, model: Model) -> Neighbors:

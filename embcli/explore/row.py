@@ -51,7 +51,6 @@ class RowView(View):
     KEYS = (
         Key(("down", "j", "up", "k"), "move", "↑ ↓", "neighbour", more="move through the neighbours"),
         Key(("n", "enter"), "neighbour", "n Enter", "go on", more="go on to the neighbour under the cursor"),
-        Key(("w",), "why", "w", "why", more="what the scores of the neighbours are made of"),
         Key(("tab",), "metric", "Tab", "L2", more="the nearest by L2 distance, or by cosine"),
         Key(("p",), "sum", "p", "input", more="token row + position row = input, and back"),
         Key(("right",), "right", "←→", "columns", more="scroll the columns of the row"),
@@ -209,17 +208,6 @@ class RowView(View):
         """Move through the other list."""
         self.metric = "l2" if self.metric == "cosine" else "cosine"
         self.moving = self.lists[self.metric]
-
-    def do_why(self) -> None:
-        """Show what the scores are made of."""
-        query, metric = np.array([self.row]), self.metric
-        title = f"Why these rows are nearest to {self.row}  {self.desk.token_of(self.row)}"
-        self.desk.open(
-            "page",
-            title,
-            lambda model: model.neighbors(query, metric=metric, top=_TOP, why=True),
-            [self._command(metric, "--why")],
-        )
 
     def do_sum(self) -> None:
         """Show the row's position row and their sum, or its values only."""

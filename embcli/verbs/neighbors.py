@@ -1,33 +1,30 @@
-"""The neighbours of a query: the rows of a matrix nearest to it, and what their scores are made of."""
+"""The neighbours of a query: the rows of a matrix nearest to it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from embcli import memory
 from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, shape_of
+from embcli.names import Metric
 from embcli.options import Nearness
 from embcli.passes import Watch, unwatched
-from embcli.records import Array, FieldType, Names, Piece, Records, in_pieces, run_of
+from embcli.records import FieldType, Names, Piece, Records, run_of
 from embcli.result import Result
-from embcli.search import Search, mean_row, nearest
-from embcli.search.space import Space
+from embcli.search import Search, nearest
 from embcli.selection import distinct, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, check_ids, token_text, tokens_of
 
-_PIECE = 1 << 18  # values processed at a time
-_BYTES_PER_ANSWER = 64  # during a search
-_NAMED_COLUMNS = 10  # columns of a score that are listed separately
+_PIECE = 1 << 16  # neighbours whose tokens are spelled at a time
 
 
 @dataclass(frozen=True)
@@ -40,32 +37,16 @@ class Query:
     vector: np.ndarray | None = None  # (D,) float32, instead of IDs
 
 
-@dataclass(frozen=True)
-class Shares:
-    """What scores are made of: the share of the mean row, of the columns that add most, and of all other columns.
-
-    With m the mean row, the product of a query q and a row r is m·r + q·m - m·m, the share of the mean, plus a sum over
-    the columns of (q - m)(r - m); under cosine all of it is divided by |q||r|. A distance is a sum of squared
-    differences divided by the distance, and the mean has no share of it.
-    """
-
-    mean: np.ndarray  # (n,) float64
-    columns: np.ndarray  # (n, named) int64, the largest share first
-    parts: np.ndarray  # (n, named) float64, the shares of these columns
-    rest: np.ndarray  # (n,) float64
-
-
 @dataclass(frozen=True, eq=False)
 class Neighbors(Result, verb="neighbors", content="ranking"):
     """The rows nearest to each query."""
 
     nearness: Nearness
     queries: list[Query]
-    vectors: list[np.ndarray]  # (D,) float64 each: the queries, less the mean row if that is subtracted
+    vectors: list[np.ndarray]  # (D,) float64 each
     search: Search
     layer: Layer
     encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
-    mean: np.ndarray | None  # (D,) float64, mean of all finite rows; None if it is not needed
     origin: Origin
     run: dict[str, Any]
 
@@ -79,64 +60,29 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         """The scores of the neighbours of all queries, (n,) float64."""
         return np.concatenate([ranking.scores for ranking in self.search.rankings])
 
-    def shares(self, number: int, places: np.ndarray) -> Shares:
-        """Return what the scores of a query's neighbours at these places are made of, (n,) int64."""
-        query, ranking = self.vectors[number], self.search.rankings[number]
-        rows, scores = self.rows(ranking.ids[places]), ranking.scores[places]
-        if self.nearness.metric == "l2":
-            scale, columns, of_mean = np.where(scores > 0, scores, 1), np.square(query - rows), np.zeros(len(rows))
-        else:
-            mean = np.zeros_like(query) if self.mean is None or self.nearness.center else self.mean
-            cosine = self.nearness.metric == "cosine"
-            scale = np.linalg.norm(rows, axis=1) * np.linalg.norm(query) if cosine else np.ones(len(rows))
-            columns = (query - mean) * (rows - mean)
-            of_mean = rows @ mean + query @ mean - mean @ mean
-        columns, of_mean = columns / scale[:, None], of_mean / scale
-        named = np.argsort(-columns, axis=1, kind="stable")[:, :_NAMED_COLUMNS]
-        parts = np.take_along_axis(columns, named, axis=1)
-        np.put_along_axis(columns, named, 0, axis=1)
-        return Shares(of_mean, named, parts, columns.sum(axis=1))
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows, (n, D) float64, less the mean row if that is subtracted."""
-        rows = self.layer.rows(ids).astype(np.float64)
-        return rows - self.mean if self.nearness.center and self.mean is not None else rows
-
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return the neighbours as data: query, rank, ID, token and score of each, and what the score is made of."""
-        why = self.nearness.why
+        """Return the neighbours as data: query, rank, ID, token and score of each."""
         token: dict[str, FieldType] = {"token": str} if self.encoding else {}
-        parts: dict[str, FieldType] = {"mean": float, "rest": float} if why else {}
-        fields: dict[str, FieldType] = {"query": int, "rank": int, "id": int, **token, "score": float, **parts}
-        shape = sum(len(each.ids) for each in self.search.rankings), min(_NAMED_COLUMNS, self.layer.shape[1])
-        arrays = {"column": Array(shape, "int64"), "share": Array(shape, "float64")} if why else {}
-        return Records(self.run, "neighbors", shape[0], fields, self._pieces, arrays)
+        fields: dict[str, FieldType] = {"query": int, "rank": int, "id": int, **token, "score": float}
+        return Records(self.run, "neighbors", len(self.ids), fields, self._pieces)
 
-    def _pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
+    def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
         """Yield the neighbours of each query."""
-        step = max(_PIECE // self.layer.shape[1], 1)
         for number, ranking in enumerate(self.search.rankings):
-            yield from in_pieces(len(ranking.ids), step, partial(self._values, number))(fields, matrices)
-
-    def _values(self, number: int, places: np.ndarray, names: Names) -> dict[str, Any]:
-        """Return the fields and matrices of a query's neighbours at these places, (n,) int64."""
-        ranking = self.search.rankings[number]
-        ids = ranking.ids[places]
-        values = {
-            "query": np.full(len(ids), number),
-            "rank": places + 1,
-            "id": ids,
-            "token": list(map(token_text, self.tokens(ids))) if "token" in names else [],
-            "score": ranking.scores[places],
-        }
-        if {"mean", "column", "share"} & {*names}:
-            shares = self.shares(number, places)
-            values |= {"mean": shares.mean, "rest": shares.rest, "column": shares.columns, "share": shares.parts}
-        return values
+            for start in range(0, len(ranking.ids), _PIECE):
+                ids = ranking.ids[start : start + _PIECE]
+                values = {
+                    "query": np.full(len(ids), number),
+                    "rank": np.arange(start + 1, start + 1 + len(ids)),
+                    "id": ids,
+                    "token": list(map(token_text, self.tokens(ids))) if "token" in fields else [],
+                    "score": ranking.scores[start : start + _PIECE],
+                }
+                yield Piece(len(ids), {name: values[name] for name in fields})
 
 
 def neighbors(
@@ -144,42 +90,27 @@ def neighbors(
 ) -> Neighbors:
     """Return the rows of a source's token layer nearest to each query.
 
-    Raises InputError for a query that is not finite, or zero under cosine; for rows out of range; for `match` if the
-    rows stand for no tokens; and if the answers do not fit into memory.
+    Raises InputError for a query that is not finite, or zero under cosine; for rows out of range; and for `match` if
+    the rows stand for no tokens.
     """
     nearness, encoding = nearness or Nearness(), source.encoding
     size, _ = shape_of(source, "token")
     among = _rows_to_search(nearness, encoding, size)
     layers = source.open({"token": None})
-    layer = layers["token"]
-    needs_mean = nearness.center or (nearness.why and nearness.metric != "l2")
-    mean = mean_row(layer, watch) if needs_mean else None
-    if mean is not None and not np.isfinite(mean).all():
-        raise InputError("there is no mean row: every row contains NaN or infinity")
-    space = Space(nearness.metric, mean if nearness.center else None)
-    vectors = [_vector(query, number, layer, space) for number, query in enumerate(queries, 1)]
-    excluded = (
-        None
-        if nearness.include_query
-        else [np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries]
-    )
+    layer, metric = layers["token"], nearness.metric
+    vectors = [_vector(query, number, layer, metric) for number, query in enumerate(queries, 1)]
+    excluded = [np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries]
     k = nearness.count(size if among is None else len(among))
-    if nearness.within is None and _BYTES_PER_ANSWER * k * len(queries) > memory.free():
-        raise InputError(
-            f"{k:,} neighbours of each of {len(queries):,} queries do not fit into memory; lower top",
-            parameters=("top",),
-        )
-    search = nearest(layer, vectors, space, k, among, excluded, nearness.within, watch)
+    search = nearest(layer, vectors, k, metric, among, excluded, watch)
     run = {
         **run_of(encoding, **layers.origin.document()),
-        "metric": nearness.metric,
-        "center": nearness.center,
+        "metric": metric,
         "queries": [_document(query) for query in queries],
         "searched": search.searched,
         "not_finite": len(search.not_finite),
         "zero": len(search.zero),
     }
-    return Neighbors(nearness, queries, vectors, search, layer, encoding, mean, layers.origin, run, notes=source.notes)
+    return Neighbors(nearness, queries, vectors, search, layer, encoding, layers.origin, run, notes=source.notes)
 
 
 def _document(query: Query) -> dict[str, list[Any]]:
@@ -204,32 +135,32 @@ def _rows_to_search(nearness: Nearness, encoding: Encoding | None, size: int) ->
     return rows[[text is not None and bool(pattern.search(text)) for text in texts]]
 
 
-def _vector(query: Query, number: int, layer: Layer, space: Space) -> np.ndarray:
-    """Return the vector of a query, (D,) float64, less the mean row if that is subtracted; queries count from 1."""
+def _vector(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:
+    """Return the vector of a query, (D,) float64; queries count from 1."""
     if query.vector is not None:
-        vector = query.vector.astype(np.float64) - (0 if space.mean is None else space.mean)
+        vector = query.vector.astype(np.float64)
     else:
-        unit = space.metric == "cosine" and bool(query.plus or query.minus)
-        vector = _mean_of_rows(query.ids, layer, space, unit)
+        unit = metric == "cosine" and bool(query.plus or query.minus)
+        vector = _mean_of_rows(query.ids, layer, metric, unit)
         for sign, terms in ((1, query.plus), (-1, query.minus)):
             for ids in terms:
-                vector += sign * _mean_of_rows(ids, layer, space, unit)
+                vector += sign * _mean_of_rows(ids, layer, metric, unit)
     if not np.isfinite(vector).all():
         raise InputError(f"query {number:,} contains NaN or infinity and has no neighbours")
-    if space.metric == "cosine" and not vector.any():
+    if metric == "cosine" and not vector.any():
         raise _no_direction(f"query {number:,}")
     return vector
 
 
-def _mean_of_rows(ids: np.ndarray, layer: Layer, space: Space, unit: bool) -> np.ndarray:
-    """Return the mean of some rows, (D,) float64, less the mean row if that is subtracted; of length 1 if `unit`."""
+def _mean_of_rows(ids: np.ndarray, layer: Layer, metric: Metric, unit: bool) -> np.ndarray:
+    """Return the mean of some rows, (D,) float64; of length 1 if `unit`."""
     rows = layer.rows(ids)
     not_finite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(not_finite):
         raise InputError(f"row {int(ids[not_finite[0]])} contains NaN or infinity and has no neighbours")
-    term: np.ndarray = rows.astype(np.float64).mean(axis=0) - (0 if space.mean is None else space.mean)
+    term: np.ndarray = rows.astype(np.float64).mean(axis=0)
     norm = float(np.linalg.norm(term))
-    if space.metric == "cosine" and not norm:
+    if metric == "cosine" and not norm:
         many = f"the mean of rows {', '.join(map(str, ids[:8]))}"
         raise _no_direction(f"row {int(ids[0])}" if len(ids) == 1 else many)
     return term / norm if unit else term
@@ -277,35 +208,34 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
     return [Query(np.empty(0, np.int64), vector=row) for row in rows]
 
 
-def vectors_in_lines(text: str, show: str | None, dim: int) -> np.ndarray:
-    """Return the vectors in the lines of a text, (n, D) float32: JSON arrays, or objects with one in their `vectors`.
+def vectors_in_lines(text: str, dim: int) -> np.ndarray:
+    """Return the vectors in the lines of a text, (n, D) float32: JSON arrays, or objects as `lookup` writes them.
 
-    `show` names it; None stands for `input`. Numbers become float32, the dtype that `lookup` writes. Raises InputError
-    for anything else, with its line number.
+    Of an object the vector `input` is taken, or the only one there is. Numbers become float32, the dtype that `lookup`
+    writes. Raises InputError for anything else, with its line number.
     """
     lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if line.strip()]
     if not lines:
         raise InputError("vector has no vectors; it takes a JSON array of numbers per line", parameters=("vector",))
-    return np.stack([_parsed(line, number, show, dim) for number, line in lines])
+    return np.stack([_parsed(line, number, dim) for number, line in lines])
 
 
-def _parsed(line: str, number: int, show: str | None, dim: int) -> np.ndarray:
+def _parsed(line: str, number: int, dim: int) -> np.ndarray:
     import orjson
 
-    def refused(problem: str, *parameters: str) -> InputError:
-        return InputError(f"line {number:,} of vector {problem}", parameters=("vector", *parameters))
+    def refused(problem: str) -> InputError:
+        return InputError(f"line {number:,} of vector {problem}", parameters=("vector",))
 
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise refused(f"is not valid JSON: {error}") from None
     if isinstance(value, dict):
-        vectors, name = value.get("vectors"), show or "input"
-        there = ", ".join(vectors)[:60] if isinstance(vectors, dict) else ""
-        if not isinstance(vectors, dict) or name not in vectors:
-            cure = f"; show chooses from: {there}" if there else ""
-            raise refused(f"has no vectors.{name[:40]}{cure}", "show")
-        value = vectors[name]
+        vectors = value.get("vectors")
+        vectors = vectors if isinstance(vectors, dict) else {}
+        if "input" not in vectors and len(vectors) != 1:
+            raise refused("has no vectors.input")
+        value = vectors["input"] if "input" in vectors else next(iter(vectors.values()))
     if not isinstance(value, list) or not all(type(each) in (int, float) for each in value):
         has_null = isinstance(value, list) and None in value
         what = "an array that contains null or NaN" if has_null else "no array of numbers"

@@ -6,25 +6,23 @@ from dataclasses import replace
 import numpy as np
 
 from embcli.hints import hint
-from embcli.oldpage import Block, Column, Columns, Excerpt, NumberFormat, Page, Word
-from embcli.oldpage.layout import width
+from embcli.oldpage import Block, Column, Excerpt, NumberFormat, Page, Word
 from embcli.search import Ranking
 from embcli.tokens import shown
-from embcli.verbs.neighbors import Neighbors, Query, Shares
+from embcli.verbs.neighbors import Neighbors, Query
 from embcli.views.parts import bar, put_left_out, put_origin, token_column
 from embcli.words import counted
 
 _MOST_QUERIES = 20
 _MOST_ROWS = 200  # neighbours of a query
 _MOST_TERMS = 8  # tokens of a query that are named
-_GAP = 2  # cells between columns
 _BAR = 12  # cells of the longest bar
 
 _METRICS = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
 
 
 def view(result: Neighbors, page: Page) -> None:
-    """Put the neighbours of each query on a page, what their scores are made of, and the rows without a score."""
+    """Put the neighbours of each query on a page, and the rows without a score."""
     queries = Excerpt.ends(_MOST_QUERIES, len(result.queries))
     for number in queries.places.tolist():
         if number:
@@ -38,8 +36,7 @@ def view(result: Neighbors, page: Page) -> None:
 
 def _put_query(result: Neighbors, number: int, page: Page) -> None:
     query, ranking = result.queries[number], result.search.rankings[number]
-    centered = ", the mean row subtracted" if result.nearness.center else ""
-    page.title(f"Nearest to {_in_words(result, query, number)} by {_METRICS[result.nearness.metric]}{centered}")
+    page.title(f"Nearest to {_in_words(result, query, number)} by {_METRICS[result.nearness.metric]}")
     if len(query.ids) > 1:
         page.line(f"The query is the mean of {len(query.ids):,} rows.")
     if not len(ranking.ids):
@@ -50,9 +47,7 @@ def _put_query(result: Neighbors, number: int, page: Page) -> None:
     columns = _labels(result, ranking, rows, numbers)
     if page.paper.heat:
         _put_heat(result, number, rows, columns, page)
-    if result.nearness.why:
-        _put_shares(columns, result.shares(number, rows.places), rows, page)
-    elif not page.paper.heat:
+    else:
         page.table([*columns, _bars(result, number, rows)], rows.gaps)
     put_left_out(page, rows.missing("rank", np.arange(1, len(ranking.ids) + 1)), how=hint("ndjson"))
 
@@ -87,39 +82,10 @@ def _bars(result: Neighbors, number: int, rows: Excerpt) -> Column:
 def _put_heat(result: Neighbors, number: int, rows: Excerpt, labels: list[Column], page: Page) -> None:
     """Put the rows on the page as a heat map, with the query above its neighbours."""
     labels = [replace(label, cells=["query" if label.header == "rank" else "", *label.cells]) for label in labels]
-    neighbors = result.rows(result.search.rankings[number].ids[rows.places])
+    neighbors = result.layer.rows(result.search.rankings[number].ids[rows.places])
     values = np.concatenate([result.vectors[number][None], neighbors])
     numbers = np.arange(values.shape[1])
     page.grid(labels, [Block("", values.astype(np.float32))], numbers, [gap + 1 for gap in rows.gaps])
-
-
-def _put_shares(labels: list[Column], shares: Shares, rows: Excerpt, page: Page) -> None:
-    """Put the parts of each score on the page, and the columns that add most to it."""
-    named = counted(shares.columns.shape[1], "column")
-    parts = {"mean row": shares.mean, named: shares.parts.sum(axis=1), "rest": shares.rest}
-    numbers = page.numbers(*parts.values())
-    names = [", ".join(map(str, each)) for each in shares.columns.tolist()]
-    sums: Columns = [*labels]
-    for sign, (name, values) in zip(("=", "+", "+"), parts.items(), strict=True):
-        sums.append(Column("", [sign] * len(names)))
-        sums.append(Column(name, [numbers.write(value) for value in values]))
-    available = page.width - width(sums) - _GAP
-    least = len(f"{shares.columns.max()}, …")
-    if page.paper.screen is not None and available >= least:  # a second table would push this one off the screen
-        names = [_shortened(each, available) for each in names]
-    whole: Columns = [*sums, Column("which", names, "left")]
-    if page.fits_table(whole):
-        page.table(whole, rows.gaps)
-    else:
-        page.table(sums, rows.gaps)
-        page.line()
-        available = page.width - labels[0].width - _GAP
-        page.table([labels[0], Column("which", [_shortened(each, available) for each in names], "left")], rows.gaps)
-
-
-def _shortened(numbers: str, available: int) -> str:
-    """Return a list of numbers, cut after a number to fit the available cells, with dots for the others."""
-    return numbers if len(numbers) <= available else f"{numbers[: numbers.rindex(',', 0, available - 2)]}, …"
 
 
 def _in_words(result: Neighbors, query: Query, number: int) -> str:
@@ -140,16 +106,12 @@ def _terms(result: Neighbors, ids: np.ndarray) -> str:
 
 
 def _put_search(result: Neighbors, page: Page) -> None:
-    """Say how many rows were searched, how many scores were computed in float64, and which rows have no score."""
+    """Say how many rows were searched, and which have no score."""
     search, size = result.search, result.layer.shape[0]
     page.line()
     of_all = f" of {size:,}" if search.searched < size else ""
-    rescored = max((each.rescored for each in search.rankings), default=0)
-    top = max((len(each.ids) for each in search.rankings), default=0)
-    verified = f"top {top:,} verified in float64 ({counted(rescored, 'score')})"
-    page.line(f"Searched {counted(search.searched, 'row')}{of_all}; {verified}.")
-    zero = "equal to the mean row, without a direction" if result.nearness.center else "of zeros, without a direction"
-    for ids, what in ((search.not_finite, "with NaN or infinity"), (search.zero, zero)):
+    page.line(f"Searched {counted(search.searched, 'row')}{of_all}.")
+    for ids, what in ((search.not_finite, "with NaN or infinity"), (search.zero, "of zeros, without a direction")):
         if len(ids):
             first = ", ".join(map(str, ids[:_MOST_TERMS].tolist())) + (", …" if len(ids) > _MOST_TERMS else "")
             page.line(f"Left out: {counted(len(ids), 'row')} {what}: {first}")
