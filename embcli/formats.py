@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
-View = Literal["table", "markdown", "latex", "svg", "html", "png"]
+View = Literal["table", "markdown", "svg", "html", "png"]
 Data = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids", "projector"]
 FormatName = Literal[View, Data]
 # What a result consists of: rows of fields; fields that rank rows of a matrix; token IDs; matrices; matrices in each
-# row; rows that are embeddings; a page without data behind it; a drawing.
-Kind = Literal["list", "ranking", "tokens", "matrices", "batches", "embeddings", "page", "drawing"]
+# row; rows that are embeddings; a page without data behind it.
+Kind = Literal["list", "ranking", "tokens", "matrices", "batches", "embeddings", "page"]
 
 _ROWS: tuple[Kind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
 _DATA: tuple[Kind, ...] = (*_ROWS, "batches")
@@ -35,18 +35,9 @@ class Format(NamedTuple):
 ROWS = (
     Format("table", _PAGES, (".table", ".txt"), page="terminal:Terminal"),
     Format("markdown", _PAGES, (".markdown", ".md"), page="markdown:Markdown"),
-    Format("latex", _PAGES, (".latex", ".tex"), page="latex:Latex"),
-    Format("svg", (*_PAGES, "drawing"), (".svg",), page="svg:Svg", picture=True),
+    Format("svg", _PAGES, (".svg",), page="svg:Svg", picture=True),
     Format("html", _PAGES, (".html",), page="html:Html", picture=True),
-    Format(
-        "png",
-        (*_PAGES, "drawing"),
-        (".png",),
-        binary=True,
-        extra=("matplotlib", "pictures"),
-        page="png:Png",
-        picture=True,
-    ),
+    Format("png", _PAGES, (".png",), binary=True, extra=("matplotlib", "pictures"), page="png:Png", picture=True),
     Format("json", _DATA, (".json",)),
     Format("ndjson", _DATA, (".ndjson", ".jsonl"), ("jsonl",)),
     Format("csv", _ROWS, (".csv",), one_matrix=True),
@@ -69,8 +60,8 @@ PICTURES: tuple[FormatName, ...] = tuple(each.name for each in ROWS if each.pict
 def able(kind: Kind) -> tuple[FormatName, ...]:
     """Return the formats that can hold a kind of result.
 
-    >>> able("drawing")
-    ('svg', 'png')
+    >>> able("page")
+    ('table', 'markdown', 'svg', 'html', 'png')
     """
     return tuple(each.name for each in ROWS if kind in each.kinds)
 

@@ -2,8 +2,7 @@
 
 An entry is a heading (`# one-hot`), perhaps a line of other names (`Also: one-hot row`), and blocks between blank
 lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; and at the end where a book
-or a paper has it (`From: ...`). An item is a word of its own, too. The items of `errors` and `notes` are named by a
-phrase of the sentence that they are about, so that a whole sentence finds its explanation.
+or a paper has it (`From: ...`). An item is a word of its own, too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pathlib import Path
 from embcli.errors import InputError
 
 FOLDER = Path(__file__).parent / "data" / "explain"
-MESSAGES = ("errors", "notes")  # words whose items are named by phrases of what embcli says
 _ALSO, _FROM = "Also: ", "From: "
 
 
@@ -88,23 +86,22 @@ def entries() -> tuple[Entry, ...]:
 
 
 def find(word: str) -> Entry:
-    """Return the entry of a word, of another name of it, of an item, or of a sentence that embcli said.
+    """Return the entry of a word, of another name of it, or of an item.
 
     Capitals, blanks and hyphens do not count. Raises InputError, with the nearest words, for what is not explained.
 
-    >>> find("One hot").word, find("ID 6 at position 0 has no row").word
-    ('one-hot', 'has no row')
+    >>> find("One hot").word
+    'one-hot'
     """
     known, asked = _known(), _plain(word)
     singular = asked.removesuffix("s")
-    if entry := known.get(asked) or known.get(singular) or _phrase_in(asked):
+    if entry := known.get(asked) or known.get(singular):
         return entry
     words = [known[part] for part in map(_plain, word.split()) if part in known]
     if len(words) == 1:
         return words[0]
     near = dict.fromkeys(entry.word for entry in words)
-    words_only = known.keys() - _phrases().keys()
-    near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, words_only, 3, 0.6))
+    near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.6))
     nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"
     raise InputError(f"word {word[:60]!r} is not explained; {nearest}", parameters=("word",))
 
@@ -119,19 +116,6 @@ def named() -> dict[str, Entry]:
 @cache
 def _known() -> dict[str, Entry]:
     return {_plain(name): entry for name, entry in named().items()}
-
-
-@cache
-def _phrases() -> dict[str, Entry]:
-    items = [item for word in MESSAGES for item in named()[word].items]
-    return {_plain(name): item for item in items for name in item.word.split(", ")}
-
-
-def _phrase_in(sentence: str) -> Entry | None:
-    """Return the item about a sentence: of its phrases the last one, which says most."""
-    phrases = [phrase for phrase in _phrases() if phrase in sentence]
-    last = max(phrases, key=lambda phrase: (sentence.rfind(phrase) + len(phrase), len(phrase)), default="")
-    return _phrases().get(last)
 
 
 def _plain(word: str) -> str:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from embcli.verbs.audit import Audit
     from embcli.verbs.batch import Batches
     from embcli.verbs.compare import Comparison
-    from embcli.verbs.coverage import Coverage
     from embcli.verbs.diff import Diff
     from embcli.verbs.info import ModelInfo
     from embcli.verbs.lookup import Lookup
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
     from embcli.verbs.roundtrip import Roundtrip
-    from embcli.verbs.scatter import Scatter
     from embcli.verbs.tokenize import Tokenization
     from embcli.verbs.tokenizers import Tokenizers
     from embcli.verbs.weights import WeightMatrix
@@ -325,44 +323,29 @@ class Model:
         rows: str | None = None,
         columns: str | None = None,
         sort: Sort = "id",
-        norms: bool = False,
-        difference: bool = False,
         map: bool = False,
-        scatter: bool = False,
-    ) -> WeightMatrix | Scatter:
+    ) -> WeightMatrix:
         """Return the weight matrix of a layer, (V, D) or (C, D), or the chosen rows and columns (`"0:5,100"`) of it.
 
         A row can be named by its token, too: `"king,queen"`. `sort="norm"` orders the rows by their norms, the largest
-        first; then `order` has the norms and ranks of all rows. `norms` adds the norm of each row, and `difference` to
-        the page of two rows the first minus the second. `map` returns the size of its numbers in bins instead, and
-        `scatter` its rows on the plane of their first two principal components. Raises InputError for rows and columns
-        out of range, LayerError where there is no such layer.
+        first; then `order` has the norms and ranks of all rows. `map` returns the size of its numbers in bins instead.
+        Raises InputError for rows and columns out of range, LayerError where there is no such layer.
 
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
         """
         check_choice("layer", layer, get_args(Layer))
         check_choice("sort", sort, get_args(Sort))
-        if (sort != "id" or norms or difference) and (map or scatter):
-            of_rows = "sort, norms and difference are for rows"
-            raise InputError(
-                f"{of_rows}; map and scatter show them as one picture",
-                parameters=("sort", "norms", "difference", "map", "scatter"),
-            )
-        if map and scatter:
-            raise InputError("map and scatter are two pictures; give one of them", parameters=("map", "scatter"))
+        if sort != "id" and map:
+            raise InputError("sort is for rows; map shows them as one picture", parameters=("sort", "map"))
         rows = self.numbered(rows, layer)
         if map:
             from embcli.verbs.map import density_map
 
             return density_map(self.source, layer, rows, columns, self.watch)
-        if scatter:
-            from embcli.verbs.scatter import scatter as of_components
-
-            return of_components(self.source, layer, rows, columns, self.watch)
         from embcli.verbs.weights import weights
 
-        return weights(self.source, layer, rows, columns, self.watch, sort, norms, difference)
+        return weights(self.source, layer, rows, columns, self.watch, sort)
 
     def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
@@ -423,17 +406,15 @@ class Model:
         trace: bool = False,
         gradient: bool = False,
         learning_rate: float | None = None,
-        bench: bool = False,
         draw: bool = False,
         seed: int | None = None,
-        largest: int | None = None,
     ) -> Comparison:
         """Return what the embedding lookup and the one-hot linear layer give, (T, D) each, with the proof and the cost.
 
         Both layers are torch's own and share the token matrix; `result.verdict.identical` says whether the outputs
-        have the same bits. `gradient` compares a backward pass, `learning_rate` a step of training, and `bench` the
-        cost for growing V, up to `largest` (all rows). `seed` is for the linear layer's own first weights. Raises
-        InputError for tokens without a row, and LayerError if memory is insufficient.
+        have the same bits. `gradient` compares a backward pass, `learning_rate` a step of training. `seed` is for the
+        linear layer's own first weights. Raises InputError for tokens without a row, and LayerError if memory is
+        insufficient.
 
         >>> seeded(vocab=6, dim=3).compare([2, 3]).verdict.identical
         True
@@ -442,7 +423,7 @@ class Model:
 
         show = (show,) if isinstance(show, str) else show
         options = _options(ComparisonOptions, locals())
-        return compare(self.tokens(text, special), self.source, options, self.watch, seed, largest)
+        return compare(self.tokens(text, special), self.source, options, seed)
 
     def batch(
         self,
@@ -456,17 +437,14 @@ class Model:
         keep_last: bool = False,
         index: int | None = None,
         all: bool = False,
-        layers_first: bool = False,
-        loader_first: bool = False,
         context_length: int | None = None,
         draw: bool = False,
-        coverage: bool = False,
         columns: str | None = None,
-    ) -> Batches | Coverage:
+    ) -> Batches:
         """Return sliding-window batches as the chapter's loader gives them: inputs, targets (B, T), input (B, T, D).
 
-        The position layer has `context_length` rows, by default `max_length`. With `coverage`, return how often each
-        token is read. Raises InputError for a text without such a batch, and for a model that is not seeded.
+        The position layer has `context_length` rows, by default `max_length`. Raises InputError for a text without such
+        a batch, and for a model that is not seeded.
 
         >>> batch = seeded(dim=3).batch("Every effort moves you forward", batch_size=1)
         >>> batch.inputs.tolist(), batch.targets.tolist()
@@ -476,10 +454,6 @@ class Model:
 
         batching = _options(Batching, locals())
         source = self._seeded(max_length if context_length is None else context_length)
-        if coverage:
-            from embcli.verbs.coverage import coverage as read
-
-            return read(self.tokens(text, special), batching, source.seeded)
         return batch(self.tokens(text, special), source, batching, columns)
 
     def _seeded(self, context_length: int) -> SeededSource:

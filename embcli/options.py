@@ -39,7 +39,6 @@ class ComparisonOptions:
     trace: bool = False
     gradient: bool = False
     learning_rate: float | None = None  # of one step of training, which needs the gradients
-    bench: bool = False
     draw: bool = False
 
     def __post_init__(self) -> None:
@@ -80,10 +79,7 @@ class Batching:
     keep_last: bool = False  # even if incomplete
     index: int | None = None  # of the batch; None for the first
     all: bool = False  # all batches
-    layers_first: bool = False  # draw both layers before the loader consumes a random number
-    loader_first: bool = False  # draw the loader's order first, from the seed itself
     draw: bool = False  # show the batch as a picture
-    coverage: bool = False  # show which tokens are read how often
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_length", "stride"):
@@ -93,15 +89,6 @@ class Batching:
                 raise InputError(f"{name} must be at least 1 and below 2**31, not {given}", parameters=(name,))
         if self.all and self.index is not None:
             raise InputError("all and index both choose batches; give one of them", parameters=("all", "index"))
-        if self.layers_first and self.loader_first:
-            raise InputError(
-                "layers_first and loader_first exclude each other", parameters=("layers_first", "loader_first")
-            )
-        if self.coverage and (self.all or self.index is not None or self.draw):
-            raise InputError(
-                "coverage is about all batches; omit all, index and draw",
-                parameters=("coverage", "all", "index", "draw"),
-            )
 
     def samples(self, tokens: int) -> int:
         """Return the number of samples in this many tokens; a sample takes T tokens and the next one."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
-from embcli.errors import InputError, OutputError, lacks
+from embcli.errors import OutputError, lacks
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able
 from embcli.memory import refuse_shortage
 from embcli.names import DEFAULT_PRECISION, Theme, check_choice
@@ -36,7 +36,6 @@ class Style:
 
     precision: int = DEFAULT_PRECISION  # decimals
     heat: bool = False  # matrices as strips of colours
-    scale: float | None = None  # the number at the ends of a heat map's scale; None for the largest |number|
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "light"  # the background of a picture
 
@@ -46,14 +45,6 @@ class Style:
             given = getattr(self, name)
             if given is not None and not low <= given <= high:
                 raise OutputError(f"{name} {given} is out of range; it goes from {low} to {high}", parameters=(name,))
-        if self.scale is not None and not self.heat:
-            raise InputError(
-                f"scale {self.scale:g} has nothing to scale; it goes with heat", parameters=("scale", "heat")
-            )
-        if self.scale is not None and not 0 < self.scale < float("inf"):
-            raise InputError(
-                f"scale {self.scale:g} is out of range; it is a finite number above 0", parameters=("scale",)
-            )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -196,23 +187,6 @@ class Result(ABC):
         return matrix if dtype is None else matrix.astype(dtype)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Drawing(Result, verb="", content="drawing"):
-    """A result that is drawn on a canvas and has no page of text."""
-
-    def page(self, format: FormatName, paper: Paper | None = None) -> bytes:
-        """Return the drawing in one of the formats that hold it."""
-        canvas = new_page(format, paper or paper_of(self.style, format)).canvas()
-        import_module(f"embcli.views.{self.verb}").view(self, canvas)
-        return canvas.content()
-
-    def __str__(self) -> str:
-        return f"<embcli {self.verb}: a drawing; save it as .svg or .png>"
-
-    def _repr_html_(self) -> str:
-        return self.page("svg").decode()
-
-
 class MatrixOf:
     """An attribute of a result that is one of its matrices, assembled when it is asked for."""
 
@@ -288,7 +262,6 @@ def paper_of(style: Style, format: FormatName) -> Paper:
         color=picture,
         precision=style.precision,
         heat=style.heat,
-        scale=style.scale,
         theme=style.theme,
     )
 

@@ -88,29 +88,13 @@ def _one_id(word: str, place: int) -> int:
     return int(word)
 
 
-def decoded(data: bytes, name: str, errors: str = "strict", replaceable: bool = True) -> str:
-    """Return bytes as text; the InputError for invalid UTF-8 calls them `name`.
-
-    `replaceable` lets the error advise to replace invalid bytes.
-    """
+def decoded(data: bytes, name: str) -> str:
+    """Return bytes as text; the InputError for invalid UTF-8 calls them `name` and says where it is."""
     try:
-        return data.decode("utf-8", errors)
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        reason = f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
-        if not replaceable:
-            raise InputError(reason) from None
-        advice = "errors replace continues with U+FFFD in its place"
-        raise InputError(f"{reason}; {advice}", parameters=("errors",)) from None
-
-
-def universal(text: str) -> str:
-    r"""Return a text with CRLF and CR as LF, as Python's `open` reads a file.
-
-    >>> universal("a\r\nb\rc\n")
-    'a\nb\nc\n'
-    """
-    text = text.replace("\r\n", "\n")  # which a long text is held twice for, not three times
-    return text.replace("\r", "\n")
+        reason = f"byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
+        raise InputError(f"{name} is not UTF-8: {reason}") from None
 
 
 def is_text(data: bytes) -> bool:

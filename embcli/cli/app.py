@@ -223,11 +223,8 @@ def weights(
     rows: str | None = None,
     columns: str | None = None,
     sort: names.Sort = "id",
-    norms: bool = False,
-    difference: bool = False,
     map: bool = False,
     encoding: str | None = None,
-    scatter: bool = False,
     *,
     target: MatrixTarget,
 ) -> None:
@@ -239,13 +236,12 @@ def weights(
 
     if map and target.heat:
         raise InputError("--map is a picture in colours already; leave out --heat")
-    output = target.output_of("embeddings", {"map": map, "scatter": scatter, "difference": difference})
+    output = target.output_of("embeddings", {"map": map})
     opened = model.opened(encoding)
     size, dim = shape_of(opened.source, layer)
     rows = opened.numbered(rows, layer)
     output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
-    numbers, pictures = {"norms": norms, "difference": difference}, {"map": map, "scatter": scatter}
-    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, **numbers, **pictures))
+    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map))
 
 
 def _count(spec: str | None, size: int, what: str) -> int:
@@ -305,7 +301,7 @@ def compare(
     tokens = opened.tokens(sequences, source.special)
     weights = len({"first", "shared"} & {*(options.show or ())}) * math.prod(opened.shape)
     output.refuse_many_numbers(len(tokens) * opened.shape[1], len(options.outputs or names.OUTPUTS), weights)
-    return output.write(opened.compare(tokens, seed=model.seed, largest=model.largest(opened), **vars(options)))
+    return output.write(opened.compare(tokens, seed=model.seed, **vars(options)))
 
 
 @verb(
@@ -330,7 +326,7 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = target.output_of("list" if batching.coverage else "batches", vars(batching))
+    output = target.output_of("batches", vars(batching))
     opened = model.opened(encoding)
     tokens = opened.tokens(source.sequences(), source.special)
     output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))
@@ -474,14 +470,13 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     LEARN,
     {
         "a word that a page prints": "embcli explain one-hot",
-        "an error, by its words": "embcli explain has no row",
         "the list of words": "embcli explain",
     },
 )
 def explain(word: list[str] | None = None, *, target: Target) -> None:
     """Explain a word of a page, with an example and its source.
 
-    Also errors and notes, by their own words. Without WORD, list all words that are explained.
+    Without WORD, list all words that are explained.
     """
     from embcli.verbs.explain import explain
 

@@ -113,12 +113,6 @@ class ComparisonModel(FileModel):
         dim = names.COMPARED_DIM if self.dim is None else self.dim
         return _opened(encoding, vars(self) | {"vocab": vocab, "dim": dim, "context_length": 1, "no_cache": True})
 
-    def largest(self, model: Model) -> int | None:
-        """Return the largest V of a benchmark: --vocab, or that of the encoding; of a file, all of its rows."""
-        if self.path is not None or model.encoding is None:
-            return None
-        return self.vocab or model.encoding.vocabulary_size
-
 
 class TwoModels(Group):
     """The two checkpoints that are compared."""

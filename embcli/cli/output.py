@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 # Options that only some formats support, and these formats.
 _SHOWN_IN: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("width", "heat", "trace", "draw", "map", "difference"), VIEWS),
+    **dict.fromkeys(("width", "heat", "trace", "draw", "map"), VIEWS),
     "theme": PICTURES,
-    "scatter": able("drawing"),
-    **dict.fromkeys(("gradient", "learning_rate", "bench"), (*VIEWS, "json")),
+    **dict.fromkeys(("gradient", "learning_rate"), (*VIEWS, "json")),
 }
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size
@@ -150,7 +149,7 @@ def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | N
     `show` are the matrices that the user named. Raises OutputError for a format or a file that cannot hold the result.
     """
     heat = bool(options.get("heat") or options.get("map"))  # a map is coloured, too
-    others = {name: options[name] for name in ("precision", "scale", "width") if name in options}
+    others = {name: options[name] for name in ("precision", "width") if name in options}
     style = Style(heat=heat, theme=options["theme"] or "light", **others)
     format, file = options["format"], named(options["output"])
     default = os.environ.get("EMBCLI_FORMAT") or ""

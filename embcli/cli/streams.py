@@ -24,8 +24,6 @@ class InputOptions(Group):
     example = 'embcli lookup "Every effort moves you"'  # for the error if there is no input
     file: Path | None = None
     ids: str | None = None
-    errors: names.Errors = "strict"
-    text_mode: names.TextMode = "as-is"
     special: bool = False
 
     def sequences(self) -> Sequences:
@@ -35,7 +33,7 @@ class InputOptions(Group):
         return read(**{name: value for name, value in vars(self).items() if name in _READ}, example=self.example)
 
 
-_READ = ("text", "file", "ids", "lines", "errors", "text_mode")  # parameters of embcli.cli.text.read
+_READ = ("text", "file", "ids", "lines")  # parameters of embcli.cli.text.read
 
 
 class TextInput(InputOptions):
@@ -79,7 +77,7 @@ class QueriesInput(LinesInput):
         if others:
             raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
         example = "embcli neighbors --vector -"
-        (text,) = read(file=self.vector, errors=self.errors, text_mode="universal", example=example).texts or ("",)
+        (text,) = read(file=self.vector, example=example).texts or ("",)
         return {"vector": vectors_in_lines(text, model.shape[1])}
 
 
@@ -132,4 +130,3 @@ class MatrixTarget(Target):
 
     precision: int = names.DEFAULT_PRECISION
     heat: bool = False
-    scale: float | None = None

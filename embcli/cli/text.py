@@ -15,8 +15,7 @@ from embcli import memory
 from embcli.cli.console import is_terminal, say
 from embcli.cli.paths import is_file
 from embcli.errors import InputError
-from embcli.names import TextMode
-from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids, universal
+from embcli.text import Sequences, decoded, lines_of, lines_of_ids, parse_ids
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
@@ -31,16 +30,13 @@ def read(
     file: Path | None = None,
     ids: str | None = None,
     lines: bool = False,
-    errors: str = "strict",
     example: str = 'embcli lookup "Every effort moves you"',
-    text_mode: TextMode = "as-is",
 ) -> Sequences:
     """Read a text or IDs; without text, file and IDs from standard input, unless that is a terminal.
 
     `lines` makes each line a sequence, without its line end; the example begins with the verb. A text that looks like
-    IDs or is the name of a file is read as text, and a note says how to read the other; a note also says if the mode
-    makes a difference. Raises InputError if nothing (with the example) or too much is given, and for invalid UTF-8
-    unless `errors` is "replace".
+    IDs or is the name of a file is read as text, and a note says how to read the other; a note also tells of CRLF
+    and CR. Raises InputError if nothing (with the example) or too much is given, and for invalid UTF-8.
     """
     named = {"TEXT": text, "--file": file, "--ids": ids}
     used = [name for name, value in named.items() if value is not None]
@@ -52,15 +48,13 @@ def read(
         source = _standard_input("--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -") if ids == "-" else ids
         return Sequences(ids=lines_of_ids(source) if lines else (parse_ids(source),), many=lines)
     if file is not None and str(file) != "-":
-        texts = [decoded(_file(file), str(file), errors)]
+        texts = [decoded(_file(file), str(file))]
     elif text is None or text == "-":
-        texts = [_standard_input("TEXT", example, errors)]
+        texts = [_standard_input("TEXT", example)]
     else:
-        texts = [argument(text, errors=errors)]
+        texts = [argument(text)]
     if text is not None:
         _note_other_readings(text, _verb(example))
-    if text_mode == "universal":
-        texts = [universal(texts.pop())]
     if lines:
         texts = lines_of(texts[0])
     if text in (None, "-"):
@@ -99,10 +93,10 @@ def _note_line_ends(texts: Sequence[str]) -> None:
     if count:
         both = sum(text.count("\r\n") for text in texts)
         kinds = "CRLF" if both == count else "CRLF or CR" if both else "CR"
-        say(f"the text keeps {counted(count, f'{kinds} line end')}; --text-mode universal reads them as LF")
+        say(f"the text keeps {counted(count, f'{kinds} line end')}; Python's open() reads them as LF")
 
 
-def argument(text: str, name: str = "TEXT", errors: str | None = None) -> str:
+def argument(text: str, name: str = "TEXT") -> str:
     """Return a text of the command line; raises InputError for invalid UTF-8."""
     if text.isascii():
         return text
@@ -111,7 +105,7 @@ def argument(text: str, name: str = "TEXT", errors: str | None = None) -> str:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         data = text.encode("utf-8", "surrogatepass")
-    return decoded(data, name, errors or "strict", replaceable=errors is not None)
+    return decoded(data, name)
 
 
 def _file(path: Path) -> bytes:
@@ -149,8 +143,7 @@ def _is_device(file: BinaryIO) -> bool:
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
-def _standard_input(name: str, example: str, errors: str | None = None) -> str:
-    """Return standard input as text; without `errors`, the error for invalid UTF-8 does not advise to replace it."""
+def _standard_input(name: str, example: str) -> str:
     if sys.stdin is None or is_terminal(sys.stdin):
         raise InputError(
             f"no {name} given and nothing is piped in, as in: {example}", f"Try '{_verb(example)} --help' for help."
@@ -159,4 +152,4 @@ def _standard_input(name: str, example: str, errors: str | None = None) -> str:
         data = _all_of(sys.stdin.buffer, "standard input")
     except OSError as error:
         raise InputError(f"cannot read standard input: {os.strerror(error.errno or 0)}") from None
-    return decoded(data, "standard input", errors or "strict", replaceable=errors is not None)
+    return decoded(data, "standard input")

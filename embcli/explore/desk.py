@@ -170,7 +170,7 @@ class Desk:
     @cached_property
     def norms(self) -> Job[NormOrder | None]:
         """The norms and ranks of all rows: a pass that runs once, for all screens."""
-        return self.start(lambda model: model.weights(sort="norm").order)  # type: ignore[union-attr]  # a WeightMatrix
+        return self.start(lambda model: model.weights(sort="norm").order)
 
     def back(self) -> bool:
         """Go back to the screen before; return whether there is one."""

@@ -15,6 +15,7 @@ from embcli.oldpage import Bar, Block, Column
 from embcli.oldpage.heat import Fit, Scale, means
 from embcli.oldpage.layout import GAP, beside, shorten
 from embcli.safe import in_line
+from embcli.statistics import norms_of
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
@@ -123,10 +124,9 @@ class MatrixView(View):
         rows = f"{ids[0]}:{ids[-1] + 1}" if self.order is None and len(ids) > 1 else ",".join(map(str, ids))
         shown = ["--columns", f"{self.left}:{self.left + self.columns}"]
         if self.heat:
-            limit = self.scale[1] if self.scale else None
-            shown = ["--heat", *(["--scale", f"{limit:g}"] if limit else [])]
+            shown = ["--heat"]
         if self.order is None or self.order.row is not None:
-            commands = [self.desk.spell("weights", "--rows", rows, *shown, "--norms")]
+            commands = [self.desk.spell("weights", "--rows", rows, *shown)]
         else:
             commands = [self.desk.spell("weights", "--rows", rows, *shown, "--sort", "norm")]
         if self.order is not None and self.order.row is not None:
@@ -146,7 +146,7 @@ class MatrixView(View):
         ids = self._ids(places)
         values = self.matrix.layer.rows(ids)  # (n, D) float32
         page = new_sheet(width, self.desk.color)
-        labels = self._labels(page, ids, places, width, self.matrix.norms(ids, values))
+        labels = self._labels(page, ids, places, width, norms_of(values.astype(np.float64)))
         taken = sum(label.width + GAP for label in labels)
         if self.heat:
             page = new_sheet(width, self.desk.color, scale=self._scale(page, labels, values))

@@ -55,7 +55,7 @@ class PairView(View):
         at = self.moving.at
         query = ("--ids", one, "--rows", other)
         return [
-            self.desk.spell("weights", "--rows", f"{one},{other}", "--columns", f"{at}:{self.end}", "--difference"),
+            self.desk.spell("weights", "--rows", f"{one},{other}", "--columns", f"{at}:{self.end}"),
             *(self.desk.spell("neighbors", *query, *self._named(metric)) for metric in _METRICS),
         ]
 
@@ -66,7 +66,8 @@ class PairView(View):
     def lines(self, width: int, height: int) -> list[Line]:
         """Return the scores, strips of both rows, and their values side by side."""
         rows = self.desk.matrix.layer.rows(np.array(self.rows))  # (2, D) float32
-        difference = self.desk.matrix.difference(np.array(self.rows))
+        with np.errstate(invalid="ignore"):  # of infinities
+            difference = rows[:1] - rows[1:]
         labels = [shorten(f"{row} {self.desk.token_of(row)}".strip(), _LABEL) for row in self.rows]
         page = new_sheet(width, self.desk.color)
         names = ["A", "B", "A - B"]

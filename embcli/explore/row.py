@@ -28,6 +28,7 @@ from embcli.explore.values import ABOVE, across, down
 from embcli.oldpage import Block, Column, Columns
 from embcli.oldpage.layout import shorten
 from embcli.oldpage.lines import Look, Piece
+from embcli.statistics import norms_of
 from embcli.tokens import shown
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ class RowView(View):
     def commands(self) -> list[str]:
         """Return the commands of the values, of norm and rank, and of the neighbours."""
         columns = ("--columns", f"{self.first}:{self.end}")
-        ranked = ("--sort", "norm") if self.desk.norms_if_done else ("--norms",)
-        commands = [self.desk.spell("weights", "--rows", str(self.row), *columns, *ranked)]
+        commands = [self.desk.spell("weights", "--rows", str(self.row), *columns, "--sort", "norm")]
         if self.sum is not None:
             commands.append(self.desk.spell("lookup", "--ids", str(self.row), *columns))
         return commands + [self._command(metric) for metric in self._metrics()]
@@ -123,7 +123,7 @@ class RowView(View):
 
     def _norm(self, width: int) -> Line:
         """Return the norm and its rank."""
-        norm = self.desk.matrix.norms(np.array([self.row]))
+        norm = norms_of(self.desk.matrix.layer.rows(np.array([self.row])).astype(np.float64))
         write = new_sheet(width, self.desk.color).numbers(norm).write
         order = self.desk.norms_if_done
         rank = f"{order.ranks[self.row]:,}" if order else "…"

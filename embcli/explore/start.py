@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from embcli.explore.chapter import BatchView, LookupView
 from embcli.explore.desk import Desk, KeysView
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from embcli.explore.desk import Spell, View
     from embcli.model import Model
-    from embcli.verbs.weights import WeightMatrix
 
 
 def begin(
@@ -45,7 +44,7 @@ def begin(
         "batch": BatchView,
         "keys": KeysView,
     }
-    desk = Desk(model, cast("WeightMatrix", model.weights()), spell, named, color, screens, text or "")
+    desk = Desk(model, model.weights(), spell, named, color, screens, text or "")
     desk.open("matrix", 0 if row is None else desk.row_of(row), sort)
     if text is not None:
         desk.do_find()

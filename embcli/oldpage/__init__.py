@@ -3,7 +3,7 @@
 Views know only this. A page collects lines and tables, whose text it makes safe to print; `layout` decides which
 columns fit and how numbers are written, `heat` which colours stand for numbers. Each kind of page draws the lines and
 tables in its own way: `lines` lays them out in cells for `terminal`, `svg`, `html` and `png`; `markup` makes blocks of
-them for `markdown` and `latex`.
+them for `markdown`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.names import Theme
-    from embcli.oldpage.canvas import Canvas
 
 __all__ = [
     "BYTE_IN_HEX",
@@ -295,10 +294,6 @@ class Page(ABC):
     def lines(self) -> int:
         """How many lines of a screen the page takes; 0 for a document, which has no height limit."""
         return 0
-
-    def canvas(self) -> Canvas:
-        """Return an empty canvas as wide as the page, for a drawing; only pictures have one."""
-        raise NotImplementedError
 
     @abstractmethod
     def content(self) -> bytes:

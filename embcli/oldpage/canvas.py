@@ -1,4 +1,4 @@
-"""What pictures are drawn on: rectangles, dots and lines of text, in two themes.
+"""What pictures are drawn on: rectangles and lines of text, in two themes.
 
 Lengths are in SVG's user units, y down; a cell of text takes 8.5 x 18 units.
 """
@@ -6,8 +6,6 @@ Lengths are in SVG's user units, y down; a cell of text takes 8.5 x 18 units.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from embcli.names import Theme
 from embcli.safe import in_line
@@ -24,7 +22,6 @@ class Palette:
     ground: str
     ink: str
     dim: str
-    faint: str  # not for text
     tones: dict[str, str]  # the other colours of text
 
 
@@ -32,7 +29,6 @@ _COLORS = {  # in the light theme and in the dark one
     "ground": ("#ffffff", "#11151c"),
     "ink": ("#24292f", "#e2e6ea"),
     "dim": ("#656d76", "#929aa5"),
-    "faint": ("#a9b3bd", "#4f5966"),
     "cold": ("#0066b8", "#55b0ff"),
     "warm": ("#b34700", "#ff9040"),
     "good": ("#007000", "#4cc05a"),
@@ -44,8 +40,8 @@ _COLORS = {  # in the light theme and in the dark one
 
 def _palette(theme: int) -> Palette:
     colors = {name: pair[theme] for name, pair in _COLORS.items()}
-    ground, ink, dim, faint = (colors.pop(name) for name in ("ground", "ink", "dim", "faint"))
-    return Palette(ground, ink, dim, faint, tones=colors)
+    ground, ink, dim = (colors.pop(name) for name in ("ground", "ink", "dim"))
+    return Palette(ground, ink, dim, tones=colors)
 
 
 PALETTES: dict[Theme, Palette] = {"light": _palette(0), "dark": _palette(1)}
@@ -60,7 +56,6 @@ class Span:
     text: str
     color: str | None  # None for invisible text over rectangles, which can be selected
     bold: bool = False
-    halo: bool = False  # a border in the colour of the ground, to be read on dots
 
 
 class Canvas(ABC):
@@ -77,10 +72,6 @@ class Canvas(ABC):
     @abstractmethod
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
         """Fill a rectangle, with sharp edges."""
-
-    @abstractmethod
-    def dots(self, points: np.ndarray, radius: float, color: str) -> None:
-        """Draw a dot at each of the points, (n, 2)."""
 
     @abstractmethod
     def line(self, y: float, spans: Sequence[Span]) -> None:

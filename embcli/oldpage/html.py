@@ -56,7 +56,7 @@ def _declared(palette: Palette) -> str:
 def _by_name(palette: Palette) -> Palette:
     """Return a palette whose colours refer to the custom properties."""
     ink, dim, *tones = (f"var({name})" for name in _variables(palette))
-    return Palette("none", ink, dim, dim, dict(zip(palette.tones, tones, strict=True)))
+    return Palette("none", ink, dim, dict(zip(palette.tones, tones, strict=True)))
 
 
 class Html(ThemedPage):

@@ -20,8 +20,6 @@ from matplotlib.backends.backend_agg import RendererAgg  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.font_manager import FontProperties  # noqa: E402
 from matplotlib.ft2font import FT2Font  # noqa: E402
-from matplotlib.lines import Line2D  # noqa: E402
-from matplotlib.patheffects import withStroke  # noqa: E402
 from PIL import Image  # noqa: E402
 
 _SCALE = 2  # pixels for a unit
@@ -55,19 +53,9 @@ class PngCanvas(Canvas):
         )
 
     def rectangle(self, x: float, y: float, width: float, height: float, color: str) -> None:
-        """Fill a rectangle, with sharp edges, behind all dots and text."""
+        """Fill a rectangle, with sharp edges, behind all text."""
         left, top, right, bottom = (round(each * _SCALE) for each in (x, y, x + width, y + height))
         self._pixels[top : max(bottom, top + 1), left : max(right, left + 1)] = _rgba(color)
-
-    def dots(self, points: np.ndarray, radius: float, color: str) -> None:
-        """Draw a dot at each of the points, (n, 2)."""
-        x, y = points.T * _SCALE
-        line = Line2D(
-            x, self.height * _SCALE - y, linestyle="", marker="o", color=color, markersize=2 * radius, markeredgewidth=0
-        )
-        line.set_zorder(2)
-        self._figure.add_artist(line)
-        line.set_transform(None)
 
     def line(self, y: float, spans: Sequence[Span]) -> None:
         """Write a line of text whose top is at y."""
@@ -85,8 +73,6 @@ class PngCanvas(Canvas):
                         verticalalignment="baseline",
                         parse_math=False,
                         usetex=False,
-                        zorder=3,
-                        path_effects=[withStroke(linewidth=3, foreground=self.palette.ground)] if span.halo else None,
                     )
 
     def content(self) -> bytes:

@@ -34,7 +34,6 @@ _STROKES: dict[str, list[Box]] = {
     "╰": [(_DOWN[0], 0, _DOWN[1], _ACROSS[0]), (_DOWN[0], _ACROSS[0], 1, _ACROSS[1])],
 }
 _SHAPES = {" ", "█", *_PARTS, *_STROKES}
-_LEAST_HEIGHT = 480  # of a drawing
 _MARK: dict[Color, str] = {"mark": "#ffd700", "black": "#000000"}
 
 
@@ -152,11 +151,6 @@ class CanvasPage(ThemedPage):
     def safe(self, text: str) -> str:
         """Return a text as its canvas can show it within a line."""
         return self.kind.safe(text)
-
-    def canvas(self) -> Canvas:
-        """Return an empty canvas as wide as the page, for a drawing."""
-        width = 2 * MARGIN + int(self.width * CELL)
-        return self.kind(width, max(width * 3 // 4, _LEAST_HEIGHT), self.palette)
 
     def content(self) -> bytes:
         """Return the page as a picture."""

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-import numpy as np
-
 from embcli.oldpage.canvas import BASELINE, SIZE, Canvas, Palette, Span
 from embcli.oldpage.shapes import CanvasPage
 
@@ -25,14 +23,6 @@ class SvgCanvas(Canvas):
             f'<rect x="{_short(x)}" y="{_short(y)}" width="{_short(width)}" height="{_short(height)}" fill="{color}"/>'
         )
 
-    def dots(self, points: np.ndarray, radius: float, color: str) -> None:
-        """Draw a dot at each of the points, (n, 2), all in one element."""
-        places = dict.fromkeys(f"M{_short(x)} {_short(y)}h0" for x, y in points.tolist())  # each once
-        self._elements.append(
-            f'<path d="{"".join(places)}" stroke="{color}" stroke-width="{_short(2 * radius)}" stroke-linecap="round"'
-            ' shape-rendering="auto"/>'
-        )
-
     def line(self, y: float, spans: Sequence[Span]) -> None:
         """Write a line of text whose top is at y."""
         if spans:
@@ -48,8 +38,6 @@ class SvgCanvas(Canvas):
             look += f' fill="{span.color or "none"}"'
         if span.bold:
             look += ' font-weight="bold"'
-        if span.halo:
-            look += f' stroke="{self.palette.ground}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
         return f"<tspan{look}>{text}</tspan>"
 
     def content(self) -> bytes:

@@ -126,7 +126,7 @@ def batch(
     start = (batching.index or 0) * batching.batch_size
     stop = (batching.batches(len(tokens)) if batching.all else 1) * batching.batch_size + start
     layers = source.open({"token": tokens.ids})
-    names = ("batch_size", "max_length", "stride", "shuffle", "keep_last", "layers_first", "loader_first")
+    names = ("batch_size", "max_length", "stride", "shuffle", "keep_last")
     run = run_of(tokens.encoding, sequences=tokens.sequences, **layers.origin.document())
     run |= {
         "shapes": {"token": [size, dim], "position": [context_length, dim]},
@@ -151,11 +151,8 @@ def _order_and_positions(batching: Batching, source: SeededSource, samples: int)
         import torch
 
         from embcli.weights.drawing import global_generator
-    places = np.arange(batching.max_length)
     with global_generator():
         order = _sample_order(batching, source.seeded, samples)
-        if batching.layers_first or batching.loader_first:
-            return order, source.open({"position": places})["position"].rows(places)
         layer = torch.nn.Embedding(*shape_of(source, "position"))
         return order, layer.weight.detach()[: batching.max_length].numpy().copy()
 
@@ -167,10 +164,7 @@ def _sample_order(batching: Batching, seeded: Seeded, samples: int) -> np.ndarra
 
     from embcli.weights.drawing import Stream
 
-    if batching.loader_first:
-        torch.manual_seed(seeded.seed)
-    else:
-        torch.set_rng_state(Stream(seeded, "position" if batching.layers_first else "token").state_after())
+    torch.set_rng_state(Stream(seeded, "token").state_after())
     loader: DataLoader[int] = DataLoader(
         range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
         batch_size=batching.batch_size,

@@ -33,7 +33,7 @@ class Explanations(Result, verb="explain", content="list"):
 
 
 def explain(word: str | None = None) -> Explanations:
-    """Explain a word that a page prints, such as "one-hot", or the words of an error; without any, list all words.
+    """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Raises InputError for a word that is not explained, with its nearest.
 

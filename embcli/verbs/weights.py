@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, Summary, shape_of
 from embcli.names import Sort
 from embcli.passes import Watch, unwatched
 from embcli.records import Array, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
-from embcli.statistics import NormOrder, norm_order, norms_of
+from embcli.statistics import NormOrder, norm_order
 from embcli.tokens import token_text, tokens_of
 
 _PIECE = 1 << 18  # values processed at a time
@@ -38,8 +37,6 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
     columns_chosen: bool
     watch: Watch  # counts the rows of a pass over the whole layer
     order: NormOrder | None = None  # of all rows of the layer, if the chosen ones are in it
-    has_norms: bool = False  # whether the norm of each row belongs to the result
-    has_difference: bool = False  # whether a page shows the first row minus the second
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
 
@@ -52,36 +49,19 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         """Return rows of the layer, (n, chosen columns) float32."""
         return self.layer.rows(ids)[:, self.columns]
 
-    def norms(self, ids: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """Return the L2 norms of rows, (n,) float64; NaN for a row that is not finite.
-
-        `rows` are these rows of the layer, (n, D) float32, if they are at hand.
-        """
-        if self.order:
-            return np.asarray(self.order.norms[ids])
-        rows = self.layer.rows(ids) if rows is None else rows
-        return norms_of(rows.astype(np.float64))
-
-    def difference(self, ids: np.ndarray) -> np.ndarray:
-        """Return the first of two rows minus the second, (2,) int64 -> (1, chosen columns) float32."""
-        rows = self.rows(ids)
-        with np.errstate(invalid="ignore"):  # of infinities
-            return np.asarray(rows[:1] - rows[1:])
-
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of the token that each row stands for."""
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return the matrix as data: the ID and token of each row, perhaps its norm and rank, and its values."""
+        """Return the matrix as data: the ID and token of each row, if sorted its norm and rank, and its values."""
         token: dict[str, FieldType] = {"token": str} if self.encoding else {}
-        norm: dict[str, FieldType] = {"norm": float} if self.has_norms else {}
-        rank: dict[str, FieldType] = {"rank": int} if self.order else {}
+        rank: dict[str, FieldType] = {"norm": float, "rank": int} if self.order else {}
         return Records(
             run=self.run,
             unit="rows",
             rows=len(self.ids),
-            fields={"id": int, **token, **norm, **rank},
+            fields={"id": int, **token, **rank},
             pieces=in_pieces(
                 len(self.ids),
                 max((_SCATTERED if self.order else _PIECE) // self.layer.shape[1], 1),
@@ -99,10 +79,8 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         values: dict[str, Any] = {"id": ids}
         if "token" in names:
             values["token"] = list(map(token_text, self.tokens(ids)))
-        if "norm" in names:
-            values["norm"] = self.norms(ids)
         if self.order:
-            values["rank"] = self.order.ranks[ids]
+            values |= {"norm": self.order.norms[ids], "rank": self.order.ranks[ids]}
         return values
 
 
@@ -113,8 +91,6 @@ def weights(
     columns: str | None = None,
     watch: Watch = unwatched,
     sort: Sort = "id",
-    norms: bool = False,
-    difference: bool = False,
 ) -> WeightMatrix:
     """Return the `token` or `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
 
@@ -124,8 +100,6 @@ def weights(
     size, dim = shape_of(source, layer)
     encoding = source.encoding if layer == "token" else None
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
-    if difference and len(ids) != 2:
-        raise InputError("difference is that of two rows; rows chooses them", parameters=("difference", "rows"))
     layers = source.open({layer: None})
     order = norm_order(layers[layer], watch) if sort == "norm" else None
     if order is not None:
@@ -142,7 +116,5 @@ def weights(
         columns_chosen=columns is not None,
         watch=watch,
         order=order,
-        has_norms=norms or order is not None,
-        has_difference=difference,
         notes=source.notes,
     )

@@ -28,7 +28,8 @@ def view(result: Batches, page: Page) -> None:
     skipped = result.batching.stride - result.batching.max_length
     if skipped > 0:
         page.line(f"The stride exceeds T: {skipped:,} of {result.batching.stride:,} tokens are in no sample.")
-    _put_order(result, page)
+    page.line("Drawn in the order token layer, loader, position layer. The loader consumes a")
+    page.line("random number even unshuffled, so these position rows differ from lookup's.")
     put_origin(page, result.origin, "untrained batches")
 
 
@@ -128,15 +129,3 @@ def _put_shapes(result: Batches, page: Page) -> None:
     names, shapes, sizes, words = zip(*steps, strict=True)
     columns = [Column("", each, "left") for each in (names, shapes, sizes)]
     page.table([*columns, Column("", words, "left", least=_LEAST_WORDS)], ruled=False)
-
-
-def _put_order(result: Batches, page: Page) -> None:
-    if result.batching.layers_first:
-        page.line("Drawn in the order token layer, position layer, loader.")
-        return
-    if result.batching.loader_first:
-        page.line("The loader draws first from the seed; the layers are drawn from the seed again, as")
-        page.line("in lookup.")
-        return
-    page.line("Drawn in the order token layer, loader, position layer. The loader consumes a")
-    page.line("random number even unshuffled, so these position rows differ from lookup's.")

@@ -14,10 +14,10 @@ from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.result import Cost, Gradient, Training
 from embcli.verbs.compare.verdict import Verdict, largest_by_row
 from embcli.verbs.lookup import rows_beside
-from embcli.views.parts import PickedRows, bar, origin_in_words, put_left_out, put_origin, token_labels
+from embcli.views.parts import PickedRows, origin_in_words, put_left_out, put_origin, token_labels
 from embcli.words import counted, in_bytes, in_seconds
 
-_WIDE_COST, _WIDE_SWEEP = 90, 110  # cells from which a table has all of its columns
+_WIDE_COST = 90  # cells from which a table has all of its columns
 _FRAME = 4  # lines of the heading, of the remark on omitted parts, and of the prompt
 _BY_IMPORTANCE = ("outputs", "ids", "one-hot", "shared", "first")  # the steps, the most important first
 _MOST_TOKENS = 40
@@ -27,28 +27,23 @@ _MOST_TRACED = 8  # tokens
 _MOST_TRAINED = 4  # IDs with their rows before and after a step of training
 _MOST_TERMS = 8  # of a product that is written out in full
 _MOST_DRAWN = 8  # tokens of a picture
-_LEAST_BAR, _WIDEST_BAR = 8, 30
 
 
 def view(result: Comparison, page: Page) -> None:
     """Put the steps on a page, the verdict and the cost; a screen shows first of all what the options ask for."""
     options, screen = result.options, page.paper.screen
     available = math.inf if screen is None else screen - _FRAME  # lines
-    extras = options.draw or options.trace or result.gradient is not None or bool(result.sweep)
-    end, cost, sweep, origin = (page.part() for _ in range(4))
+    extras = options.draw or options.trace or result.gradient is not None
+    end, cost, origin = (page.part() for _ in range(3))
     put_origin(origin, result.origin)
     available -= origin.lines
     _put_end(result, end, available)
     if options.trace or result.gradient is not None:
         cost.line()
     _put_cost(result.cost, cost)
-    if result.sweep:
-        sweep.line()
-        _put_sweep(result.sweep, sweep)
-    with_cost = not extras or end.lines + cost.lines + sweep.lines <= available
+    with_cost = not extras or end.lines + cost.lines <= available
     if with_cost:
         end.add(cost)
-    end.add(sweep)
     available -= end.lines
     end.add(origin)
     lines = {step: _part(page, result, step).lines + 1 for step in options.steps or STEPS}  # with a blank line below
@@ -390,38 +385,3 @@ def _runs(cost: Cost) -> str:
     if products == 1:
         return f"median of {lookups} runs; one run, as it is long"
     return f"median of {lookups} runs" if lookups == products else f"median of {lookups} and {products} runs"
-
-
-def _put_sweep(sweep: Sequence[Cost], page: Page) -> None:
-    """Put the cost for growing V on the page: a bar for each time, on a logarithmic scale between powers of ten."""
-    page.title(f"The same {sweep[0].length:,} tokens, D = {sweep[0].dim:,}, for growing V")
-    logs = np.log10([(cost.lookup.seconds, cost.product.seconds) for cost in sweep])
-    low = math.floor(logs.min())
-    high = max(math.ceil(logs.max()), low + 1)
-    columns: list[Column] = [
-        Column("V", [f"{cost.vocabulary_size:,}" for cost in sweep]),
-        Column("embedding", [in_seconds(cost.lookup.seconds) for cost in sweep]),
-        Column("linear", [in_seconds(cost.product.seconds) for cost in sweep]),
-        Column("ratio", [f"{cost.ratio:,.1f}" for cost in sweep]),
-    ]
-    if page.width >= _WIDE_SWEEP:
-        columns.append(Column("multiply-adds", [f"{cost.multiply_adds:,}" for cost in sweep]))
-        columns.append(Column("one-hot float32", [in_bytes(cost.one_hot_bytes["float32"]) for cost in sweep]))
-    shares = ((logs - low) / (high - low)).T.tolist()
-    for longest in range(_WIDEST_BAR, _LEAST_BAR - 1, -1):
-        first, second = (
-            Column("", [Word(bar(share, longest), name) for share in column], "left", minimum=longest)
-            for name, column in zip(OUTPUTS, shares, strict=True)
-        )
-        with_bars: Columns = [*columns[:2], first, columns[2], second, *columns[3:]]
-        if page.fits_table(with_bars):
-            page.table(with_bars)
-            page.line(f"Bars: time on a logarithmic scale, {_power(low)} to {_power(high)}")
-            return
-    page.table([*columns])
-
-
-def _power(exponent: int) -> str:
-    """Return a power of ten in seconds: `10 µs`."""
-    unit = max(min(exponent // 3, 0), -3)
-    return f"{10 ** (exponent - 3 * unit)} {('s', 'ms', 'µs', 'ns')[-unit]}"

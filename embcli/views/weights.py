@@ -1,7 +1,5 @@
 """How `weights` looks."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from embcli.hints import hint
@@ -22,15 +20,10 @@ def view(result: WeightMatrix, page: Page) -> None:
     label = "row" if result.origin.is_other and result.encoding is None else "ID"
     tokens = result.tokens(ids) if result.encoding is not None else None
     labels = id_labels(ids, tokens, "pos" if result.name == "position" else label)
-    if result.has_norms:
-        labels.append(Column("norm", page.written(result.norms(ids))))
     if result.order is not None:
+        labels.append(Column("norm", page.written(result.order.norms[ids])))
         labels.append(Column("rank", result.order.ranks[ids]))
     values = result.rows(ids)
-    if result.has_difference:
-        more = ["difference", *[""] * len(labels)]
-        labels = [replace(label, cells=[*label.cells, cell]) for label, cell in zip(labels, more, strict=False)]
-        values = np.concatenate([values, result.difference(ids)])
     page.title(title(result))
     columns = page.grid(labels, [Block("", values)], result.columns, rows.gaps, every=result.columns_chosen)
     page.line()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from embcli.layer import Source, shape_of
 from embcli.names import DEFAULT_SEED
 from embcli.options import ComparisonOptions
-from embcli.passes import Watch, unwatched
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.result import Comparison
 from embcli.weights.build import loading_torch
@@ -18,32 +17,26 @@ def compare(
     tokens: Tokens,
     source: Source,
     options: ComparisonOptions | None = None,
-    watch: Watch = unwatched,
     seed: int | None = None,
-    largest: int | None = None,
 ) -> Comparison:
     """Return the outputs of an embedding layer and of a linear layer that share the token matrix of a source.
 
-    `seed` is for the linear layer's own first weights; None takes the seed of the source. `largest` is the largest V of
-    the benchmark; None takes all rows of the matrix. `watch` follows the vocabulary sizes of the benchmark. Raises
-    InputError for an ID without a row, and LayerError for a seed or for layers that torch cannot take, all of them
-    before torch is imported.
+    `seed` is for the linear layer's own first weights; None takes the seed of the source. Raises InputError for an ID
+    without a row, and LayerError for a seed or for layers that torch cannot take, all of them before torch is imported.
     """
     options = options or ComparisonOptions()
     origin, (size, dim) = source.origin, shape_of(source, "token")
     if seed is None:
         seed = DEFAULT_SEED if origin.seed is None else origin.seed
-    largest, seed = largest or size, torch_seed(seed)
+    seed = torch_seed(seed)
     copies = 4 if options.with_gradient else 2  # both layers, and their gradients
     _refuse_too_large(size, dim, copies + (options.learning_rate is not None))
-    if options.bench:
-        _refuse_too_large(largest, dim, 3 if largest == size else 2)  # with the first weights of the comparison itself
     check_ids(tokens, size, grows=origin.is_seeded)
     with loading_torch(source.notes):
         from embcli.verbs.compare import layers  # torch, once it is sure to be needed
         from embcli.weights.drawing import global_generator
     with global_generator():
-        return layers.compare(tokens, source, options, seed, largest, watch)
+        return layers.compare(tokens, source, options, seed)
 
 
 def _refuse_too_large(size: int, dim: int, copies: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from statistics import median
 
 import numpy as np
@@ -12,7 +12,6 @@ from torch.nn.functional import one_hot
 
 from embcli.layer import Origin, Source, shape_of
 from embcli.options import ComparisonOptions
-from embcli.passes import Watch
 from embcli.records import run_of
 from embcli.selection import distinct
 from embcli.tokens import Tokens
@@ -24,14 +23,11 @@ _ENOUGH = 0.05  # seconds of runs
 _LONGEST = 0.5  # seconds after which a single run is enough
 _FEWEST, _MOST = 5, 500  # runs of the product
 _LOOKUPS = 4  # runs of the lookup for each run of the product
-_SMALLEST_SWEEP, _SWEEP_FACTOR = 16, 4
 # The processor time of this thread, or wall time where that has too coarse a clock, as on Windows.
 _clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
 
 
-def compare(
-    tokens: Tokens, source: Source, options: ComparisonOptions, seed: int, largest: int, watch: Watch
-) -> Comparison:
+def compare(tokens: Tokens, source: Source, options: ComparisonOptions, seed: int) -> Comparison:
     """Return the outputs of both layers; see `embcli.verbs.compare.compare`, which checks the arguments.
 
     torch's generator and its number of threads are changed.
@@ -48,11 +44,6 @@ def compare(
         **({} if origin.is_seeded else origin.document()),
     )
     gradient = _gradient(embedding, linear, ids, options.learning_rate) if options.with_gradient else None
-    sweep: tuple[Cost, ...] = ()
-    if options.bench:
-        size, dim = embedding.weight.shape
-        whole = embedding if largest == size else torch.nn.Embedding(largest, dim)
-        sweep = tuple(_sweep(ids, whole.weight.detach(), watch))
     return Comparison(
         tokens,
         origin,
@@ -63,7 +54,6 @@ def compare(
         product.numpy(),
         cost,
         gradient,
-        sweep,
         options,
         notes=source.notes,
     )
@@ -218,15 +208,3 @@ def _updated(
         after[chosen].numpy(),
         int((after.view(torch.int32) != before.view(torch.int32)).any(dim=1).sum()),
     )
-
-
-def _sweep(ids: torch.Tensor, weight: torch.Tensor, watch: Watch) -> Iterator[Cost]:
-    """Yield the cost for growing V up to all rows of a weight; an ID without a row wraps around."""
-    largest, dim = weight.shape
-    sizes = [_SMALLEST_SWEEP]
-    while sizes[-1] < largest:
-        sizes.append(sizes[-1] * _SWEEP_FACTOR)
-    sizes[-1] = largest
-    for size in watch(sizes, len(sizes), lambda _: 1):
-        embedding = torch.nn.Embedding(size, dim, _weight=weight[:size])
-        yield _outputs(embedding, _linear(embedding, seed=0)[0], ids % size)[2]

@@ -169,7 +169,6 @@ class Comparison(_Pair, Result, verb="compare", content="matrices"):
     linear: np.ndarray  # (T, D) float32
     cost: Cost
     gradient: Gradient | None = None
-    sweep: tuple[Cost, ...] = ()  # for growing V
     options: ComparisonOptions = field(default_factory=ComparisonOptions)
 
     @cached_property
@@ -213,7 +212,6 @@ class Comparison(_Pair, Result, verb="compare", content="matrices"):
                 },
                 "cost": self.cost.document(),
                 "gradient": self.gradient.document() if self.gradient else None,
-                "bench": [cost.document() for cost in self.sweep] or None,
             },
         )
 
