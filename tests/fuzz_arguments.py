@@ -45,8 +45,6 @@ SEEDS = ["0", "123", "18446744073709551615", "18446744073709551616", "-1"]
 VALUES: dict[str, list[str]] = {
     "--file": ["text.txt", "/dev/null", "none", ".", "bytes", "-"],
     "--ids": ["2,3,1", "[1, 2]", "1 2", "-1", "1,x", "50257", "-", ",", "0"],
-    "--errors": ["strict", "replace", "ignore"],
-    "--text-mode": ["as-is", "universal", "text"],
     "--encoding": [*names.ENCODINGS, "gpt-4o", "gpt3", "gpt4", "gpt2,o200k_base", "gpt2,"],
     "--seed": SEEDS,
     "--show": [*names.MATRICES, *names.STEPS, *names.OUTPUTS, "token,input", "embedding,linear", ","],
@@ -98,7 +96,7 @@ _READING = ("tokenize", "decode", "lookup", "compare")
 
 def _is_large(words: list[str]) -> bool:
     """Say whether this would go through a whole layer of 50,257 rows, or all steps of the tour."""
-    whole = {"weights", "audit", "--bench"} & {*words} and "--vocab" not in words
+    whole = {"weights", "audit"} & {*words} and "--vocab" not in words
     return bool(whole) or ("tour" in words and "--step" not in words)
 
 

@@ -494,13 +494,6 @@ def test_odd_matrices_are_told_in_all_formats(inside: Inside, tmp_path: Path, ma
         assert "Warning" not in ran.err
 
 
-def test_the_histogram_is_drawn_in_latex_too(inside: Inside, tmp_path: Path) -> None:
-    text = inside.ok("audit", "--from", str(model(tmp_path / "model", trained(False))), "-f", "latex").text
-    assert r"\rule{1ex}{0.1875ex}" in text  # the least bar
-    assert r"\rule{1ex}{1.5ex}" in text  # the largest
-    assert not {*text} & {*"▁▂▃▄▅▆▇█"}
-
-
 def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
     assert "--fail-on 'odd' is not known; choose from non-finite, zero" in inside.refused("audit", "--fail-on", "odd")
     assert "--tensor goes with --from" in inside.refused("audit", "--tensor", "x")

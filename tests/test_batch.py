@@ -66,8 +66,6 @@ def plain(ids: list[int], seeded: Seeded, batching: Batching) -> list[tuple[torc
     """Return inputs, targets and input embeddings of every batch, as a plain script makes them."""
     torch.manual_seed(seeded.seed)
     token = torch.nn.Embedding(seeded.vocab, seeded.dim)
-    if batching.layers_first:
-        position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     loader = DataLoader(
         PlainDataset(ids, batching.max_length, batching.stride),
         batch_size=batching.batch_size,
@@ -77,8 +75,7 @@ def plain(ids: list[int], seeded: Seeded, batching: Batching) -> list[tuple[torc
     )
     iterator = iter(loader)
     batches = [next(iterator)]
-    if not batching.layers_first:
-        position = torch.nn.Embedding(seeded.context_length, seeded.dim)
+    position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     batches += list(iterator)
     places = torch.arange(batching.max_length)
     with torch.no_grad():
@@ -112,7 +109,6 @@ def assert_equal(result: Batches, expected: list[tuple[torch.Tensor, torch.Tenso
     st.integers(1, 5),
     st.booleans(),
     st.booleans(),
-    st.booleans(),
     st.integers(0, 2**64 - 1),
 )
 def test_batches_are_those_of_a_plain_script(
@@ -124,10 +120,9 @@ def test_batches_are_those_of_a_plain_script(
     batch_size: int,
     shuffle: bool,
     keep_last: bool,
-    layers_first: bool,
     seed: int,
 ) -> None:
-    batching = Batching(batch_size, length, stride, shuffle, keep_last, None, True, layers_first)
+    batching = Batching(batch_size, length, stride, shuffle, keep_last, None, True)
     least = length + 1 if keep_last else length + (batch_size - 1) * stride + 1
     ids = data.draw(st.lists(st.integers(0, size - 1), min_size=least, max_size=least + 60))
     seeded = Seeded(size, dim, length + data.draw(st.integers(0, 3)), seed)
@@ -136,23 +131,22 @@ def test_batches_are_those_of_a_plain_script(
     assert result.count == len(expected)
     assert_equal(result, expected)
     index = data.draw(st.integers(0, len(expected) - 1))
-    one = Batching(batch_size, length, stride, shuffle, keep_last, index, False, layers_first)
+    one = Batching(batch_size, length, stride, shuffle, keep_last, index)
     assert_equal(batch(of_ids(ids), SeededSource(seeded), one), expected[index : index + 1])
 
 
-@pytest.mark.parametrize("layers_first", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("keep_last", [False, True])
 @pytest.mark.parametrize("stride", [1, 2, 4, 5])
 def test_npy_of_all_batches_of_a_text_is_the_plain_scripts(
-    tmp_path: Path, stride: int, keep_last: bool, shuffle: bool, layers_first: bool
+    tmp_path: Path, stride: int, keep_last: bool, shuffle: bool
 ) -> None:
     text, out = tmp_path / "text.txt", tmp_path / "out.npy"
     text.write_text(OPENING)
-    flags = ["--shuffle"] * shuffle + ["--keep-last"] * keep_last + ["--layers-first"] * layers_first
+    flags = ["--shuffle"] * shuffle + ["--keep-last"] * keep_last
     run.ok("batch", str(text), "--dim", "16", "--stride", str(stride), *flags, "--all", "-o", str(out))
     ids = json.loads(f"[{run.ok('tokenize', OPENING, '-f', 'ids').text.strip().replace(' ', ',')}]")
-    batching = Batching(8, 4, stride, shuffle, keep_last, None, True, layers_first)
+    batching = Batching(8, 4, stride, shuffle, keep_last, None, True)
     expected = torch.cat([each[2] for each in plain(ids, Seeded(50257, 16, 4), batching)])
     found = np.load(out)
     assert (found.dtype, found.shape) == (np.float32, tuple(expected.shape))
@@ -244,15 +238,6 @@ def test_chosen_columns_are_those_of_the_whole() -> None:
     source, ids = SeededSource(Seeded(9, 6, 4)), of_ids([1, 2, 3, 4, 5, 6, 7, 8, 0])
     whole = everything(batch(ids, source, Batching(2)))["input"]
     assert everything(batch(ids, source, Batching(2), "5,0"))["input"].tolist() == whole[..., [5, 0]].tolist()
-
-
-def test_position_rows_are_those_of_lookup_only_with_layers_first() -> None:
-    ids = "2,3,5,1,0"
-    common = ("--vocab", "6", "--dim", "3", "--context-length", "4")
-    looked_up = json.loads(run.ok("lookup", "--ids", "2,3,5,1", *common, "-f", "json").out)["matrices"]["input"]
-    batching = ("batch", "--ids", ids, "--batch-size", "1", *common, "-f", "json")
-    assert json.loads(run.ok(*batching, "--layers-first").out)["matrices"]["input"] == [looked_up]
-    assert json.loads(run.ok(*batching).out)["matrices"]["input"] != [looked_up]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +27,6 @@ from embcli.names import STEPS
 from embcli.notes import Notes
 from embcli.oldpage import Paper
 from embcli.oldpage.terminal import Terminal
-from embcli.passes import Watch, unwatched
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.compare import Comparison, ComparisonOptions, compare, layers
@@ -45,13 +43,9 @@ Item = TypeVar("Item")
 WEIGHT = np.random.default_rng(7).normal(size=(6, 4)).astype(np.float32)
 
 
-def seeded(
-    ids: list[int], size: int, dim: int = 5, seed: int = 123, watch: Watch = unwatched, **more: Any
-) -> Comparison:
-    """Compare both ways on a seeded layer; `largest` is the largest V of the benchmark, other words are options."""
-    largest = more.pop("largest", None)
-    options = ComparisonOptions(bench=largest is not None, **more)
-    return compare(of_ids(ids), SeededSource(Seeded(size, dim, 1, seed)), options, watch, largest=largest)
+def seeded(ids: list[int], size: int, dim: int = 5, seed: int = 123, **more: Any) -> Comparison:
+    """Compare both ways on a seeded layer; other words are options."""
+    return compare(of_ids(ids), SeededSource(Seeded(size, dim, 1, seed)), ComparisonOptions(**more))
 
 
 class FileOf(StubSource):
@@ -184,24 +178,6 @@ def test_a_time_is_the_median_of_the_runs_and_the_least_of_them() -> None:
     assert timing.runs >= 5
 
 
-@pytest.mark.parametrize("largest", [1, 16, 17, 1000])
-def test_the_benchmark_goes_up_to_the_largest_vocabulary(largest: int) -> None:
-    seen: list[int] = []
-
-    def watch(sizes: Iterable[Item], total: int, size: Callable[[Item], int], /) -> Iterator[Item]:
-        for each in sizes:
-            seen.append(size(each))
-            yield each
-        assert total == sum(seen)
-
-    costs = seeded([2, 3, 1], 4, largest=largest, watch=watch).sweep
-    sizes = [cost.vocabulary_size for cost in costs]
-    assert seen == [1] * len(sizes)
-    assert sizes[-1] == largest
-    assert sizes == sorted(set(sizes))
-    assert all(cost.multiply_adds == 3 * cost.vocabulary_size * 5 for cost in costs)
-
-
 # --- weights that are not finite ----------------------------------------------------------------------------------
 
 
@@ -261,16 +237,6 @@ def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
     refused = rf"a pair of layers of 1,000,000 x {dim} takes {need / 1e6:.1f} MB, and this machine has .* free"
     with pytest.raises(LayerError, match=refused):
         seeded([1], size, dim, gradient=gradient)
-
-
-def test_a_benchmark_of_layers_that_do_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "compare", lambda *_: None)
-    need = (2 * 4 * 3 + 8 + 4) * 1_000_000  # two weights, and a one-hot row
-    monkeypatch.setattr(memory, "free", lambda: need)
-    seeded([1], 4, 3, largest=1_000_000)
-    monkeypatch.setattr(memory, "free", lambda: need - 1)
-    with pytest.raises(LayerError, match="a pair of layers of 1,000,000 x 3"):
-        seeded([1], 4, 3, largest=1_000_000)
 
 
 def test_an_id_without_a_row_is_refused() -> None:
@@ -349,8 +315,8 @@ NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the order in which 
 @pytest.fixture(scope="module")
 def wide() -> Comparison:
     tokens = tokenize(Sequences(texts=(TEXT,)), encodings.get("gpt2"))
-    options = ComparisonOptions(STEPS, trace=True, gradient=True, bench=True)
-    return compare(tokens, SeededSource(Seeded(50257, 30, 1, 123)), options, largest=300)
+    options = ComparisonOptions(STEPS, trace=True, gradient=True)
+    return compare(tokens, SeededSource(Seeded(50257, 30, 1, 123)), options)
 
 
 def outputs_of(text: str) -> list[str]:
@@ -458,15 +424,12 @@ def test_what_was_asked_for_ends_a_page_that_fits_the_screen(ids: list[int]) -> 
     assert last.split()[:4] == ["=", "pos", str(len(ids) - 1), "│"]
     assert last.split()[4:] == [f"{value:.4f}" for value in result.linear[-1]]
     assert "multiply-adds" in printed(result, 80, 99)
-    bench = printed(seeded(ids, max(ids) + 1, largest=50257), 80, 24)
-    assert bench.count("\n") <= 23
-    assert "\nBars: time on a logarithmic scale, " in bench
 
 
 def test_one_name_stands_for_each_way_on_every_page() -> None:
     weight = WEIGHT.copy()
     weight[2, 3] = np.inf
-    for result in (given_weight([1, 2, 4], weight), seeded([2, 3, 1], 4, draw=True, largest=64, gradient=True)):
+    for result in (given_weight([1, 2, 4], weight), seeded([2, 3, 1], 4, draw=True, gradient=True)):
         for width in (60, 80, 140):
             text = re.sub(r"(?i)one-hot (matrix|rows?|int64|float32)", "", printed(result, width))
             assert not re.search("(?i)lookup|the product (gives|multiplies|reads)|one-hot", text)
@@ -547,7 +510,7 @@ def test_gradients_that_differ_by_rounding_say_so() -> None:
 
 
 def test_no_tokens_make_an_empty_comparison() -> None:
-    result = seeded([], 1, gradient=True, trace=True, largest=20)
+    result = seeded([], 1, gradient=True, trace=True)
     assert result.verdict.identical
     assert "Nothing to compare: there are no tokens." in printed(result)
     assert json.loads(written(result, "json"))["matrices"] == {"embedding": [], "linear": []}

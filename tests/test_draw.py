@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from embcli.formats import VIEWS, able
-from embcli.options import LookupOptions
+from embcli.options import Batching, LookupOptions
 from embcli.verbs.lookup import look_up
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
 from tests.oracles import live, live_comparison, of_ids, stub
 from tests.screen import Grid, grids, said_to_be_left_out
-from tests.test_batch import FIRST_BATCH, OPENING
+from tests.test_batch import FIRST_BATCH, OPENING, plain
 from tests.test_compare_command import WEIGHT
 
 WIDTHS = (40, 80, 200)
@@ -153,13 +153,12 @@ def test_nothing_is_drawn_of_no_tokens() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_picture_of_a_batch_has_the_first_and_last_values_of_each_vector(width: int) -> None:
-    printed = run.ok(
-        "batch", "-", "--draw", "--layers-first", "--context-length", "9", stdin=OPENING, COLUMNS=str(width)
-    )
-    layers = live(Seeded(50257, 256, 9))
+    printed = run.ok("batch", "-", "--draw", "--context-length", "9", stdin=OPENING, COLUMNS=str(width))
     (table,) = grids(printed.text, width)
     ids = np.array(FIRST_BATCH)[[0, 1, 7]]
-    table.check((layers["token"][ids] + layers["position"][:4]).reshape(12, -1))
+    chain = [each for sample in FIRST_BATCH for each in sample] + [287]
+    (_, _, expected), *_ = plain(chain, Seeded(50257, 256, 9), Batching())
+    table.check(expected[[0, 1, 7]].reshape(12, -1).numpy())
     assert [int(label[-1]) for label in table.labels] == ids.ravel().tolist()
     assert (table.columns[0], table.columns[-1]) == (0, 255)
     samples = [label[0] for label in table.labels if "╭" in label[0]]
@@ -185,10 +184,10 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_pictures_of_all_pages_have_the_same_numbers(case: tuple[str, ...]) -> None:
-    found = [run.ok(*case, "--draw", "-f", format).text for format in ("table", "markdown", "latex")]
+    found = [run.ok(*case, "--draw", "-f", format).text for format in ("table", "markdown")]
     numbers = [re.findall(r"-?\d+\.\d{4}\b", printed) for printed in found]
     assert len(numbers[0]) >= 12
-    assert numbers[0] == numbers[1] == numbers[2]
+    assert numbers[0] == numbers[1]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])

@@ -105,9 +105,9 @@ def test_a_page_has_the_entry_as_it_is_written() -> None:
 
 
 def test_names_are_bold_over_several_lines_too() -> None:
-    page = run.ok("explain", "errors", "-f", "html", "--width", "40").text
+    page = run.ok("explain", "formats", "-f", "html", "--width", "40").text
     bold = html.unescape(" ".join(re.findall('<span style="font-weight:bold">(.*?)</span>', page)))
-    assert bold == " ".join(["errors", *(item.word for item in glossary.find("errors").items)])
+    assert bold == " ".join(["formats", *(item.word for item in glossary.find("formats").items)])
 
 
 def test_without_a_word_all_are_listed_in_the_order_of_the_chapter() -> None:
@@ -159,7 +159,6 @@ PAGES = (
     "lookup 'Every effort' --position rotary",
     "compare --trace --gradient",
     "batch --ids 40,367,2885,1464,1807 --batch-size 1",
-    "batch --ids 0:9 --batch-size 1 --coverage",
     "positions --kind relative --clip 1 --context-length 4 --dim 3",
     "positions --kind sinusoidal --similarity --context-length 4",
     "positions --kind rotary --dim 4 --context-length 4",
@@ -222,9 +221,3 @@ def test_each_field_of_a_row_is_explained(line: str, models: Path) -> None:
 def test_completion_offers_the_words() -> None:
     ran = run.ok(_EMBCLI_COMPLETE="complete_bash", COMP_WORDS="embcli explain one", COMP_CWORD="2")
     assert ran.text.split() == ["one-hot"]
-
-
-# --- errors and notes -------------------------------------------------------------------------------------------------
-
-SAYS = ("InputError", "LayerError", "OutputError", "BadParameter", "refused", "Damaged", "add", "say")  # calls
-BEFORE = {"refused": "cannot read ", "Damaged": "was damaged "}  # how such a sentence begins

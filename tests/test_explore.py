@@ -376,12 +376,12 @@ def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> N
         child.expect("quit")
         child.send("y")  # OSC 52: the command in the terminal's clipboard
         child.expect(r"\x1b\]52;c;([A-Za-z0-9+/=]+)\x07")
-        assert base64.b64decode(child.match[1]).endswith(b"--norms")
+        assert base64.b64decode(child.match[1]).endswith(b"--columns 0:4")
     child.send(key) if key else child.kill(number)
     rest = child.read()
     child.close()
     assert child.exitstatus == status
     for sequence in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1003l"):
         assert sequence in rest
-    assert rest.endswith(b"--norms\r\n") == (status == 0)
+    assert rest.endswith(b"--columns 0:4\r\n") == (status == 0)
     assert b"Traceback" not in rest

@@ -143,7 +143,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 @pytest.mark.parametrize(("kind", "megabytes"), [("v", 300), ("v", 500), ("d", 150)])
 def test_where_torch_has_no_room_that_is_said_and_info_goes_on(kind: str, megabytes: int) -> None:
     """With 500 MB, or 150 of data, torch itself would end the process, by SIGABRT."""
-    ran = limited(megabytes * 10**6, "compare", "--bench", "--vocab", "4096", kind=kind)
+    ran = limited(megabytes * 10**6, "compare", "--vocab", "4096", kind=kind)
     assert ran.status == 2
     assert ran.out == b""
     assert ran.err.count("\n") == 1
@@ -196,7 +196,6 @@ def test_where_pyarrow_has_no_room_that_is_said(tmp_path: Path, monkeypatch: pyt
     "command",
     [
         "compare --vocab 2000000 --dim 300",
-        "compare --bench --vocab 3000000 --dim 50",
         "lookup --ids 1 --vocab 3 --dim 200000000 --no-cache -f npy",
         "weights --vocab 300000000 --dim 1 --rows :,:,: -f csv",
     ],
@@ -355,7 +354,7 @@ def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str,
     "command",
     [
         *("diff m.npy m.npy -o m.npy", "diff m.npy n.npy -o ./n.npy", "weights --from m.npy -o link.npy"),
-        *("tokenize --file m.npy --errors replace -f npy -o m.npy", "weights --from . -o tokenizer.json"),
+        *("tokenize --file m.npy -f npy -o m.npy", "weights --from . -o tokenizer.json"),
         *("weights m.npy -o m.npy", "neighbors --vector m.npy -o m.npy", "batch m.npy -o m.npy"),
         "tokenize x --encoding gpt2,tokenizer.json -f json -o tokenizer.json",
     ],

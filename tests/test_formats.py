@@ -360,7 +360,7 @@ def test_a_form_that_a_result_does_not_have_is_refused_with_those_it_has(
     embcli: Embcli, arguments: tuple[str, ...], form: str
 ) -> None:
     message = embcli.refused(*arguments, "-f", form)
-    assert f"cannot be written as {form}; it can be written as table, markdown, latex, svg, html, png, json" in message
+    assert f"cannot be written as {form}; it can be written as table, markdown, svg, html, png, json" in message
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "npy"])

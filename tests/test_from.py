@@ -211,19 +211,13 @@ def test_a_weight_of_a_file_that_is_not_finite_makes_the_two_differ(inside: Insi
     assert f"Row 6 of the weight has {'NaN' if np.isnan(odd) else odd} in column 1" in told
 
 
-def test_the_benchmark_of_a_file_goes_up_to_its_rows(inside: Inside, tmp_path: Path) -> None:
-    save_file({"wte.weight": torch.randn(40, 3)}, tmp_path / "model.safetensors")
-    words = ("compare", "--from", str(tmp_path / "model.safetensors"), "--bench", "-f", "json")
-    assert [cost["vocabulary_size"] for cost in json.loads(inside.ok(*words).out)["bench"]] == [16, 40]
-
-
 def test_a_matrix_that_does_not_fit_into_memory_is_refused_before_it_is_read(
     inside: Inside, gpt2: tuple[Path, dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = 2 * 4 * 50257 * 5 + 12 * 50257
     blocks = StoredLayer.blocks
     monkeypatch.setattr(StoredLayer, "blocks", pytest.fail)
-    for more, options in ((0, ()), (4 * 50257 * 5, ("--bench",)), (2 * 4 * 50257 * 5, ("--gradient",))):
+    for more, options in ((0, ()), (2 * 4 * 50257 * 5, ("--gradient",))):
         monkeypatch.setattr(memory, "free", lambda size=pair + more: size - 1)
         told = inside.refused("compare", "--ids", "1", "--from", str(gpt2[0]), *options)
         assert "a pair of layers of 50,257 x 5 takes" in told

@@ -18,7 +18,6 @@ from hypothesis.extra import numpy as st_numpy
 from embcli.formats import VIEWS as PAGES
 from embcli.oldpage import Block, Column, Paper, heat
 from embcli.oldpage.heat import Fit, Lines, Scale, means
-from embcli.oldpage.latex import Latex
 from embcli.oldpage.markdown import Markdown
 from embcli.oldpage.shapes import LINE, MARGIN
 from embcli.oldpage.terminal import Terminal
@@ -270,26 +269,16 @@ def test_the_colours_of_all_columns_are_their_numbers(
 
 
 @pytest.mark.parametrize("dim", [3, 60, 256, 1000])
-@pytest.mark.parametrize("where", ["pipe", "NO_COLOR", "dumb", "never", "markdown", "latex"], ids=lambda where: where)
+@pytest.mark.parametrize("where", ["pipe", "NO_COLOR", "dumb", "never", "markdown"], ids=lambda where: where)
 def test_without_colour_the_ink_of_characters_tells_the_numbers(where: str, dim: int) -> None:
-    arguments = {"never": ("--color", "never"), "markdown": ("-f", "markdown"), "latex": ("-f", "latex")}.get(where, ())
+    arguments = {"never": ("--color", "never"), "markdown": ("-f", "markdown")}.get(where, ())
     environment = {"NO_COLOR": {"NO_COLOR": "1", "TERM": "xterm"}, "dumb": {"TERM": "dumb"}}.get(where, {})
     run = Inside(terminal=where in ("NO_COLOR", "dumb", "never"))
     sizes = ("--vocab", "7", "--dim", str(dim))
     printed = run.ok("weights", *sizes, "--heat", *arguments, COLUMNS="110", **environment).text
     assert "\x1b" not in printed
-    text = printed
-    for escape, plain in (
-        ("`", ""),
-        (r"\texttt", ""),
-        (r"\mbox{}", ""),
-        (r"{*}", "*"),
-        ("\\", ""),
-        ("{", ""),
-        ("}", ""),
-    ):
-        text = text.replace(escape, plain) if where in ("markdown", "latex") else text
-    text = re.sub(r" ([|&]) (?=[^|&]*$)", " │ ", text.replace(" |\n", "\n"), flags=re.M)
+    text = printed.replace("`", "").replace("\\", "") if where == "markdown" else printed
+    text = re.sub(r" \| (?=[^|]*$)", " │ ", text.replace(" |\n", "\n"), flags=re.M)
     text = re.sub(r"^\| -.*\n", "", text, flags=re.M)  # Markdown's rule
     expected = averaged(live(Seeded(7, dim))["token"], per(printed))
     found = characters(text)
@@ -301,7 +290,7 @@ def test_without_colour_the_ink_of_characters_tells_the_numbers(where: str, dim:
         assert np.abs(read(strip[::wide], high) - row).max() <= high / 8 * 1.01
 
 
-@pytest.mark.parametrize("kind", [Terminal, Markdown, Latex])
+@pytest.mark.parametrize("kind", [Terminal, Markdown])
 def test_what_is_no_number_is_marked_and_counted(kind: type[Page], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     values = np.ones((2, 6), np.float32)
@@ -327,25 +316,6 @@ def test_a_mark_stands_for_both_columns_of_its_cell(monkeypatch: pytest.MonkeyPa
     page.grid([Column("ID", ["0"])], [Block("", values)], np.arange(100))
     (strip,) = strips(page.content().decode())
     assert strip.characters == " " * 25 + "?" + " " * 24
-
-
-def test_a_scale_that_is_given_is_that_of_every_picture_and_says_what_is_beyond() -> None:
-    layer = live(Seeded(7, 50))["token"]
-    printed = Inside().ok("weights", "--vocab", "7", "--dim", "50", "--heat", "--scale", "0.5").text
-    assert range_of(printed) == (-0.5, 0.5)
-    assert f"{int((np.abs(layer) > 0.5).sum())} beyond ±0.5 (clipped)" in printed
-    for strip, row in zip(characters(printed), layer, strict=True):
-        shown = read(strip[:: len(strip) // 50], 0.5)
-        assert np.abs(shown - row.clip(-0.5, 0.5)).max() <= 0.5 / 8 * 1.01
-    assert "beyond" not in Inside().ok("weights", "--vocab", "7", "--dim", "50", "--heat", "--scale", "9").text
-
-
-@pytest.mark.parametrize("precision", [1, 2, 9])
-def test_the_end_of_a_scale_is_told_to_four_digits_and_more(precision: int) -> None:
-    command = ("weights", "--vocab", "7", "--dim", "50", "--heat", "--scale", "1.25", "--precision", str(precision))
-    printed = Inside().ok(*command).text
-    assert range_of(printed) == (-1.25, 1.25)
-    assert " beyond ±1.25 (clipped)" in printed
 
 
 def test_the_rows_of_a_token_stand_under_each_other_so_that_the_sum_is_seen() -> None:
@@ -542,22 +512,9 @@ def test_colours_have_no_place_in_data_and_no_layer_is_looked_at(inside: Embcli,
     assert ran.err == f"embcli: --heat cannot be shown in {form}; {SHOWN}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--scale", "2"), "--scale 2 has nothing to scale; it goes with --heat"),
-        (("--scale", "0", "--heat"), "--scale 0 is out of range; it is a finite number above 0"),
-        (("--scale", "-1", "--heat"), "--scale -1 is out of range; it is a finite number above 0"),
-        (("--scale", "nan", "--heat"), "--scale nan is out of range; it is a finite number above 0"),
-        (("--scale", "inf", "--map"), "--scale inf is out of range; it is a finite number above 0"),
-        (("--map", "-f", "csv"), f"--map cannot be shown in csv; {SHOWN}"),
-    ],
-)
-def test_a_scale_that_is_none_is_refused_before_a_layer_is_looked_at(
-    inside: Embcli, arguments: tuple[str, ...], sentence: str
-) -> None:
-    ran = inside("weights", *HUGE, *arguments)
-    assert (ran.status, ran.err) == (2, f"embcli: {sentence}\n")
+def test_a_map_as_data_is_refused_before_a_layer_is_looked_at(inside: Embcli) -> None:
+    ran = inside("weights", *HUGE, "--map", "-f", "csv")
+    assert (ran.status, ran.err) == (2, f"embcli: --map cannot be shown in csv; {SHOWN}\n")
 
 
 @pytest.mark.parametrize("width", [80, 200])

@@ -136,9 +136,7 @@ TRAINING = strict(
 )
 
 
-def compared(
-    token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, bench: Schema = NULL, **run: Schema
-) -> Schema:
+def compared(token: dict[str, Schema], first: Schema = MATRIX, gradient: Schema = NULL, **run: Schema) -> Schema:
     shapes = {"ids": 1, "one_hot": 2, "first": 2, "shared": 2, "embedding": 2, "linear": 2}
     sizes = strict(**{name: array(COUNT, rank) for name, rank in shapes.items()})
     return strict(
@@ -150,7 +148,6 @@ def compared(
         weights=strict(first=first, shared=first),
         cost=COST,
         gradient=gradient,
-        bench=bench,
     )
 
 
@@ -260,7 +257,7 @@ SMALL = "--vocab 6 --dim 4 --context-length 3"
 SEVERAL = "tokenize Hi --encoding gpt2,o200k_base"
 BATCH = "batch --ids 1,2,3,4,5 --max-length 2 --stride 2 --batch-size 2 --vocab 6 --dim 3"
 CUT = ("batches", "batch_size", "max_length", "stride")
-CHOSEN = ("shuffle", "keep_last", "layers_first", "loader_first")
+CHOSEN = ("shuffle", "keep_last")
 ENTRY = dict.fromkeys(("word", "part", "also", "text", "examples", "source"), STRING)
 CAME_BACK = strict(sequence=COUNT, equal={"const": True}, place=NULL, text=STRING, decoded=STRING)
 MERGED = strict(
@@ -286,7 +283,6 @@ DOCUMENTS: dict[str, Schema] = {
     "compare Hi": compared(TOKEN, first=NULL),
     "compare --gradient": compared(PLACE, gradient=GRADIENT),
     "compare --learning-rate 0.1": compared(PLACE, gradient=strict(**GRADIENT["properties"] | {"training": TRAINING})),
-    "compare --bench --vocab 64": compared(PLACE, bench=array(COST, 2)),
     "lookup --from own.npz --ids 1 --token-type 0": strict(
         run=strict(**READ, **stored("token", "position", "token_type"), token_type=COUNT, sum=STRING),
         columns=array(COUNT),

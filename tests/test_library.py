@@ -79,19 +79,11 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     ),
     "roundtrip": ("tokenize,This is it,--roundtrip", lambda *_: embcli.seeded().roundtrip("This is it")),
     "merges": ("tokenize,This is it,--merges", lambda *_: embcli.seeded().merges("This is it")),
-    "coverage": (
-        "batch,--ids,0:20,--vocab,20,--dim,2,--coverage,--stride,2",
-        lambda *_: embcli.seeded(vocab=20, dim=2).batch(range(20), stride=2, coverage=True),
-    ),
     "explain": ("explain,one-hot", lambda *_: embcli.explain("one-hot")),
     "diff": ("diff,{0},{1}", lambda path, other: embcli.open(path).diff(embcli.open(other))),
     "model": ("info,--from,{0}", lambda path, _: embcli.open(path).info()),
     "lookup file": ("lookup,--ids,2 3,--from,{0}", lambda path, _: embcli.open(path).lookup([2, 3])),
     "map": ("weights,--vocab,60,--dim,8,--map", lambda *_: embcli.seeded(vocab=60, dim=8).weights(map=True)),
-    "scatter": (
-        "weights,--vocab,60,--dim,8,--scatter",
-        lambda *_: embcli.seeded(vocab=60, dim=8).weights(scatter=True),
-    ),
 }
 
 
@@ -137,7 +129,7 @@ def test_every_verb_with_a_page_is_among_these() -> None:
     assert {case.split()[0] for case in SAME} - {"model"} | {"compare", "cache", "info"} == {*KINDS}
 
 
-@pytest.mark.parametrize("case", [case for case in SAME if case != "scatter"])
+@pytest.mark.parametrize("case", SAME)
 def test_a_result_as_text_is_the_page_in_a_pipe(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
     line, make = SAME[case]
     (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
@@ -241,7 +233,7 @@ def test_the_library_is_quiet_and_touches_no_signal(
 ) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     for _, make in SAME.values():
-        str(make(*files)) if "scatter" not in _ else None
+        str(make(*files))
         make(*files).save(tmp_path / "out.svg")
     assert capfd.readouterr() == ("", "")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
@@ -341,7 +333,6 @@ def test_a_result_has_its_matrices_as_arrays(model: Model) -> None:
         (lambda: embcli.seeded(vocab=6, dim=3).lookup([1], trace=3), "trace 3"),
         (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], top=0), "top must be at least 1, not 0"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(precision=99), "precision 99 is out of range"),
-        (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(scale=2), "scale 2 has nothing to scale"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights().styled(theme="red"), "theme 'red' is not known"),
         (lambda: embcli.seeded(vocab=6, dim=3).weights(layer="x"), "layer 'x' is not known"),  # type: ignore[arg-type]
         (lambda: embcli.seeded(vocab=6, dim=3).neighbors([1], metric="x"), "metric 'x' is not known"),  # type: ignore[arg-type]

@@ -213,12 +213,6 @@ def test_a_matrix_without_faults_has_no_marks() -> None:
         assert np.abs(read(strip[:: len(strip) // len(row)], high, signed=False) - row).max() <= high / 16 * 1.01
 
 
-def test_a_scale_is_that_of_a_map_too() -> None:
-    printed = Inside().ok("weights", "--map", "--vocab", "50", "--dim", "20", "--scale", "0.9").text
-    assert range_of(printed) == (0, 0.9)
-    assert re.search(r"\d+ beyond 0.9 \(clipped\)", printed)
-
-
 @pytest.mark.parametrize("option", ["--rows", "--columns"])
 def test_a_map_is_of_the_whole_matrix(inside: Embcli, option: str) -> None:
     ran = inside("weights", "--map", option, "0:5")

@@ -1,9 +1,8 @@
-"""Markdown and LaTeX: all that the table shows, and a reader of either gets every text back as it was."""
+"""Markdown: all that the table shows, and a reader gets every text back as it was."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-import embcli
 from embcli.oldpage import Bar, Block, Column, Page, Paper, Word
-from embcli.oldpage.latex import Latex
 from embcli.oldpage.markdown import Markdown
 from embcli.oldpage.terminal import Terminal
 from embcli.safe import in_line
@@ -131,9 +128,9 @@ def expected(text: str) -> str:
     return in_line(text).strip(" ")
 
 
-def written(kind: type[Page], put: Callable[[Page], object], width: int = 120) -> str:
+def written(put: Callable[[Page], object], width: int = 120) -> str:
     """Write a page and hold it against what is true of all of them."""
-    page = kind(Paper(width, color=True))
+    page = Markdown(Paper(width, color=True))
     put(page)
     text = page.content().decode()
     assert "\x1b" not in text
@@ -144,8 +141,7 @@ def written(kind: type[Page], put: Callable[[Page], object], width: int = 120) -
     return text
 
 
-# Readers: each block is a paragraph, or a table as rows of cells whose first is the header.
-
+# Each block is a paragraph, or a table as rows of cells whose first is the header.
 Blocks = list[str | list[list[str]]]
 
 
@@ -182,97 +178,38 @@ def _inline(token: Token) -> str:
     return "".join(child.content for child in children)
 
 
-PRINTED = {r"\mbox{}": ""} | dict(
-    re.findall(
-        r"(\S+) (\S)\s",
-        r"""
-\textbackslash{} \  \{ {  \} }  \textbar{} |  \_ _  \$ $  \& &  \# #  \% %  \textasciitilde{} ~  \textasciicircum{} ^
-\textless{} <  \textgreater{} >  \texttt{\char34} "  \textquotesingle{} '  \textasciigrave{} `  {[} [  {*} *
-\textvisiblespace{} ␣  \ldots{} …  $\vdots$ ⋮  \textperiodcentered{} ·  \textmu{} µ  $\pm$ ±  $\times$ ×  $\surd$ √
-$\to$ →  $\lceil$ ╭  $\vert$ │  $\lfloor$ ╰  $\rfloor$ ╯  $\top$ ┬  \rule[0.6ex]{0.5em}{0.4pt} ─
- $\bot$ ┴  $\dagger$ ┼
-\rule{1ex}{1.5ex} █  \rule{0.125ex}{1.5ex} ▏  \rule{0.25ex}{1.5ex} ▎
-\rule{0.375ex}{1.5ex} ▍  \rule{0.5ex}{1.5ex} ▌  \rule{0.625ex}{1.5ex} ▋  \rule{0.75ex}{1.5ex} ▊  \rule{0.875ex}{1.5ex} ▉
-\rule{1ex}{0.1875ex} ▁  \rule{1ex}{0.375ex} ▂  \rule{1ex}{0.5625ex} ▃  \rule{1ex}{0.75ex} ▄  \rule{1ex}{0.9375ex} ▅
-\rule{1ex}{1.125ex} ▆  \rule{1ex}{1.3125ex} ▇
-""",
-    )
-)
-PIECE = re.compile("|".join(map(re.escape, PRINTED)) + r"|[^\\{}$&#%_~^<>|\"'`\[*]")
+def test_cells_that_look_like_markup_are_read_back_equal() -> None:
+    _check_cells(HOSTILE)
 
 
-def printed(source: str) -> str:
-    """Return what TeX prints: known commands, and characters that mean nothing to it nor run together to another."""
-    bold = re.fullmatch(r"\\textbf\{(.+)\}", source)
-    source = bold[1] if bold else source
-    assert not re.search("--|,,", source), "a ligature"
-    pieces, place = [], 0
-    while place < len(source):
-        match = PIECE.match(source, place)
-        assert match, f"{source[place:]!r} is no text"
-        pieces.append(PRINTED.get(match[0], match[0]))
-        place = match.end()
-    return "".join(pieces)
-
-
-def latex_blocks(text: str) -> Blocks:
-    """Read LaTeX; titles over columns are left to the tests of whole pages."""
-    blocks: Blocks = []
-    for block in text[:-1].split("\n\n"):
-        first, *rows = block.split("\n")
-        if not first.startswith(r"\begin{tabular}"):
-            assert rows == []
-            blocks.append(printed(first))
-            continue
-        assert re.fullmatch(r"\\begin\{tabular\}\{[lr|]+\}", first)
-        assert rows.pop() == r"\end{tabular}"
-        assert all(row == r"\hline" or row.endswith(r" \\") for row in rows)
-        cells = [re.split(r"(?<!\\)&", row[:-3]) for row in rows if row != r"\hline"]
-        blocks.append([[printed(cell.strip(" ")) for cell in row] for row in cells])
-        assert {len(row) for row in cells} == {len(re.findall("[lr]", first.split("{")[2]))}
-    return blocks
-
-
-READERS: dict[type[Page], Callable[[str], Blocks]] = {Markdown: markdown_blocks, Latex: latex_blocks}
-kinds = pytest.mark.parametrize("kind", READERS)
-
-
-@kinds
-def test_cells_that_look_like_markup_are_read_back_equal(kind: type[Page]) -> None:
-    _check_cells(kind, HOSTILE)
-
-
-@kinds
 @given(cells=st.lists(TEXTS, min_size=1, max_size=5))
 @untimed
-def test_any_cell_is_read_back_equal(kind: type[Page], cells: list[str]) -> None:
-    _check_cells(kind, cells)
+def test_any_cell_is_read_back_equal(cells: list[str]) -> None:
+    _check_cells(cells)
 
 
-def _check_cells(kind: type[Page], cells: Sequence[str]) -> None:
+def _check_cells(cells: Sequence[str]) -> None:
     """Put each text in front, in the middle, last, bold and in the header."""
     strong = [Word(cell, "strong") for cell in cells]
     columns = [Column("a", cells, "left"), Column("b", strong), Column(cells[0], cells[::-1])]
-    text = written(kind, lambda page: page.table([*columns]))
+    text = written(lambda page: page.table([*columns]))
     header = ["a", "b", expected(cells[0])]
     rows = [[*map(expected, row)] for row in zip(cells, cells, reversed(cells), strict=True)]
-    assert READERS[kind](text) == [[header, *rows]]
+    assert markdown_blocks(text) == [[header, *rows]]
 
 
-@kinds
-def test_lines_that_look_like_markup_are_read_back_equal(kind: type[Page]) -> None:
-    _check_lines(kind, HOSTILE)
+def test_lines_that_look_like_markup_are_read_back_equal() -> None:
+    _check_lines(HOSTILE)
 
 
-@kinds
 @given(lines=st.lists(TEXTS, min_size=1, max_size=4))
 @example(lines=["a", "---", "===", "| a |", "|---|"])
 @untimed
-def test_any_line_is_a_paragraph_of_its_own(kind: type[Page], lines: list[str]) -> None:
-    _check_lines(kind, lines)
+def test_any_line_is_a_paragraph_of_its_own(lines: list[str]) -> None:
+    _check_lines(lines)
 
 
-def _check_lines(kind: type[Page], lines: Sequence[str]) -> None:
+def _check_lines(lines: Sequence[str]) -> None:
     """Put each text on a page as a title, plain and bold."""
 
     def put(page: Page) -> None:
@@ -281,9 +218,9 @@ def _check_lines(kind: type[Page], lines: Sequence[str]) -> None:
             page.line(line)
             page.line(Word(line, "bad"))
 
-    text = written(kind, put)
+    text = written(put)
     paragraphs = [expected(line) for line in lines for _ in range(3) if expected(line)]
-    assert (READERS[kind](text) if text != "\n" else []) == paragraphs
+    assert (markdown_blocks(text) if text != "\n" else []) == paragraphs
 
 
 def put_all(page: Page) -> None:
@@ -330,87 +267,27 @@ T = 3 (tokens), D = 2 … ±1/√V × 2 → 6
 |   = |    2 |
 """[1:]
 
-LATEX = r"""
-\textbf{Two ways: \#1}
 
-T = 3 (tokens), D = 2 \ldots{} $\pm$1/$\surd$V $\times$ 2 $\to$ 6
-
-- and 100\% of it
-
-\textbf{Not bit-identical: \$1}
-
-\begin{tabular}{lr}
-token & ID \\
-\hline
-a\textbar{}b & 1 \\
-$\vdots$ & $\vdots$ \\
-\textvisiblespace{}日本 & \textbf{20} \\
-\end{tabular}
-
-\begin{tabular}{r|rr|rrr}
- & \multicolumn{2}{c|}{embedding} & \multicolumn{2}{c}{linear} &  \\
-pos & 0 & 1 & 0 & 1 & diff \\
-\hline
-0 & 0.3374 & -0.1778 & -0.3374 & 0.1778 & 0 \\
-1 & \textbf{nan} & 1.0000 & \textbf{nan} & -1.0000 & 1.2e-07 \\
-$\vdots$ & $\vdots$ & $\vdots$ & $\vdots$ & $\vdots$ & $\vdots$ \\
-2 & -2.0000 & 3.0000 & 2.0000 & -3.0000 & 0 \\
-\end{tabular}
-
-\begin{tabular}{r|r}
- & x\_0 \\
-+ & 1.5 \\
-= & 2 \\
-\end{tabular}
-"""[1:]
+def test_a_page_looks_like_this() -> None:
+    assert written(put_all) == MARKDOWN
 
 
-@pytest.mark.parametrize(("kind", "page"), [(Markdown, MARKDOWN), (Latex, LATEX)])
-def test_a_page_looks_like_this(kind: type[Page], page: str) -> None:
-    assert written(kind, put_all) == page
-
-
-LEFT_OUT: dict[type[Page], str] = {
-    Markdown: r"""
+LEFT_OUT = r"""
 |  ID | embedding 0 | embedding … | embedding 9 | linear 0 | linear … | linear 9 | diff |
 | --: | ----------: | :---------- | ----------: | -------: | :------- | -------: | ---: |
 |   7 |      0.0000 | …           |      9.0000 |  -0.0000 | …        |  -9.0000 |    0 |
-""",
-    Latex: r"""
-\begin{tabular}{r|rlr|rlrr}
- & \multicolumn{3}{c|}{embedding} & \multicolumn{3}{c}{linear} &  \\
-ID & 0 & \ldots{} & 9 & 0 & \ldots{} & 9 & diff \\
-\hline
-7 & 0.0000 & \ldots{} & 9.0000 & -0.0000 & \ldots{} & -9.0000 & 0 \\
-\end{tabular}
-""",
-}
+"""[1:]
 
 
-@kinds
-def test_a_title_stands_over_the_dots_of_its_columns_too(kind: type[Page]) -> None:
+def test_a_title_stands_over_the_dots_of_its_columns_too() -> None:
     values = np.arange(10, dtype=np.float32)[None]
     blocks = [Block("embedding", values), Block("linear", -values)]
-    text = written(
-        kind, lambda page: page.grid([Column("ID", ["7"])], blocks, np.arange(10), (), [Column("diff", "0")]), 60
-    )
-    assert text == LEFT_OUT[kind][1:]
-
-
-def test_signs_that_embcli_itself_writes_need_no_more_than_ascii_in_latex() -> None:
-    house = Path(embcli.__file__).parent
-    views = {*house.glob("views/*.py")} - {house / "views" / "scatter.py"}  # which is drawn, and never markup
-    sources = [house / "tokens.py", house / "words.py", house / "page" / "layout.py", *views]
-    signs = {sign for source in sources for sign in source.read_text(encoding="utf-8") if not sign.isascii()}
-    assert len(signs) > 15
-    text = written(Latex, lambda page: page.line(*signs))
-    assert text.isascii()
-    assert latex_blocks(text) == ["".join(signs)]
+    text = written(lambda page: page.grid([Column("ID", ["7"])], blocks, np.arange(10), (), [Column("diff", "0")]), 60)
+    assert text == LEFT_OUT
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
-@kinds
-def test_tables_hold_what_a_pipe_of_that_width_shows(kind: type[Page], width: int) -> None:
+def test_tables_hold_what_a_pipe_of_that_width_shows(width: int) -> None:
     values = np.random.default_rng(1).normal(size=(5, 40)).astype(np.float32)
     labels = [Column("ID", [*"01234"]), Column("token", ["x" * 30, *"abcd"], "left", least=6)]
 
@@ -420,13 +297,12 @@ def test_tables_hold_what_a_pipe_of_that_width_shows(kind: type[Page], width: in
     pipe = Terminal(Paper(width))
     put(pipe)
     header, _, *rows = pipe.content().decode().splitlines()
-    (table,) = READERS[kind](written(kind, put, width))
+    (table,) = markdown_blocks(written(put, width))
     assert table == [line.replace("│", "").replace("⋮", " ⋮ ").split() for line in (header, *rows)]
 
 
-@kinds
-def test_parts_go_on_a_page_as_blocks_and_none_is_too_long_for_it(kind: type[Page]) -> None:
-    whole, page = kind(Paper(120)), kind(Paper(120))
+def test_parts_go_on_a_page_as_blocks_and_none_is_too_long_for_it() -> None:
+    whole, page = Markdown(Paper(120)), Markdown(Paper(120))
     for _ in range(2):
         put_all(whole)
         part = page.part()

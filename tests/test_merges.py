@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Callable
 from itertools import pairwise
@@ -198,11 +197,6 @@ def test_a_tree_in_markup_keeps_its_characters_below_each_other() -> None:
     wanted = run.ok("tokenize", "is ```", "--merges", "--draw", COLUMNS="80").text.splitlines()[1:-2]
     blocks = MarkdownIt().parse(run.ok("tokenize", "is ```", "--merges", "--draw", "-f", "markdown").text)
     assert [block.content.splitlines() for block in blocks if block.type == "code_block"] == [wanted]
-    written = run.ok("tokenize", "is ```", "--merges", "--draw", "-f", "latex").text
-    lines = re.findall(r"^\\texttt\{(.*)\}(?:\\\\)?$", written, re.MULTILINE)
-    single = [re.sub(r"\\makebox\[0.525em\]\{.*?\}(?=[\\~]|$)|\\text\w+\{\}", "x", line) for line in lines]
-    assert written.isascii()
-    assert [len(line) for line in single] == [len(line) for line in wanted]
 
 
 def test_the_trees_of_other_kinds_and_of_long_pieces(saved: Callable[[str], Path]) -> None:

@@ -241,7 +241,7 @@ def colored(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> str
         ("weights", "--vocab", "6", "--dim", "3"),
         ("tokenize", "naïve 日本語 and more"),
         ("lookup", "--ids", "1,2", "--vocab", "6", "--dim", "3", "--trace", "1"),
-        ("compare", "--trace", "--gradient", "--bench", "--vocab", "70"),
+        ("compare", "--trace", "--gradient", "--vocab", "70"),
     )
     return printed(sheet) + "".join(run.ok(*verb, "--color", "always").text for verb in verbs)
 
@@ -367,7 +367,6 @@ def test_a_bar_is_shown_for_long_work_on_a_terminal_only(
 @pytest.mark.parametrize(
     "verb",
     [
-        ("compare", "--bench", "--vocab", "70"),
         ("lookup", "--ids", "1,2", "--vocab", "6", "--dim", "3", "-f", "csv"),
         ("weights", "--vocab", "6", "--dim", "3", "-f", "npy"),
     ],
@@ -381,8 +380,7 @@ def test_long_work_of_a_verb_has_a_bar_that_leaves_its_output_as_it_is(
     ran = Inside(noisy=True)(*verb, TERM="xterm")
     assert ran.status == 0
     assert "━" in ran.err
-    if verb[0] != "compare":  # whose times differ
-        assert ran.out == quiet.out
+    assert ran.out == quiet.out
     assert "━" not in ran.out.decode(errors="replace")
     assert "━" not in inside(*verb, TERM="xterm").err
 

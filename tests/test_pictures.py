@@ -403,7 +403,7 @@ def test_a_png_takes_no_more_memory_than_it_is_refused_for() -> None:
     assert 4 * pixels < int(done.stdout) < 12 * pixels * 1.1
 
 
-@pytest.mark.parametrize("arguments", [("lookup", TEXT), ("weights", "--scatter", *SMALL)])
+@pytest.mark.parametrize("arguments", [("lookup", TEXT), ("weights", *SMALL)])
 def test_a_png_of_a_verb_can_be_read_and_is_the_same_again(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     path = tmp_path / "view.png"
     run.ok(*arguments, "-o", str(path))
@@ -451,7 +451,7 @@ def test_the_width_of_a_table_can_be_said_too() -> None:
         (("--width", "1001", "-f", "svg"), "--width 1001 is out of range; it goes from 40 to 1000"),
         (
             ("--width", "80", "-f", "npy"),
-            "--width cannot be shown in npy; it needs --format table, markdown, latex, svg, html or png",
+            "--width cannot be shown in npy; it needs --format table, markdown, svg, html or png",
         ),
         (("--theme", "dark"), "--theme cannot be shown in table; it needs --format svg, html or png"),
         (("--theme", "dark", "-f", "json"), "--theme cannot be shown in json"),

@@ -36,7 +36,6 @@ REFUSED = [
     ((*WEIGHTS, "--rows", "100"), "row 100 is out of range"),
     ((*WEIGHTS, "--columns", "x"), "'x' does not choose columns"),
     ((*COMPARE, "--gradient", "-f", "npy"), "--gradient cannot be shown in npy"),
-    ((*COMPARE, "--bench", "-f", "csv"), "--bench cannot be shown in csv"),
     ((*COMPARE, "--trace", "-f", "json"), "--trace cannot be shown in json"),
     ((*COMPARE, "--show", "ids,shared", "-f", "csv"), "--show ids cannot be shown in csv"),
     ((*COMPARE, "--show", "embedding,linear", "-f", "csv"), "this format holds one matrix, not embedding, linear"),

@@ -16,12 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli.cli.options import flag_of
 from embcli.cli.text import read, read_ids
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
-from embcli.words import spelled
-from tests.inside import Inside
 
 untimed = settings(deadline=None)
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
@@ -140,35 +137,30 @@ def test_what_is_no_id_is_refused_with_its_line() -> None:
 @given(st.binary(max_size=20))
 @example(b"ab\xe2\x80")
 @example(b"\xed\xa0\x80")
-def test_bytes_that_are_no_utf8_are_refused_with_their_offset_or_replaced(data: bytes) -> None:
+def test_bytes_that_are_no_utf8_are_refused_with_their_offset(data: bytes) -> None:
     try:
         expected = data.decode()
     except UnicodeDecodeError as error:
         with pytest.raises(InputError, match=f"byte 0x{data[error.start]:02x} at offset {error.start} ") as refused:
             decoded(data, "standard input")
         assert str(refused.value).startswith("standard input is not UTF-8: ")
-        assert "--errors replace" in spelled(str(refused.value), refused.value.parameters, flag_of)
-        assert decoded(data, "standard input", "replace") == data.decode(errors="replace")
     else:
-        assert decoded(data, "standard input") == decoded(data, "standard input", "replace") == expected
+        assert decoded(data, "standard input") == expected
 
 
 @pytest.mark.parametrize("arguments", [{}, {"text": "-"}, {"ids": "-"}])
 def test_standard_input_that_is_no_utf8(arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     pipe(monkeypatch, b"12\xff3")
-    with pytest.raises(InputError, match=r"^standard input is not UTF-8: byte 0xff at offset 2 ") as error:
+    with pytest.raises(InputError, match=r"^standard input is not UTF-8: byte 0xff at offset 2 "):
         read(**arguments)
-    assert ("errors replace" in str(error.value)) == ("ids" not in arguments)  # IDs cannot be replaced
 
 
 def test_an_argument_that_is_no_utf8() -> None:
     broken = os.fsdecode(b"caf\xe9")  # as Python hands over the bytes of a command line
     with pytest.raises(InputError, match=r"^TEXT is not UTF-8: byte 0xe9 at offset 3 "):
         read(broken)
-    assert texts(read(broken, errors="replace")) == ["caf\ufffd"]
     with pytest.raises(InputError, match=r"^TEXT is not UTF-8: byte 0xed at offset 1 "):
         read("a\ud83db")
-    assert texts(read("a\ud83db", errors="replace")) == ["a\ufffd\ufffd\ufffdb"]
 
 
 @pytest.mark.parametrize("name", ["missing", "", "nul\x00byte"])
@@ -229,24 +221,6 @@ def test_ids_alone_are_read_from_the_argument_or_the_pipe(monkeypatch: pytest.Mo
         assert read_ids(argument).tolist() == [5, 1]
 
 
-@untimed
-@given(text=st.text("a\r\n日\u2028\x85", max_size=12), size=st.integers(1, 5))
-@example(text="a\r\nb", size=2)  # the end of a piece is between the two
-def test_universal_line_ends_are_those_of_pythons_open(
-    text: str, size: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "ends.txt"
-    path.write_bytes(text.encode())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("embcli.cli.text._PIECE", size)
-        assert texts(read(file=path, text_mode="universal")) == [path.read_text("utf-8")]
-        assert texts(read(text, text_mode="universal")) == texts(read(file=path, text_mode="universal"))
-        with path.open(encoding="utf-8") as lines:
-            assert texts(read(file=path, lines=True, text_mode="universal")) == [
-                line.removesuffix("\n") for line in lines
-            ]
-
-
 @pytest.mark.parametrize(
     ("data", "given", "told"),
     [
@@ -254,48 +228,32 @@ def test_universal_line_ends_are_those_of_pythons_open(
         ("a\r\nb\r", {}, "the text keeps 2 CRLF or CR line ends"),
         ("a\r\nb\rc", {"lines": True}, "the text keeps 1 CR line end"),
         ("a\r\nb\r\n", {"lines": True}, ""),  # which lose them anyway
-        ("a\r\nb\r\n", {"text_mode": "universal"}, ""),
         ("a\nb\n", {}, ""),
     ],
 )
-def test_a_note_tells_where_the_text_mode_makes_a_difference(
+def test_a_note_tells_of_line_ends_that_python_would_change(
     data: str, given: dict, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipe(monkeypatch, data.encode())
     read(**given)
-    wanted = f"embcli: {told}; --text-mode universal reads them as LF\n" if told else ""
+    wanted = f"embcli: {told}; Python's open() reads them as LF\n" if told else ""
     assert capsys.readouterr().err == wanted
     read(data.removesuffix("\n"), **given)  # not of a file
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("verb", ["tokenize --file", "lookup --dim 2 --file", "batch --dim 2 --batch-size 1"])
-def test_a_verb_reads_a_file_of_windows_as_one_of_unix(verb: str, tmp_path: Path) -> None:
-    texts = {tmp_path / "lf.txt": b"Every\neffort\nmoves\n", tmp_path / "crlf.txt": b"Every\r\neffort\rmoves\r\n"}
-    for path, data in texts.items():
-        path.write_bytes(data)
-    lf, crlf = (Inside()(*verb.split(), str(path), "--text-mode", "universal", "-f", "json") for path in texts)
-    assert (lf.status, lf.out) == (0, crlf.out)
-    kept = Inside()(*verb.split(), str(tmp_path / "crlf.txt"), "-f", "json")
-    assert kept.out != lf.out
-    assert "keeps 3 CRLF or CR line ends" in kept.err
-
-
-@pytest.mark.parametrize("mode", ["as-is", "universal"])
 @pytest.mark.parametrize("lines", [False, True])
-def test_a_text_is_held_twice_at_most_while_it_is_read_and_once_afterwards(
-    lines: bool, mode: str, tmp_path: Path
-) -> None:
+def test_a_text_is_held_twice_at_most_while_it_is_read_and_once_afterwards(lines: bool, tmp_path: Path) -> None:
     line = "x" * 9998 + "\r\n"
     (tmp_path / "long").write_text(line * 400, newline="")
     size = 400 * len(line)
     tracemalloc.start()
     try:
-        result = read(file=tmp_path / "long", lines=lines, text_mode=mode)
+        result = read(file=tmp_path / "long", lines=lines)
         now, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert sum(map(len, texts(result))) == size - 400 * (2 if lines else mode == "universal")
+    assert sum(map(len, texts(result))) == size - 800 * lines
     assert now < 1.1 * size
     assert peak < 2.1 * size
 

@@ -140,15 +140,3 @@ def test_a_source_is_asked_for_any_row() -> None:
     assert source.asked == {"token": None}
     assert found.rows(found.ids).tolist() == np.eye(3)[[2, 0]].tolist()
     assert found.summary.maximum == 1
-
-
-def test_a_page_shows_norms_and_the_difference_of_two_rows(inside: Embcli) -> None:
-    layer = live(Seeded(50, 4))["token"]
-    printed = inside.ok("weights", "--vocab", "50", "--dim", "4", "--rows", "7,2", "--norms", "--difference").text
-    (table,) = grids(printed, 120)
-    norms = np.linalg.norm(layer.astype(np.float64), axis=1)
-    assert [line[0] for line in table.labels] == ["7", "2", "difference"]
-    assert [line[-1] for line in table.labels[:2]] == [f"{norms[row]:.4f}" for row in (7, 2)]
-    table.check(np.stack([layer[7], layer[2], layer[7] - layer[2]]))
-    lines = inside.ok("weights", "--vocab", "50", "--dim", "4", "--norms", "-f", "ndjson").text.splitlines()
-    assert [json.loads(line)["norm"] for line in lines] == pytest.approx(norms, rel=1e-15)

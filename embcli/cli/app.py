@@ -470,6 +470,7 @@ def tour(file: Path | None = None, step: int | None = None, text: str = names.TO
     LEARN,
     {
         "a word that a page prints": "embcli explain one-hot",
+        "a field of the data formats": "embcli explain equal_to",
         "the list of words": "embcli explain",
     },
 )

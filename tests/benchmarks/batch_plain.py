@@ -32,7 +32,10 @@ with open(source, encoding="utf-8", newline="") as file:
 
 torch.manual_seed(123)
 token = torch.nn.Embedding(encoding.n_vocab, 256)
+iterator = iter(loader)
+inputs = [next(iterator)[0]]
 position = torch.nn.Embedding(LENGTH, 256)
+inputs += [each for each, _ in iterator]
 with torch.no_grad():
-    batches = [token(inputs) + position(torch.arange(LENGTH)) for inputs, _ in loader]
+    batches = [token(each) + position(torch.arange(LENGTH)) for each in inputs]
 np.save(target, torch.cat(batches).numpy())
