@@ -66,7 +66,7 @@ def test_planted_edits_are_found_exactly(
     inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, mapped: int
 ) -> None:
     """In one value each, in the first and the last row too; windows and blocks are smaller than the matrix, or not."""
-    monkeypatch.setattr(stored, "_READ", mapped)
+    monkeypatch.setattr(stored, "_BLOCK", mapped)
     monkeypatch.setattr(verb, "_BLOCK", mapped)
     matrix = vectors()
     edited = matrix.copy()
@@ -286,7 +286,6 @@ def test_rows_that_were_added_move_no_others(tmp_path: Path, turned: bool) -> No
 
 
 def test_deflated_matrices_are_compared_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embcli.files.npy._SMALL", 1000)
     monkeypatch.setattr(verb, "_BLOCK", 1000)
     np.savez_compressed(tmp_path / "a.npz", wte=vectors(3000))
     np.savez_compressed(tmp_path / "b.npz", wte=vectors(3000) * 2)
@@ -331,7 +330,7 @@ def test_matrices_whose_windows_differ_in_size_are_compared_row_by_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Column after column in one file, which is read in larger pieces, and row after row in the other."""
-    monkeypatch.setattr(stored, "_READ", 1000)
+    monkeypatch.setattr(stored, "_BLOCK", 1000)
     edited = vectors()
     edited[EDITED, 5] += 1
     base = saved(tmp_path / "base.safetensors", vectors())

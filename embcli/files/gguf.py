@@ -20,7 +20,6 @@ from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import InputError, lacks
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
 from embcli.files.tensors import Tensor, Tensors
-from embcli.layer import Layer
 from embcli.metadata import Header, read_header
 
 # Types of quantised tensors by number: name, values per block, bytes per block.
@@ -78,12 +77,6 @@ class Gguf(Tensors):
                 tensors[tensor.name] = tensor
         super().__init__(binary, tensors, headers[0].metadata, self._binaries)
         self._header = headers[0]
-
-    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a matrix as a layer; raises InputError if a quantised one is to be transposed."""
-        if transposed and tensor.dtype in _TYPE_NUMBERS:
-            raise self._bytes(tensor).refused(f"{tensor} is quantised in rows; it cannot be transposed")
-        return super().matrix(tensor, transposed)
 
     def _bytes(self, tensor: Tensor) -> Binary:
         return self._binaries[tensor.file]

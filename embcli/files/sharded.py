@@ -44,9 +44,9 @@ class Sharded(Tensors):
         """The format of the parts."""
         return self._part(next(iter(self._names))).format if self._names else "index"
 
-    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`."""
-        return self._part(tensor.name).matrix(tensor, transposed)
+    def matrix(self, tensor: Tensor) -> Layer:
+        """Return a two-dimensional tensor as a layer."""
+        return self._part(tensor.name).matrix(tensor)
 
     def _part(self, name: str) -> Tensors:
         """Return the tensors of the file with this one, opened."""

@@ -1,36 +1,30 @@
 """Matrices whose numbers a file stores as they are: rows are read in place and widened to float32.
 
-Nothing is mapped: a file that is cut while it is read gives an error rather than a signal, a limit on the address space
-does not matter, and nobody who writes to the file has to wait.
+Rows that follow one another are read, not mapped: a file that is cut while it is read gives an error rather than a
+signal, and a limit on the address space does not matter.
 """
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 
 import numpy as np
 
 from embcli.binary import Bytes
-from embcli.files.numbers import BFLOAT16, FLOAT16, FLOAT32, NumberFormat
+from embcli.files.numbers import NumberFormat
 from embcli.layer import Layer
 from embcli.selection import distinct
 
 _BLOCK = 1 << 18  # values that are widened at a time: they fit in the processor's cache
-_COLUMNS = 1 << 24  # values of a block that takes reads for each column
-_GAP = 1 << 12  # bytes between two ranges that are faster to read than to skip
-_READ = 1 << 22  # bytes of rows as stored that are read at a time: they fit in a cache
 
 
 class WidenedLayer(Layer):
     """A matrix whose numbers are widened to float32 when its rows are read; a subclass implements `_read`."""
 
-    def __init__(self, shape: tuple[int, int], numbers: NumberFormat, block: int | None = None) -> None:
-        """Take how the numbers are stored, and how many of them are widened at a time."""
+    def __init__(self, shape: tuple[int, int], numbers: NumberFormat) -> None:
         self.shape, self.dtype = shape, numbers.name
-        self._numbers, self._block = numbers, block or _BLOCK
+        self._numbers = numbers
 
     @abstractmethod
     def _read(self, ids: np.ndarray) -> np.ndarray:
@@ -52,7 +46,7 @@ class WidenedLayer(Layer):
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
         rows, dim = self.shape
-        step = max(self._block // dim, 1)
+        step = max(_BLOCK // dim, 1)
         for start in range(0, rows, step):
             yield self._widened(np.arange(start, min(start + step, rows)))
 
@@ -64,69 +58,30 @@ class WidenedLayer(Layer):
 
 
 class StoredLayer(WidenedLayer):
-    """A matrix in a file, row after row, or with rows and columns any number of items apart."""
+    """A matrix in a file, row after row."""
 
-    def __init__(
-        self,
-        file: Bytes,
-        start: int,
-        shape: tuple[int, int],
-        numbers: NumberFormat,
-        strides: tuple[int, int],
-    ) -> None:
-        """Take how many items apart the rows are, and the columns."""
-        (rows, dim), (row_stride, column_stride) = shape, strides
-        self._by_rows = (row_stride == dim or rows == 1) and (column_stride == 1 or dim == 1)
-        self._by_columns = not self._by_rows and (row_stride < column_stride or dim == 1)
-        super().__init__(shape, numbers, _COLUMNS if self._by_columns else _BLOCK)
-        self._file, self._start, self._strides = file, start, strides
-
-    def segments(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Split rows [0, rows) into up to `count` segments, each read in windows; see Layer."""
-        as_stored = self._numbers in (BFLOAT16, FLOAT16) or self._numbers.stored == FLOAT32.stored
-        if not self._by_rows or not as_stored or sys.byteorder != "little":
-            return [(0, self.blocks())]
-        count = max(min(count, rows), 1) if self._file.is_shared else 1
-        edges = [rows * place // count for place in range(count + 1)]
-        return [(first, self._windows(first, last)) for first, last in pairwise(edges)]
-
-    def _windows(self, first: int, last: int) -> Iterator[np.ndarray]:
-        """Yield a range of rows as they are stored, (n, D), read into one buffer."""
-        width = self.shape[1] * self._numbers.stored.itemsize
-        step = max(_READ // width, 1)
-        buffer = np.empty((min(step, last - first), self.shape[1]), self._numbers.stored)
-        for start in range(first, last, step):
-            window = buffer[: last - start]
-            self._file.gather(window, (self._start + start * width,), (window.nbytes,))
-            yield window
+    def __init__(self, file: Bytes, start: int, shape: tuple[int, int], numbers: NumberFormat) -> None:
+        super().__init__(shape, numbers)
+        self._file, self._start = file, start
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
-        if not self._by_rows:
-            rows, columns = ids * self._strides[0], np.arange(self.shape[1]) * self._strides[1]
-            return self._strided(columns, rows).T if self._by_columns else self._strided(rows, columns)
         stored = np.empty((len(ids), self._numbers.width(self.shape[1])), self._numbers.stored)
         width = stored.shape[1] * stored.itemsize
         first, last = runs(ids)
         self._file.gather(stored, (self._start + ids[first] * width).tolist(), ((last - first) * width).tolist())
         return stored
 
-    def _strided(self, outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-        """Return the items at the sums of two places, (m,) and ascending (n,) int64 -> (m, n).
 
-        For each outer place the ranges around the inner ones are read, with small gaps between them.
-        """
-        size = self._numbers.stored.itemsize
-        first, last = runs(inner, max(_GAP // size, 1))
-        lengths = inner[last - 1] + 1 - inner[first]
-        ends = np.cumsum(lengths)
-        span = np.empty(int(ends[-1]) if len(ends) else 0, self._numbers.stored)
-        places = inner + np.repeat(ends - lengths - inner[first], last - first)
-        starts, sizes = self._start + inner[first] * size, (lengths * size).tolist()
-        stored = np.empty((len(outer), len(inner)), self._numbers.stored)
-        for number, place in enumerate(outer.tolist()):
-            self._file.gather(span, (starts + place * size).tolist(), sizes)
-            stored[number] = span[places]
-        return stored
+class ArrayLayer(WidenedLayer):
+    """A matrix of plain numbers in an array, which may be mapped."""
+
+    def __init__(self, array: np.ndarray, numbers: NumberFormat) -> None:
+        rows, dim = array.shape
+        super().__init__((rows, dim), numbers)
+        self._array = array
+
+    def _read(self, ids: np.ndarray) -> np.ndarray:
+        return np.asarray(self._array[ids])
 
 
 def in_order(ids: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from embcli.binary import Binary, Bytes, refused, shortened
+from embcli.binary import Binary, refused, shortened
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
-from embcli.files.stored import StoredLayer
+from embcli.files.stored import ArrayLayer, StoredLayer
 from embcli.layer import Layer
 
 
@@ -70,39 +70,39 @@ class Tensors(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._tensors)
 
-    def layer(self, name: str, transposed: bool = False) -> Layer:
-        """Return a matrix as a layer of rows; `transposed` if the file stores (D, V).
-
-        Raises InputError for a tensor that is not a matrix or whose numbers cannot be read.
-        """
+    def layer(self, name: str) -> Layer:
+        """Return a matrix as a layer of rows; raises InputError for a tensor that is none or cannot be read."""
         tensor = self[name]
         if not tensor.is_matrix:
             raise self.refused(f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1")
-        return self.matrix(tensor, transposed)
+        return self.matrix(tensor)
 
     def array(self, name: str) -> np.ndarray:
         """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
         tensor = self[name]
         if len(tensor.shape) == 1:
             strides = tensor.strides and (0, *tensor.strides)
-            row = self.matrix(replace(tensor, shape=(1, *tensor.shape), strides=strides), False)
+            row = self.matrix(replace(tensor, shape=(1, *tensor.shape), strides=strides))
             return np.asarray(row.rows(np.zeros(1, np.int64))[0])
         layer = self.layer(name)
         return layer.rows(np.arange(layer.shape[0]))
 
-    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return a two-dimensional tensor as a layer of its rows, or of its columns if `transposed`.
-
-        Raises InputError for numbers that do not become float32.
-        """
+    def matrix(self, tensor: Tensor) -> Layer:
+        """Return a two-dimensional tensor as a layer; raises InputError for numbers that do not become float32."""
         rows, columns = tensor.shape
-        row_stride, column_stride = tensor.strides or (columns, 1)
-        if transposed:
-            rows, columns, row_stride, column_stride = columns, rows, column_stride, row_stride
-        file, numbers = self._bytes(tensor), self._numbers(tensor)
-        return StoredLayer(file, tensor.start, (rows, columns), numbers, (row_stride, column_stride))
+        file, numbers, strides = self._bytes(tensor), self._numbers(tensor), tensor.strides or (columns, 1)
+        if strides == (columns, 1):
+            return StoredLayer(file, tensor.start, (rows, columns), numbers)
+        item = numbers.stored.itemsize
+        size = ((rows - 1) * strides[0] + (columns - 1) * strides[1] + 1) * item
+        try:
+            mapped = np.memmap(tensor.file, np.uint8, "r", tensor.start, (size,))
+        except (OSError, ValueError) as error:
+            raise self.refused(f"{tensor} cannot be mapped ({error})") from None
+        in_bytes = (strides[0] * item, strides[1] * item)
+        return ArrayLayer(np.ndarray((rows, columns), numbers.stored, mapped, 0, in_bytes), numbers)
 
-    def _bytes(self, tensor: Tensor) -> Bytes:
+    def _bytes(self, tensor: Tensor) -> Binary:
         """Return what a tensor's numbers are read from."""
         return self._binary
 

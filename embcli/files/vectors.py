@@ -51,10 +51,8 @@ class VectorsFile(Tensors):
         tensor = Tensor(binary.path.stem, shape, dtype, binary.size - first, binary.path, first)
         super().__init__(binary, {tensor.name: tensor})
 
-    def matrix(self, tensor: Tensor, transposed: bool) -> Layer:
-        """Return the matrix as a layer of rows; raises InputError if it is to be transposed."""
-        if transposed:
-            raise self.refused("a row is a word's vector; it cannot be transposed")
+    def matrix(self, tensor: Tensor) -> Layer:
+        """Return the matrix as a layer of rows."""
         return VectorsLayer(self._binary, self._index, tensor.dtype, self._first_line)
 
     def own_words(self) -> OwnWords:

@@ -105,7 +105,7 @@ class KeptLayer(StoredLayer):
     def __init__(self, file: FileIO) -> None:
         self.name, shape, metadata = _described(file)
         self._chunks = _Chunks(file, prod(shape))
-        super().__init__(self._chunks, _HEADER, shape, FLOAT32, (shape[1], 1))
+        super().__init__(self._chunks, _HEADER, shape, FLOAT32)
         self.key = metadata["key"]
         self.build = {"torch": metadata["torch"], "cpu_capability": metadata["cpu_capability"]}
         self._summary = _summary(metadata)

@@ -47,8 +47,8 @@ def assert_equal(found: np.ndarray, wanted: np.ndarray) -> None:
     assert np.array_equal(np.where(both, 0, found.view(np.uint32)), np.where(both, 0, wanted.view(np.uint32)))
 
 
-def layer(path: Path, name: str, transposed: bool = False) -> Layer:
-    return open_tensors(path).layer(name, transposed)
+def layer(path: Path, name: str) -> Layer:
+    return open_tensors(path).layer(name)
 
 
 def refusal(path: Path, name: str | None = None) -> str:

@@ -70,13 +70,12 @@ def test_rows_that_the_package_quantised_itself_are_read_back(tmp_path: Path, ki
     assert np.abs(found.rows(np.arange(50)) - matrix(50, 64)).max() < 0.3
 
 
-@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "int16", "int32", "int64"])
-def test_rows_of_plain_numbers_are_those_of_numpy(tmp_path: Path, dtype: str, transposed: bool) -> None:
+def test_rows_of_plain_numbers_are_those_of_numpy(tmp_path: Path, dtype: str) -> None:
     weight = (50 * matrix()).astype(dtype)
     path = written(tmp_path / "m.gguf", {"other": matrix(3, 3), "weight": weight})
     wanted = weight.astype(np.float32)
-    assert_rows(layer(path, "weight", transposed), wanted.T if transposed else wanted)
+    assert_rows(layer(path, "weight"), wanted)
 
 
 def test_rows_of_bfloat16_are_those_of_the_package(tmp_path: Path) -> None:
@@ -290,13 +289,6 @@ def test_a_tensor_of_an_unknown_type_leaves_the_others_readable(tmp_path: Path) 
     tensors = open_tensors(tmp_path / "m.gguf")
     assert (tensors["new"].dtype, tensors["new"].size) == ("type 99", 32)
     assert_rows(tensors.layer("old"), np.zeros((2, 4), np.float32))
-
-
-def test_quantised_rows_cannot_be_transposed(tmp_path: Path) -> None:
-    kind = GGMLQuantizationType.Q8_0
-    path = written(tmp_path / "m.gguf", {"a": (blocks(kind), kind)})
-    with pytest.raises(InputError, match="quantised in rows"):
-        open_tensors(path).layer("a", transposed=True)
 
 
 def test_without_the_package_the_command_to_install_it_is_named(

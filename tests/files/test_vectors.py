@@ -345,11 +345,6 @@ def test_files_that_are_ragged_or_lie_are_refused(tmp_path: Path, text: bytes, r
     assert "m.txt" in str(caught.value)
 
 
-def test_a_row_is_a_word_and_cannot_be_transposed(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be transposed"):
-        open_tensors(text_file(tmp_path / "m.txt", ["a"], matrix(1, 3))).layer("m", transposed=True)
-
-
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
