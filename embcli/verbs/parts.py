@@ -1,0 +1,108 @@
+"""What the pages of several verbs share: labels of rows and tokens, where numbers come from, rows that are picked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from rich.text import Text
+
+from embcli.layer import Origin
+from embcli.page import Label, words
+from embcli.selection import Excerpt, distinct
+from embcli.tokens import Tokens, shown
+
+_MOST_PICKED = 12  # rows of a drawing
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
+    """Return the labels of rows, one per token: sequence (if there are several), position, token, ID."""
+    sequence, position = tokens.places(places)
+    ids = tokens.ids[places]
+    labels = [Label("seq", sequence)] if tokens.many else []
+    labels.append(Label("pos", position))
+    if tokens.encoding is not None:
+        labels.append(token_label(tokens.bytes_of(ids)))
+    return [*labels, Label("ID", ids)]
+
+
+def token_label(tokens: Sequence[bytes | None]) -> Label:
+    """Return the tokens that rows stand for, as a column."""
+    return Label("token", [shown(token) for token in tokens], "left", short=True)
+
+
+def id_labels(ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID") -> list[Label]:
+    """Return the labels of rows by their IDs, (n,) int64, and their tokens if these are known."""
+    return [Label(name, ids), *([] if tokens is None else [token_label(tokens)])]
+
+
+def origin_in_words(origin: Origin, layer: str) -> str:
+    """Return where the numbers of a layer come from: a seed, or a tensor."""
+    return f"seed {origin.seed}" if origin.is_seeded else origin.tensors[layer]
+
+
+def origin_lines(origin: Origin) -> Iterator[Text]:
+    """Yield what the reader must know of the numbers: that seeded rows are random, or which facts are guesses."""
+    for reason in dict.fromkeys(origin.guesses.values()):
+        yield words(f"A guess: {reason}")
+    if origin.is_seeded:
+        yield words(f"Untrained: random rows of seed {origin.seed}.", "dim")
+
+
+def head_in_words(relation: str, rows: int, reason: str) -> str:
+    """Describe an output head: its relation to the token matrix, and in how many rows both were compared."""
+    described = {
+        "same": "the token matrix itself (tied)",
+        "equal": f"a copy of the token matrix: {rows:,} rows compared, all equal",
+        "other": "another tensor (not tied)",
+        "none": "none in the file, as in most files of tied models",
+    }[relation]
+    return f"{described}; {reason}" if reason else described
+
+
+def first_of(each: Iterable[str], top: int, between: str = ", ") -> str:
+    """Return the first words, and dots if there are more."""
+    begin = [*islice(each, top + 1)]
+    return between.join([*begin[:top], *["..."] * (len(begin) > top)])
+
+
+def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
+    """Return the IDs of rows, (n,) int64, each with its token if it has one."""
+    return [f"{row} {shown(token)}".strip() for row, token in zip(rows.tolist(), tokens, strict=True)]
+
+
+def bar(share: float, cells: int) -> str:
+    """Return a bar of blocks that fills a share of some cells, in eighths of a cell, at least one."""
+    eighths = max(round(share * cells * 8), 1)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+@dataclass(frozen=True, eq=False)
+class PickedRows:
+    """The rows of a weight matrix in a drawing: rows that IDs pick, and some rows beside them."""
+
+    rows: np.ndarray  # (n,) int64, in order
+    marks: list[bool]  # whether each is picked
+    missing: str  # in words, picked rows that are not shown
+
+    @classmethod
+    def of(cls, ids: np.ndarray, beside: np.ndarray) -> PickedRows:
+        """Choose from the rows that IDs (n,) pick, and add rows beside them (m,)."""
+        picked, _ = distinct(ids)
+        excerpt = Excerpt.ends(_MOST_PICKED, len(picked))
+        rows, _ = distinct(np.concatenate([picked[excerpt.places], beside]).astype(np.int64))
+        marks = np.isin(rows, picked[excerpt.places]).tolist()
+        return cls(rows, marks, excerpt.missing("picked row", picked.astype(np.int64)))
+
+    @property
+    def gaps(self) -> list[int]:
+        """The places before which rows are not shown."""
+        return (np.flatnonzero(np.diff(self.rows) > 1) + 1).tolist()
+
+    @property
+    def tones(self) -> list[str]:
+        """The style of each row."""
+        return ["strong" if mark else "dim" for mark in self.marks]
