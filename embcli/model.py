@@ -340,7 +340,7 @@ class Model:
             raise InputError("sort is for rows; map shows them as one picture", parameters=("sort", "map"))
         rows = self.numbered(rows, layer)
         if map:
-            from embcli.verbs.map import density_map
+            from embcli.verbs.weights import density_map
 
             return density_map(self.source, layer, rows, columns, self.watch)
         from embcli.verbs.weights import weights

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from rich.style import Style
 
-from embcli.verbs.map import density_map
+from embcli.verbs.weights import density_map
 from embcli.weights import drawing
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
@@ -20,7 +20,7 @@ from tests.conftest import Embcli
 from tests.inside import Inside, in_terminal
 from tests.oracles import assert_same_bits, live, stub
 from tests.screen import on_terminal
-from tests.test_heat import characters, depths, numbers, range_of, read, strips
+from tests.test_heat import DEPTHS, characters, numbers, range_of, read, strips
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,7 +148,7 @@ def bins(printed: str) -> tuple[int, int]:
     return int(said[1]), int(said[2])
 
 
-@depths
+@pytest.mark.parametrize(("environment", "palette"), [[*DEPTHS.values()][0], DEPTHS["16"]])
 @pytest.mark.parametrize(("width", "lines"), [(80, 24), (200, 50), (60, 24)])
 def test_the_colours_of_a_map_are_the_sizes_of_its_bins(
     tmp_path: Path, environment: dict[str, str], palette: tuple[Any, ...], width: int, lines: int

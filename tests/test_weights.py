@@ -56,7 +56,6 @@ def test_more_rows_than_a_page_holds_are_left_out_in_the_middle(inside: Embcli) 
     rows = [int(label[0]) for label in table.labels]
     assert rows == [*range(100), *range(101, 201)]
     check_left_out(printed, "row", rows, 201)
-    assert "--rows picks, -f npy gives all." in printed
 
 
 def test_a_whole_matrix_is_shown_in_short(inside: Embcli) -> None:
@@ -65,7 +64,6 @@ def test_a_whole_matrix_is_shown_in_short(inside: Embcli) -> None:
     assert len(table.values) == 10
     assert printed.startswith("Token weight matrix: V = 50,257 tokens, one row each, D = 256 columns\n")
     assert "rows 5 to 50251 (50,247 of 50,257)" in printed
-    assert "--rows and --columns pick, -f npy gives all." in printed
     assert "seed 123, 12,865,792 parameters (float32), 51.5 MB" in printed
 
 
@@ -128,7 +126,7 @@ def test_a_page_in_the_order_of_norms_shows_both_ends(inside: Embcli) -> None:
     labels = [[str(order[place]), f"{norms[order[place]]:.4f}", str(place + 1)] for place in shown]
     assert [line for line in table.labels if line[0] != "⋮"] == labels
     table.check(layer[order[shown]])
-    assert "Left out: ranks 6 to 995 (990 of 1,000); -f ndjson gives all." in printed
+    assert "Left out: ranks 6 to 995 (990 of 1,000)." in printed
     plain = inside.ok("weights", "--vocab", "1000", "--dim", "4").text
     (summary,) = (line for line in plain.splitlines() if line.startswith("mean "))
     assert summary in printed

@@ -5,7 +5,7 @@ A result yields these, rich's Text and tables in its `__rich_console__`; `export
 
 from embcli.page.colors import STYLES, token_style
 from embcli.page.matrix import Matrix, NumberFormat, written
-from embcli.page.strips import Picture, Strips, Values, lines_of
+from embcli.page.strips import Picture, Strips, Values, lines_of, strip_numbers
 from embcli.page.table import Drawing, Label, left_out, ruled, shorten, title, words
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "lines_of",
     "ruled",
     "shorten",
+    "strip_numbers",
     "title",
     "token_style",
     "words",

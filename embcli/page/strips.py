@@ -47,6 +47,11 @@ def has_halves(console: Console) -> bool:
     return bool(colors_of(console)) and not console.record
 
 
+def strip_numbers(console: Console, width: int, labels: Sequence[Label], after: Sequence[Label] = ()) -> int:
+    """Return how many numbers a strip beside these labels can show one by one."""
+    return beside(width, labels, after)[1] * (2 if has_halves(console) else 1)
+
+
 def lines_of(console: Console) -> int:
     """Return how many lines a picture can take, with everything around it."""
     return console.height if console.is_terminal and not console.record else _LINES

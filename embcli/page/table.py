@@ -18,6 +18,7 @@ from embcli.page.colors import STYLES
 from embcli.safe import in_line
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.style import Style
 
@@ -45,7 +46,7 @@ class Label:
     """A column of words; with `short`, its cells may be shortened in the middle, and left out beside numbers."""
 
     header: str
-    cells: Sequence[object]  # text, which is made safe, or rich's Text
+    cells: Sequence[object] | np.ndarray  # text, which is made safe, or rich's Text
     justify: Literal["left", "right"] = "right"
     short: bool = False
     minimum: int = 0  # cells

@@ -1,24 +1,34 @@
-"""The weight matrix itself: chosen rows and columns of a layer, and a summary of the whole layer."""
+"""The weight matrix itself: chosen rows and columns of a layer, a summary of the whole layer, and its map."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.layer import Layer, Origin, Source, Summary, shape_of
+from embcli.errors import InputError
+from embcli.layer import Layer, Meter, Origin, Source, Summary, shape_of
 from embcli.names import Sort
 from embcli.passes import Watch, unwatched
 from embcli.records import Array, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
-from embcli.selection import select
+from embcli.selection import Excerpt, select
 from embcli.statistics import NormOrder, norm_order
 from embcli.tokens import token_text, tokens_of
+from embcli.words import counted, in_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
 
 _PIECE = 1 << 18  # values processed at a time
+_FRAME, _NORM = 14, 10  # lines around a map; cells of the longest norm
+_ZERO, _BAD = "0", "!"  # marks of rows and columns: all zero, not finite
+_MOST_CHOSEN, _MOST = 200, 10  # rows on a page: of those that the user chose, of all
 _SCATTERED = 1 << 22  # values of rows in no order that are read at a time: a layer that is drawn is drawn for each read
 
 
@@ -83,6 +93,71 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
             values |= {"norm": self.order.norms[ids], "rank": self.order.ranks[ids]}
         return values
 
+    @property
+    def padding(self) -> str:
+        """Which rows of a checkpoint are padding after the last token, in words; empty for none."""
+        size, encoding = self.layer.shape[0], self.encoding
+        if encoding is None or self.origin.is_seeded or encoding.vocabulary_size >= size:
+            return ""
+        return f"rows {encoding.vocabulary_size} to {size - 1}, for which {encoding.name} has no tokens"
+
+    @property
+    def title(self) -> str:
+        """The title of the page."""
+        size, dim = self.layer.shape
+        if self.name == "token" and self.origin.is_other:
+            return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {counted(dim, 'column')}"
+        rows = f"C = {counted(size, 'position')}, one row each"
+        if self.name == "token":
+            rows = f"V = {counted(size, 'row')}" if self.padding else f"V = {counted(size, 'token')}, one row each"
+        return f"{self.name.capitalize()} weight matrix: {rows}, D = {counted(dim, 'column')}"
+
+    def lines_below(self, summary: Summary) -> Iterator[Text]:
+        """Yield the origin, the size and a summary of the values of the matrix, and what its rows are not."""
+        from embcli.page import NumberFormat, words
+        from embcli.verbs.parts import origin_in_words, origin_lines
+
+        size, dim = self.layer.shape
+        ends = np.array([summary.minimum, summary.maximum], np.float32)
+        write = NumberFormat([ends], self.style.precision).write
+        stored = in_bytes(self.origin.sizes.get(self.name, 4 * size * dim))
+        origin = origin_in_words(self.origin, self.name)
+        yield words(f"{origin}, {counted(size * dim, 'parameter')} ({self.layer.dtype}), {stored}")
+        mean, deviation = f"mean {write(summary.mean)}", f"standard deviation {write(summary.std)}"
+        yield words(f"{mean}, {deviation}, minimum {write(ends[0])}, maximum {write(ends[1])}")
+        if self.padding:
+            yield words(f"Padding: {self.padding}")
+        yield from origin_lines(self.origin)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, Matrix, Values, title, written
+        from embcli.verbs.parts import id_labels
+
+        rows = Excerpt.ends(_MOST_CHOSEN if self.rows_chosen else _MOST, len(self.ids))
+        ids = self.ids[rows.places]
+        label = "row" if self.origin.is_other and self.encoding is None else "ID"
+        tokens = self.tokens(ids) if self.encoding is not None else None
+        labels = id_labels(ids, tokens, "pos" if self.name == "position" else label)
+        missing = rows.missing("row", self.ids)
+        if self.order is not None:
+            labels.append(Label("norm", written(self.order.norms[ids], self.style.precision)))
+            labels.append(Label("rank", self.order.ranks[ids]))
+            missing = rows.missing("rank", self.order.ranks[self.ids])
+        values, summary = self.rows(ids), self.summary
+        yield title(self.title)
+        yield Matrix(
+            labels,
+            [Values(values)],
+            self.columns,
+            rows.gaps,
+            precision=self.style.precision,
+            heat=self.style.heat,
+            every=self.columns_chosen,
+            rows_left_out=missing,
+        )
+        yield ""
+        yield from self.lines_below(summary)
+
 
 def weights(
     source: Source,
@@ -118,3 +193,135 @@ def weights(
         order=order,
         notes=source.notes,
     )
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A whole matrix in bins of consecutive rows and columns; the last bins may be smaller. Sums are in float64."""
+
+    sizes: np.ndarray  # (row bins, column bins) float64: root mean square; NaN or infinite if a value is
+    norms: np.ndarray  # (row bins,) float64: mean norm of the finite rows; NaN if there are none
+    zero_rows: np.ndarray  # (row bins,) int64: number of zero rows
+    non_finite_rows: np.ndarray  # (row bins,) int64: number of rows with NaN or infinity
+    zero_columns: np.ndarray  # (columns,) bool
+    non_finite_columns: np.ndarray  # (columns,) bool
+    summary: Summary
+
+
+@dataclass(frozen=True, eq=False)
+class WeightMap(WeightMatrix, verb="map", content="page"):
+    """A whole weight matrix, to be shown in bins; each call of `bins` passes over all rows."""
+
+    def bins(self, rows: int, columns: int) -> Bins:
+        """Return the matrix in bins of `rows` x `columns` values, from one pass."""
+        total, *others = self.layer.sums(partial(_Sums, self.layer.shape, rows, columns), _Sums.add, self.watch)
+        for other in others:
+            total.merge(other)
+        return total.bins()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, Strips, Values, lines_of, strip_numbers, title, words
+
+        size, dim = self.layer.shape
+        rows = -(-size // max(lines_of(console) - _FRAME, 4))
+        starts = Label("from row", np.arange(0, size, rows))
+        after = [Label("", [], "left", minimum=2), Label("mean norm", [], minimum=_NORM)]
+        columns = -(-dim // strip_numbers(console, options.max_width, [starts], after))
+        bins = self.bins(rows, columns)
+        marked = ((_ZERO, bins.zero_rows, bins.zero_columns), (_BAD, bins.non_finite_rows, bins.non_finite_columns))
+        marks = ["".join(mark for mark, each, _ in marked if each[row]) for row in range(len(bins.norms))]
+        norms = [f"{norm:#.4g}".rstrip(".") for norm in bins.norms]
+        after = [Label("", marks, "left", minimum=2), Label("mean norm", norms, minimum=_NORM)]
+        first = np.arange(0, dim, columns)
+        zero, bad = (np.logical_or.reduceat(each, first) for _, _, each in marked)
+        below = [_BAD if no_number else _ZERO if empty else "" for empty, no_number in zip(zero, bad, strict=True)]
+        each = f"{counted(rows, 'row')} x {counted(columns, 'column')}"
+        yield title(self.title)
+        how = f"the root mean square of {each} each" if rows * columns > 1 else "|number|"
+        yield words(f"The size of all numbers: {how}")
+        ends = np.append(first[:-1], dim - 1)
+        below = below if any(below) else []
+        yield Strips([starts], [Values(bins.sizes)], ends, (), after, self.style.precision, signed=False, below=below)
+        counts = [
+            f"{mark}: {counted(int(of_rows.sum()), 'row')} and {counted(int(of_columns.sum()), 'column')} {what}"
+            for (mark, of_rows, of_columns), what in zip(marked, ("all zero", "not finite"), strict=True)
+            if of_rows.any() or of_columns.any()
+        ]
+        if counts:
+            yield words(f"{'; '.join(counts)}.")
+        yield ""
+        yield from self.lines_below(bins.summary)
+
+
+class _Sums:
+    """Sums of squares over the blocks so far."""
+
+    def __init__(self, shape: tuple[int, int], rows: int, columns: int) -> None:
+        self._shape, self._rows = shape, rows
+        self._first_rows, self._first_columns = np.arange(0, shape[0], rows), np.arange(0, shape[1], columns)
+        count = len(self._first_rows)
+        self._squares = np.zeros((count, len(self._first_columns)))
+        self._columns = np.zeros(shape[1])
+        self._norms = np.zeros(count)
+        self._zero, self._non_finite = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._meter = Meter()
+
+    @np.errstate(invalid="ignore")  # of infinities
+    def add(self, row: int, block: np.ndarray) -> None:
+        """Add a block from a row on."""
+        exact = block.astype(np.float64)
+        total = float(exact.sum())
+        np.square(exact, out=exact)
+        rows = exact.sum(axis=1)
+        self._meter.take(block, total, float(rows.sum()))
+        first, last = row // self._rows, (row + len(block) - 1) // self._rows
+        for place in range(first, last + 1):
+            part = slice(max(place * self._rows - row, 0), (place + 1) * self._rows - row)
+            columns = exact[part].sum(axis=0)
+            self._columns += columns
+            self._squares[place] += np.add.reduceat(columns, self._first_columns)
+            finite = np.isfinite(rows[part])
+            self._norms[place] += np.sqrt(rows[part][finite]).sum()
+            self._non_finite[place] += np.count_nonzero(~finite)
+            self._zero[place] += np.count_nonzero(rows[part] == 0)
+
+    def merge(self, other: _Sums) -> None:
+        """Add the sums of other blocks."""
+        with np.errstate(invalid="ignore"):
+            self._squares += other._squares
+            self._columns += other._columns
+        self._norms += other._norms
+        self._zero += other._zero
+        self._non_finite += other._non_finite
+        self._meter += other._meter
+
+    def bins(self) -> Bins:
+        """Return the bins of all blocks."""
+        size, dim = self._shape
+        rows = np.diff(np.append(self._first_rows, size))
+        counts = rows[:, None] * np.diff(np.append(self._first_columns, dim))
+        finite = rows - self._non_finite
+        norms = np.where(finite > 0, self._norms / np.maximum(finite, 1), np.nan)
+        return Bins(
+            np.sqrt(self._squares / counts),
+            norms,
+            self._zero,
+            self._non_finite,
+            self._columns == 0,
+            ~np.isfinite(self._columns),
+            self._meter.summary(),
+        )
+
+
+def density_map(
+    source: Source, layer: str, rows: str | None = None, columns: str | None = None, watch: Watch = unwatched
+) -> WeightMap:
+    """Return the map of the `token` or `position` layer of a source; `watch` counts rows.
+
+    Raises InputError if rows or columns were chosen: a map shows all of them.
+    """
+    for name, chosen in (("rows", rows), ("columns", columns)):
+        if chosen is not None:
+            problem = f"{name} {chosen[:40]} cannot be combined with map, which shows the whole matrix"
+            raise InputError(problem, parameters=(name, "map"))
+    return WeightMap(**vars(weights(source, layer, watch=watch)))
