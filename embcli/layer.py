@@ -15,7 +15,7 @@ from embcli.passes import Watch, ahead, unwatched
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.notes import Notes
-    from embcli.recipe import Recipe, Rotation
+    from embcli.recipe import Recipe
 
 Sums = TypeVar("Sums")
 _BLOCK = 1 << 18  # values in a block
@@ -161,10 +161,6 @@ class Source(Protocol):
     @property
     def unapplied(self) -> str:
         """The name of a norm beside the token matrix, if nothing says how the model applies it; otherwise empty."""
-
-    @property
-    def rotation(self) -> Rotation | None:
-        """How a model rotates queries and keys; None where nothing says that it does."""
 
     def resized(self, context_length: int) -> Source:
         """Return the same source with a position layer of another length, if that is not from a file."""

@@ -25,7 +25,6 @@ from embcli.names import (
     Matrix,
     Metric,
     Pairing,
-    ShownPairing,
     Sort,
     check_choice,
     check_top,
@@ -372,18 +371,14 @@ class Model:
         trace: int | None = None,
         draw: bool = False,
         only: str | None = None,
-        only_ids: str | None = None,
         position: JoinedKind | None = None,
-        pairing: Pairing | None = None,
-        theta: float | None = None,
-        token_type: int | None = None,
     ) -> Lookup:
         """Return the rows that tokens pick, (T, D), their position rows, and the input embeddings, their sum.
 
-        `window` splits longer texts into sequences of C tokens, `position` says which positions join the token rows,
-        and `token_type` adds a row of a model's token types. `show` names the matrices to show and save, `only` (or
-        `only_ids`) the tokens, `trace` the token whose sum is spelled out. Raises InputError for tokens without a row,
-        sequences longer than the position layer, and options that do not go together.
+        `window` splits longer texts into sequences of C tokens, and `position` says which positions are added to the
+        token rows. `show` names the matrices to show and save, `only` the tokens, by a text or by IDs (digits alone),
+        `trace` the token whose sum is spelled out. Raises InputError for tokens without a row, sequences longer than
+        the position layer, and options that do not go together.
 
         >>> seeded(vocab=6, dim=3).lookup([2, 3]).input.shape
         (2, 3)
@@ -469,9 +464,7 @@ class Model:
         kind: Kind | None = None,
         *,
         context_length: int | None = None,
-        clip: int | None = None,
-        heads: int | None = None,
-        pairing: ShownPairing | None = None,
+        pairing: Pairing | None = None,
         theta: float | None = None,
         ids: str | int | None = None,
         similarity: bool = False,

@@ -18,15 +18,14 @@ from embcli.names import (
     STEPS,
     Metric,
     Pairing,
-    ShownPairing,
     check_choice,
     check_top,
 )
-from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, JoinedKind, Kind, check_options, joined_kind, shown_kind
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, NO_POSITIONS, JoinedKind, Kind, check_options, kind_of
 from embcli.words import counted
 
 if TYPE_CHECKING:
-    from embcli.positions.kind import JoinedPositions, ShownPositions
+    from embcli.positions.kind import Positions
 
 
 @dataclass(frozen=True)
@@ -134,35 +133,19 @@ class LookupOptions:
     trace: int | None = None  # the token whose sum a page writes out
     draw: bool = False
     position: JoinedKind | None = None  # None for the model's own; of seeded layers, the learned ones
-    pairing: Pairing | None = None
-    theta: float | None = None
-    token_type: int | None = None  # whose row is added to each token row
-    only: str | None = None  # a text: only its tokens are looked up
-    only_ids: str | None = None
+    only: str | None = None  # a text or IDs: only these tokens are looked up
 
     def __post_init__(self) -> None:
         check_choice("position", self.position, JOINED_KINDS)
-        check_choice("pairing", self.pairing, PAIRINGS)
         for name in self.show or ():
             check_choice("show", name, MATRICES)
-        check_options(self.position or DEFAULT_KIND, pairing=self.pairing, theta=self.theta)
-        kind = joined_kind(self.position or DEFAULT_KIND)
-        if self.show is not None and not {*self.show} <= {*self.matrices}:
-            raise InputError(
-                f"position {self.position} has no rows that show could name", parameters=("position", "show")
-            )
-        if self.columns is not None and kind.has_own_columns and self.show == ("position",):
-            raise InputError("columns is for token and input; position is shown whole", parameters=("columns",))
-        if self.only is not None and self.only_ids is not None:
-            raise InputError(
-                "only and only_ids stand for the same tokens; give one of them", parameters=("only", "only_ids")
-            )
+        if self.position == NO_POSITIONS and "position" in (self.show or ()):
+            raise InputError("position none has no rows that show could name", parameters=("position", "show"))
 
     @property
     def matrices(self) -> tuple[str, ...]:
         """The matrices of the result; of a real model, what its first block reads may follow."""
-        missing = {"hidden"} - {*(self.show or ())}
-        missing |= set() if joined_kind(self.position or DEFAULT_KIND).has_matrix else {"position"}
+        missing = {"hidden"} - {*(self.show or ())} | ({"position"} if self.position == NO_POSITIONS else set())
         return tuple(name for name in MATRICES if name not in missing)
 
     @property
@@ -172,19 +155,13 @@ class LookupOptions:
             return ("token",) if self.draw else self.matrices
         return tuple(name for name in MATRICES if name in self.show)
 
-    def positions(self, dim: int) -> JoinedPositions:
-        """Return the positions of token rows (n, D); their layer is not open. Raises LayerError for a wrong D."""
-        return joined_kind(self.position or DEFAULT_KIND).of(dim, vars(self))
-
 
 @dataclass(frozen=True)
 class PositionOptions:
     """The options of `positions`; raises InputError for an option that the kind does not have."""
 
     kind: Kind | None = None  # None for the model's own; of seeded layers, the learned ones
-    clip: int | None = None
-    heads: int | None = None
-    pairing: ShownPairing | None = None
+    pairing: Pairing | None = None
     theta: float | None = None
     ids: str | None = None  # the token whose row the positions are applied to
     similarity: bool = False
@@ -193,21 +170,16 @@ class PositionOptions:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("pairing", self.pairing, get_args(ShownPairing))
-        if self.pairing == "both" and self.kind in (None, DEFAULT_KIND):  # only rotary positions have pairs
-            object.__setattr__(self, "kind", "rotary")
+        check_choice("pairing", self.pairing, PAIRINGS)
         if self.kind is not None:
-            given = {"clip": self.clip, "heads": self.heads, "pairing": self.pairing, "theta": self.theta}
-            check_options(self.kind, **given, ids=self.ids)
+            check_options(self.kind, pairing=self.pairing, theta=self.theta, ids=self.ids)
         self.token_id()
 
-    def positions(self, dim: int) -> ShownPositions:
+    def positions(self, dim: int) -> Positions:
         """Return the positions for rows of D numbers; their layer is not open. Raises LayerError for a wrong D."""
-        if self.pairing == "both":
-            from embcli.positions.rotary import BothPairings
-
-            return BothPairings.of(dim, vars(self))
-        return shown_kind(self.kind or DEFAULT_KIND).of(dim, vars(self))
+        kind = kind_of(self.kind or DEFAULT_KIND)
+        given = {name: getattr(self, name) for name in kind.options if name != "ids"}
+        return kind(dim, **{name: value for name, value in given.items() if value is not None})
 
     def token_id(self) -> int:
         """Return the ID of the token whose row the positions are applied to."""

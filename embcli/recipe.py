@@ -1,22 +1,19 @@
 """A recipe: the steps from a token row to what the first block of a real model reads.
 
-`files/families.py` has the steps of each family, and `files/recipes.py` fills in the numbers and tensors of one model.
+`files/families.py` has the steps of each family, `files/recipes.py` fills in the numbers and tensors of one model, and
+`verbs/hidden.py` applies them. Each step says itself in `words`, and in the `formula` of an input embedding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import numpy as np
 
     from embcli.names import Part
-
-Inside = Literal["", "rotary", "alibi", "relative"]  # the positions that blocks compute; empty for none
-
-INSIDE: dict[Inside, str] = {"rotary": "rotary", "alibi": "ALiBi", "relative": "relative"}
 
 
 @dataclass(frozen=True)
@@ -38,19 +35,39 @@ class Scale:
     when: When | None = None
     is_rounded: bool = False  # the model rounds the factor to the type of its weights first
 
+    @property
+    def words(self) -> str:
+        return f" x {self.factor:.6g}"
+
+    formula = words
+
 
 @dataclass(frozen=True)
 class AddPosition:
     """Add the position rows."""
 
     when: When | None = None
+    waves: str = ""  # the formula of its sinusoids; empty for the rows of a position matrix
+    first: int = 0  # the position of these sinusoids that position 0 has
+
+    formula = " + position"
+
+    @property
+    def words(self) -> str:
+        return f" + {'sinusoidal ' if self.waves else ''}position"
 
 
 @dataclass(frozen=True)
 class AddType:
-    """Add the row of a token type: this one, unless the user chooses another."""
+    """Add the row of a token type."""
 
     row: int = 0
+
+    formula = " + token_type"
+
+    @property
+    def words(self) -> str:
+        return f" + token type {self.row}"
 
 
 @dataclass(frozen=True)
@@ -59,6 +76,12 @@ class AddRow:
 
     tensors: tuple[str, ...]
     when: When | None = None
+
+    formula = " + rows 0"
+
+    @property
+    def words(self) -> str:
+        return f" + row 0 of {' and '.join(dict.fromkeys(name.split('.')[-2] for name in self.tensors))}"
 
 
 @dataclass(frozen=True)
@@ -73,17 +96,27 @@ class Norm:
     weight: str = ""  # the tensors that were found
     bias: str = ""
 
+    @property
+    def words(self) -> str:
+        return ", then gain and bias" if self.kind == "gain" else ", then LayerNorm"
+
 
 @dataclass(frozen=True)
 class Project:
     """Multiply the rows by a matrix."""
 
     name: str
-    is_optional: bool = False  # applied if there is such a tensor
+    is_optional: bool = False  # applied if there is such a tensor, and it changes the number of columns
     neighbours: bool = False  # of the next row, the row itself and the one before it, side by side
-    beside: tuple[str, ...] = ()  # row 0 of these matrices follows each row
+    beside: tuple[AddRow, ...] = ()  # rows that follow each row
+    when: When | None = None
     weight: str = ""  # the tensors that were found
     bias: str = ""
+    width: int = 0  # columns of its rows
+
+    @property
+    def words(self) -> str:
+        return f", then projection{' of three tokens' if self.neighbours else ''} to {self.width:,}"
 
 
 Step = Scale | AddPosition | AddType | AddRow | Norm | Project
@@ -98,6 +131,17 @@ class Quirk:
     when: When | None = None
 
 
+def formula_of(steps: tuple[Step, ...]) -> str:
+    """Return the order in which steps add rows to an input embedding: `(token x 2 + token_type) + position`."""
+    text = "token"
+    for step in steps:
+        if isinstance(step, AddPosition | AddType) and " + " in text:
+            text = f"({text})"
+        if not isinstance(step, Norm | Project) and not (isinstance(step, AddRow) and text.endswith(step.formula)):
+            text += step.formula
+    return text
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How token rows become what the first block of this model reads."""
@@ -109,155 +153,57 @@ class Recipe:
     is_known: bool = True
     unknown: str = ""  # why the model's input is not known
     steps: tuple[Step, ...] = ()
-    first: int = 0  # the row of position 0
     padding: int | None = None  # the ID of tokens that positions do not count
-    waves: str = ""  # the formula of its sinusoids
-    inside: Inside = ""
+    blocks: str = ""  # what its blocks do with positions, in words; empty for nothing
     part: Part | None = None
-    biases: tuple[tuple[str, float], ...] = ()  # the options of ALiBi, or of T5's buckets, and their values
-    caveat: str = ""  # what the model does to its biases besides
     quirks: tuple[tuple[int, str], ...] = ()  # IDs that the model treats in a way of its own, and which
 
     @property
     def sum(self) -> tuple[Step, ...]:
         """The steps before the first norm or projection, which make an input embedding."""
-        return self.steps[: self._sums]
+        ends = (place for place, step in enumerate(self.steps) if isinstance(step, Norm | Project))
+        return self.steps[: next(ends, len(self.steps))]
 
     @property
     def rest(self) -> tuple[Step, ...]:
         """The steps from the first norm or projection on; empty if the first block reads input embeddings."""
-        return self.steps[self._sums :]
-
-    @property
-    def _sums(self) -> int:
-        ends = (place for place, step in enumerate(self.steps) if isinstance(step, Norm | Project))
-        return next(ends, len(self.steps))
-
-    @property
-    def formula(self) -> str:
-        """The order in which rows are added to an input embedding: `(token x 2 + token_type) + position`."""
-        text = "token"
-        for step in self.sum:
-            if isinstance(step, Scale):
-                text += f" x {step.factor:.6g}"
-            elif not isinstance(step, AddRow):
-                term = "position" if isinstance(step, AddPosition) else "token_type"
-                text = f"{f'({text})' if ' + ' in text else text} + {term}"
-            elif not text.endswith("rows 0"):
-                text += " + rows 0"
-        return text
-
-    @property
-    def rows_for_all(self) -> list[tuple[str, ...]]:
-        """The matrices whose row 0 is a term of every input embedding."""
-        return [step.tensors for step in self.sum if isinstance(step, AddRow)]
-
-    @property
-    def norm(self) -> Norm | None:
-        """The norm that makes what the first block reads of an input embedding; None if something else does."""
-        return self.rest[0] if len(self.rest) == 1 and isinstance(self.rest[0], Norm) else None
-
-    @property
-    def has_positions(self) -> bool:
-        """Whether position rows are added."""
-        return any(isinstance(step, AddPosition) for step in self.steps)
-
-    @property
-    def adds(self) -> Literal["learned", "sinusoidal"] | None:
-        """The kind of the position rows that are a term of the input embedding; None if there are none."""
-        if not any(isinstance(step, AddPosition) for step in self.sum):
-            return None
-        return "sinusoidal" if self.waves else "learned"
-
-    @property
-    def type_is_last(self) -> bool:
-        """Whether the row of a token type is added after the position row."""
-        kinds = [type(step) for step in self.sum if isinstance(step, AddPosition | AddType)]
-        return kinds == [AddPosition, AddType]
-
-    def with_type(self, row: int) -> Recipe:
-        """Return the recipe with another token type."""
-        return replace(self, steps=tuple(AddType(row) if isinstance(step, AddType) else step for step in self.steps))
-
-    @property
-    def type_row(self) -> int | None:
-        """The token type whose row is added unless the user chooses another; None if none is added."""
-        return next((step.row for step in self.steps if isinstance(step, AddType)), None)
-
-    @property
-    def scales(self) -> list[Scale]:
-        """The steps that multiply rows by a number."""
-        return [step for step in self.steps if isinstance(step, Scale)]
+        return self.steps[len(self.sum) :]
 
     @property
     def scale(self) -> float:
         """What token rows are multiplied by."""
-        return self.scales[0].factor if self.scales else 1.0
+        return next((step.factor for step in self.steps if isinstance(step, Scale)), 1.0)
+
+    @property
+    def position(self) -> AddPosition | None:
+        """The step that adds position rows."""
+        return next((step for step in self.steps if isinstance(step, AddPosition)), None)
+
+    @property
+    def adds(self) -> Literal["learned", "sinusoidal"] | None:
+        """The kind of the position rows that are a term of the input embedding; None if there are none."""
+        if self.position is None or self.position not in self.sum:
+            return None
+        return "sinusoidal" if self.position.waves else "learned"
 
     @property
     def words(self) -> str:
         """The steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
         text, last = "token", None
         for step in self.steps:
+            words, is_added = step.words, isinstance(step, AddPosition | AddType | AddRow)
             if isinstance(step, AddRow) and isinstance(last, AddRow):
-                text += "" if _of(step) in text else f" and {_of(step)}"
-            else:
-                follows = ", " in text and isinstance(step, AddPosition | AddType | AddRow)
-                text += f"{',' if follows else ''}{self._step_in_words(step)}"
-            last = step
+                of = words.removeprefix(" + row 0 of ")
+                words = "" if of in text else f" and {of}"
+            elif is_added and ", " in text:
+                words = f",{words}"
+            text, last = text + words, step
         return text
-
-    @property
-    def inside_in_words(self) -> str:
-        """What the blocks do with positions; empty if they do nothing."""
-        return f"{INSIDE[self.inside]} positions inside the blocks" if self.inside else ""
 
     @property
     def positions_in_words(self) -> str:
         """What names the model, and which positions it has."""
-        added = f"{'sinusoidal' if self.waves else 'learned'} positions, which it adds" if self.has_positions else ""
-        text = ", and ".join(filter(None, (added, self.inside_in_words))) or "no positions"
-        return f"{self.where} says model_type {self.model}: it has {text}"
-
-    def _step_in_words(self, step: Step) -> str:
-        match step:
-            case Scale(factor=factor):
-                return f" x {factor:.6g}"
-            case AddPosition():
-                return f" + {'sinusoidal ' if self.waves else ''}position"
-            case AddType(row=row):
-                return f" + token type {row}"
-            case AddRow():
-                return f" + row 0 of {_of(step)}"
-            case Norm(kind=kind):
-                return ", then gain and bias" if kind == "gain" else ", then LayerNorm"
-            case Project(neighbours=neighbours):
-                return f", then projection{' of three tokens' if neighbours else ''} to {self.width:,}"
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """How a model rotates queries and keys: each head alike, the first columns of it in pairs."""
-
-    pairing: Literal["interleaved", "halves"]
-    theta: float
-    head: int  # columns of a head
-    rates: tuple[float, ...]  # radians for each position, one per pair
-    scaling: str = ""  # in words
-    attention: float = 1.0  # what cosines and sines are multiplied by
-    layers: str = ""  # which layers rotate like this, if others rotate in another way
-    other: Rotation | None = None  # how those do
-    longer: Rotation | None = None  # of texts of more than `length` tokens
-    length: int = 0
-
-    def chosen(self, theta: float | None, length: int) -> Rotation | None:
-        """Return the rotation of a text of so many tokens, in the layers with this theta; None if there are none."""
-        for each in (self, self.other):
-            if each is not None and theta in (None, each.theta):
-                return each.longer if each.longer is not None and length > each.length else each
-        return None
-
-
-def _of(step: AddRow) -> str:
-    """Return the matrices of a step by the last words of their names."""
-    return " and ".join(dict.fromkeys(name.split(".")[-2] for name in step.tensors))
+        kind = "sinusoidal" if self.position and self.position.waves else "learned"
+        added = f"it adds {kind} positions" if self.position else ""
+        text = "; ".join(filter(None, (added, self.blocks))) or "it has no positions"
+        return f"{self.where} says model_type {self.model}: {text}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from embcli.encodings import Encoding
-    from embcli.recipe import Recipe, Rotation
+    from embcli.recipe import Recipe
 
 
 @lru_cache(maxsize=8)
@@ -109,7 +109,6 @@ class StubSource:
     notes: Notes = field(default_factory=Notes)
     asked: dict[str, Any] = field(default_factory=dict)
     recipe: Recipe | None = None
-    rotation: Rotation | None = None
     unapplied = ""
 
     def resized(self, context_length: int) -> StubSource:

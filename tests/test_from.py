@@ -348,68 +348,27 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, torch
     return str(path), tensors
 
 
-def test_the_row_of_a_token_type_is_added_first_as_bert_does(
+def test_the_row_of_token_type_0_is_added_first_as_bert_does(
     inside: Inside, bert: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
 ) -> None:
     path, tensors = bert
     ids = torch.arange(0, 500, 13)
-    token, position, kind = tensors["word"][ids], tensors["position"][: len(ids)], tensors["token_type"][1]
-    written = ",".join(map(str, ids.tolist()))
-    words = ("lookup", "--ids", written, "--from", path, "--token-type", "1")
-    inside.ok(*words, "-o", str(tmp_path / "input.npy"))
+    token, position, kind = tensors["word"][ids], tensors["position"][: len(ids)], tensors["token_type"][0]
+    words = ("lookup", "--ids", ",".join(map(str, ids.tolist())), "--from", path)
+    found = inside(*words, "-f", "json")
+    assert found.err == "embcli: no file says so, but a model with token types adds the row of one: here that of type 0\n"
     wanted = (token + kind) + position
     assert not torch.equal(wanted, (token + position) + kind)  # float32 tells the orders apart
-    assert_same_bits(np.load(tmp_path / "input.npy"), wanted.numpy())
-    run = json.loads(inside.ok(*words, "-f", "json").out)["run"]
-    assert (run["token_type"], run["sum"]) == (1, "(token + token_type) + position")
+    matrices, run = json.loads(found.out)["matrices"], json.loads(found.out)["run"]
+    for name, rows in (("token", token), ("position", position), ("input", wanted)):
+        assert_same_bits(np.array(matrices[name], np.float32), rows.numpy())
+    assert (run["token_type"], run["sum"]) == (0, "(token + token_type) + position")
     assert run["tensors"]["token_type"] == "bert.embeddings.token_type_embeddings.weight"
-    for show, rows in (("token", token), ("position", position)):
-        inside.ok(*words, "--show", show, "-o", str(tmp_path / "rows.npy"))
-        assert_same_bits(np.load(tmp_path / "rows.npy"), rows.numpy())
-    inside.ok(*words, "--position", "none", "-o", str(tmp_path / "none.npy"))
-    assert_same_bits(np.load(tmp_path / "none.npy"), (token + kind).numpy())
-
-
-def test_the_page_tells_of_a_token_type_and_of_its_part_in_a_sum(
-    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]]
-) -> None:
-    path, tensors = bert
-    words = ("lookup", "--ids", "7,9", "--from", path, "--columns", "63", "--precision", "6")
-    page = inside.ok(*words, "--token-type", "1", "--trace", "1").text
-    assert page.startswith(
-        "Input embeddings = token embeddings + token type 1 + position embeddings: T = 2 tokens, D = 64"
-    )
-    line = "token type: row 1 of bert.embeddings.token_type_embeddings.weight, (2, 64); "
-    assert f"{line}input = (token + token_type) + position\n" in page
-    assert "Trace of token 1: token row 9 + type row 1 + position row 1 = input row 1\n" in page
-    token, kind, position = (
-        float(tensors[name][row, 63]) for name, row in (("word", 9), ("token_type", 1), ("position", 1))
-    )
-    total = float(np.float32(np.float32(token + kind) + position))
-    terms = [each.split() for each in page.splitlines() if each.strip().startswith("63 ")]
-    assert terms == [["63", f"{token:.6f}", "+", f"{kind:.6f}", "+", f"{position:.6f}", "=", f"{total:.6f}"]]
-    alone = inside(*words, "--token-type", "0", "--position", "none").text
-    assert "input = token + token_type\n" in alone
-    assert "as it is" not in alone
-
-
-def test_token_types_that_nobody_asks_for_are_named_where_input_rows_are_shown(
-    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]]
-) -> None:
-    words = ("lookup", "--ids", "7", "--from", bert[0])
-    told = "has 2 token types and adds the row of one to each token row; --token-type 0 adds the first\n"
-    assert inside(*words).err == f"embcli: this model {told}"
-    inside.ok(*words, "--show", "token")
-
-
-@pytest.mark.parametrize(("number", "reason"), [("2", "there are 2 token types"), ("-1", "there are 2 token types")])
-def test_a_token_type_without_a_row_is_refused(
-    inside: Inside, bert: tuple[str, dict[str, torch.Tensor]], own: Path, number: str, reason: str
-) -> None:
-    words = ("lookup", "--ids", "1", "--token-type", number)
-    assert f"--token-type {number} is not a token type: {reason}" in inside.refused(*words, "--from", bert[0])
-    for more in (("--from", str(own)), ("--vocab", "6")):
-        assert f"--token-type {number} has no row to add" in inside.refused(*words, *more)
+    for name, rows in (("none", token), ("sinusoidal", None)):  # other positions than the model's: nothing else is added
+        found = json.loads(inside.ok(*words, "--position", name, "-f", "json").out)
+        assert "token_type" not in found["run"]
+        rows = token if rows is not None else token + torch.tensor(found["matrices"]["position"])
+        assert_same_bits(np.array(found["matrices"]["input"], np.float32), rows.numpy())
 
 
 def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: Path) -> None:

@@ -417,22 +417,16 @@ def test_positions_are_a_picture_of_all_rows_that_averages_no_sine_with_a_cosine
 
 
 @pytest.mark.parametrize("pairing", ["interleaved", "halves"])
-@pytest.mark.parametrize(
-    ("verb", "token_id", "position", "strip", "bar"),
-    [(("positions", "--kind"), 0, 15, -1, -1), (("lookup", "--ids", "3,3", "--position"), 3, 1, 3, 0)],
-)
-def test_a_rotated_row_averages_no_pair(
-    pairing: Any, verb: tuple[str, ...], token_id: int, position: int, strip: int, bar: int
-) -> None:
+def test_a_rotated_row_averages_no_pair(pairing: Any) -> None:
     layers = ("--vocab", "5", "--dim", "256")
-    printed = Inside().ok(*verb, "rotary", "--pairing", pairing, *layers, "--heat", COLUMNS="100").text
-    row = live(Seeded(5, 256))["token"][[token_id]]
-    rotated = Rotary(256, pairing=pairing).exact(row, np.array([position]))
-    size, kind = re.findall(r"the mean of (\d+) (columns|even or odd columns)", printed)[bar]
+    printed = Inside().ok("positions", "rotary", "--pairing", pairing, *layers, "--heat", COLUMNS="100").text
+    row = live(Seeded(5, 256))["token"][[0]]
+    rotated = Rotary(256, pairing=pairing).exact(row, np.array([15]))
+    size, kind = re.findall(r"the mean of (\d+) (columns|even or odd columns)", printed)[-1]
     assert kind == ("columns" if pairing == "halves" else "even or odd columns")
     (expected,) = averaged(rotated, int(size)) if pairing == "halves" else averaged_apart(rotated, 1, int(size))
-    high = float(re.findall(r"@ ([0-9.]+)", printed)[bar])
-    assert np.abs(read(characters(printed)[strip], high) - expected).max() <= high / 8 * 1.01
+    high = float(re.findall(r"@ ([0-9.]+)", printed)[-1])
+    assert np.abs(read(characters(printed)[-1], high) - expected).max() <= high / 8 * 1.01
 
 
 @pytest.mark.parametrize("form", ["svg", "html", "png"])

@@ -274,7 +274,6 @@ DOCUMENTS: dict[str, Schema] = {
     "lookup Hi --only Hi": looked_up(TOKEN, *MATRICES),
     "lookup Hi --position none": joined(TOKEN, "token", "input"),
     "lookup Hi --position sinusoidal": joined(TOKEN, *MATRICES),
-    "lookup Hi --position rotary": joined(TOKEN, *MATRICES, pairing=STRING, theta=NUMBER),
     "weights --rows 0:3": rows_of("token", id=COUNT, token=STRING),
     f"weights {TOY}": rows_of("token", id=COUNT),
     f"weights {TOY} --sort norm": rows_of("token", id=COUNT, norm=NUMBER, rank=COUNT),
@@ -283,7 +282,7 @@ DOCUMENTS: dict[str, Schema] = {
     "compare Hi": compared(TOKEN, first=NULL),
     "compare --gradient": compared(PLACE, gradient=GRADIENT),
     "compare --learning-rate 0.1": compared(PLACE, gradient=strict(**GRADIENT["properties"] | {"training": TRAINING})),
-    "lookup --from own.npz --ids 1 --token-type 0": strict(
+    "lookup --from own.npz --ids 1": strict(
         run=strict(**READ, **stored("token", "position", "token_type"), token_type=COUNT, sum=STRING),
         columns=array(COUNT),
         tokens=array(strict(**PLACE)),

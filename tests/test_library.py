@@ -56,8 +56,8 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
     "tokenize": (f"tokenize,{TEXT}", lambda *_: embcli.seeded().tokenize(TEXT)),
     "lookup": (f"lookup,{TEXT},--dim,4", lambda *_: embcli.seeded(dim=4).lookup(TEXT)),
     "lookup ids": (
-        "lookup,--ids,2 3,--vocab,6,--dim,4,--position,rotary,--show,token",
-        lambda *_: embcli.seeded(vocab=6, dim=4).lookup([2, 3], position="rotary", show="token"),
+        "lookup,--ids,2 3,--vocab,6,--dim,4,--position,sinusoidal,--show,token",
+        lambda *_: embcli.seeded(vocab=6, dim=4).lookup([2, 3], position="sinusoidal", show="token"),
     ),
     "weights": ("weights,--vocab,6,--dim,3", lambda *_: embcli.seeded(vocab=6, dim=3).weights()),
     "positions": (

@@ -50,7 +50,7 @@ VIEWS = {
     "weights --columns": ("weights", *SMALL, "--columns", "0:30"),
     "lookup": ("lookup", TEXT),
     "lookup --trace": ("lookup", "--ids", "2,3,5,1", *SMALL, "--trace", "0", "--draw"),
-    "lookup --position rotary": ("lookup", TEXT, "--position", "rotary"),
+    "lookup --position sinusoidal": ("lookup", TEXT, "--position", "sinusoidal"),
     "lookup --heat": ("lookup", TEXT, "--heat", "--color", "never"),
     "weights --map": ("weights", *SMALL, "--map", "--color", "never"),
     "compare": ("compare", "--ids", "2,3,1", "--draw", "--trace", "--gradient"),

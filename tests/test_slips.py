@@ -281,7 +281,7 @@ def test_the_first_argument_of_positions_is_a_kind_or_else_a_model(model: str) -
     assert inside.ok("positions", "./rotary").text == inside.ok("positions", "--from", "./rotary").text
     assert inside.ok("positions", "learned", model).text == inside.ok("positions", "--from", model).text
     look = ("lookup", "--ids", "1", "--vocab", "6", *toy)
-    assert inside.ok(*look, "--position", "rope").text == inside.ok(*look, "--position", "rotary").text
+    assert "choose from learned, sinusoidal, none" in inside.refused(*look, "--position", "rotary")
     kinds = f"choose from {', '.join(KINDS)}"
     for words in (["sinusodial"], ["nothing", model]):
         assert inside.refused("positions", *words) == f"embcli: '{words[0]}' is not a kind of positions; {kinds}\n"

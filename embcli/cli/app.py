@@ -268,7 +268,7 @@ def lookup(
     output = target.output_of("embeddings", vars(options), options.show)
     opened = model.opened(encoding)
     tokens = opened.tokens(source.sequences(), source.special)
-    if options.only is None and options.only_ids is None:
+    if options.only is None:
         columns = _count(options.columns, opened.shape[1], "column")
         output.refuse_many_numbers(len(tokens) * columns, len(options.show or options.matrices))
     output.write(opened.lookup(tokens, window=source.window, **vars(options)))

@@ -215,17 +215,11 @@ DECLARED: dict[str, Any] = {
     "no_cache": _option(MODEL, "Do not use the cache."),
     "layer": _option(MODEL, "Which layer."),
     "kind": _kinds("Which kind of positions.", KINDS, f"{DEFAULT_KIND}; with --from, the model's own"),
-    "clip": _option(MODEL, "The largest distance of relative positions.", str(names.DEFAULT_CLIP), metavar="K"),
-    "heads": _option(MODEL, "Heads of ALiBi positions.", str(names.DEFAULT_HEADS), metavar="H"),
     "pairing": _option(MODEL, "Which columns rotary positions rotate together.", "interleaved"),
-    "positions.pairing": _option(
-        MODEL, "Which columns rotary positions rotate together; both compares the two.", "interleaved"
-    ),
     "theta": _option(MODEL, "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
     "position": _kinds(
-        "Which kind of positions; --columns does not choose among the angles of rotary ones.", JOINED_KINDS
+        "Which kind of positions is added.", JOINED_KINDS, f"{DEFAULT_KIND}; with --from, the model's own"
     ),
-    "token_type": _option(MODEL, "With --from: add row N of the model's token types (BERT).", metavar="N"),
     # What is shown.
     "show": _option(VIEW, "Which matrices: token, position, input, hidden.", "all", **_list_of("show", names.MATRICES)),
     "compare.show": _option(
@@ -234,8 +228,7 @@ DECLARED: dict[str, Any] = {
         "outputs, and what fits",
         **_list_of("show", (*names.STEPS, *names.OUTPUTS)),
     ),
-    "only": _option(VIEW, "Only the tokens of this text.", metavar="TEXT"),
-    "only_ids": _option(VIEW, "Only the tokens with these IDs.", metavar="IDS"),
+    "only": _option(VIEW, 'Only the tokens of this text, or with these IDs: 345; " 345" is a text.', metavar="TEXT"),
     "rows": _option(VIEW, "Which rows: 0:5,100,50256.", metavar="ROWS"),
     "weights.rows": _option(VIEW, "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
     "row": _option(VIEW, "Begin at a row, by its ID or token.", metavar="ROW"),
@@ -304,8 +297,8 @@ def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -
 def flag_of(name: str) -> str:
     """Return a parameter as a user types it: `--dim` for dim, TEXT for text.
 
-    >>> flag_of("only_ids"), flag_of("text"), flag_of("anything")
-    ('--only-ids', 'TEXT', 'anything')
+    >>> flag_of("learning_rate"), flag_of("text"), flag_of("anything")
+    ('--learning-rate', 'TEXT', 'anything')
     """
     option = DECLARED.get(name)
     if option is None:

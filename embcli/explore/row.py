@@ -152,8 +152,7 @@ class RowView(View):
         if self.sum.error is not None:
             raise self.sum.error
         found = cast("Lookup", self.sum.found)
-        names = [name for name in ("token", "position", "input") if name in found.matrices]
-        rows = found.rows(np.array([0]), tuple(name for name in names if not found.has_own_columns(name)))
+        rows = found.rows(np.array([0]), ("token", "position", "input"))
         named = {name: each[0] for name, each in rows.items()}
         lines, self.step, self.end = down(named, self.first, width, height - 1, self.desk.color)
         return [*lines, text_line(f" input = {found.sum}, at position 0", DIM, width)]

@@ -19,14 +19,13 @@ from embcli.encodings.own import OwnWords
 from embcli.errors import InputError
 from embcli.files import names, open_tensors, recipes
 from embcli.files.families import Family
-from embcli.files.recipes import Finder, Settings
-from embcli.files.rotations import rotation_of
+from embcli.files.recipes import Settings
 from embcli.files.tensors import Tensor, Tensors
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
 from embcli.names import Part
 from embcli.notes import Notes
-from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Rotation
+from embcli.recipe import AddPosition, AddType, Project, Recipe
 from embcli.strict_json import read_object
 
 # Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
@@ -190,7 +189,11 @@ class Checkpoint:
             return "encoder"
         if self._text_model:
             return None
-        return "decoder" if isinstance(self._file_config.get("decoder"), dict) else None  # the encoder sees or hears
+        said = self._file_config
+        alone = (said.get("is_decoder"), said.get("is_encoder_decoder")) == (True, False)  # the decoder of two parts
+        if alone and recipes.has_two_parts(said.get("model_type")):
+            return "decoder"
+        return "decoder" if isinstance(said.get("decoder"), dict) else None  # the encoder sees or hears
 
     @property
     def _text_model(self) -> str:
@@ -239,32 +242,12 @@ class Checkpoint:
         Raises InputError if config.json cannot be read, or does not fit the tensors.
         """
         self._check_config()
-        family, dim, settings = self.family, self._shape[1], self.settings
-        model, where = settings.values.get("model_type"), settings.where
-        if not isinstance(model, str) or self.is_other:
+        if self.is_other:
             return None
-        if family is None or family.unknown:
-            return Recipe(model, where, self.tensors.array, dim, False, family.unknown if family else "")
-        recipes.check_dimension(settings, dim)
-        finder = Finder(self._module_tensor, settings)
-        steps = tuple(recipes.steps_of(family, settings, dim, finder, self.find("token_type") is not None))
-        computes = any(isinstance(step, AddPosition) for step in steps) and self.find("position") is None
-        if computes and not family.waves:
-            raise finder.missing("position matrix")
-        return Recipe(
-            model,
-            where,
-            self.tensors.array,
-            self._width(steps),
-            steps=steps,
-            first=recipes.first_position(family, settings),
-            padding=recipes.padding_of(family, settings),
-            waves=family.waves if computes else "",
-            inside=family.inside if settings.holds(family.inside_when) else "",
-            part=self.part if self._has_two_parts else None,
-            biases=recipes.biases_of(family, settings),
-            caveat=family.caveat,
-            quirks=recipes.quirks_of(family, settings),
+        roles = [role for role in ("position", "token_type") if self.find(role) is not None]
+        part = self.part if self._has_two_parts else None
+        return recipes.recipe_of(
+            self.settings, self.family, self.tensors, self._shape[1], self._module_tensor, roles, part
         )
 
     @property
@@ -273,35 +256,6 @@ class Checkpoint:
         module = _parts(self._tensor("token").name)[:-2]
         beside = (".".join([*module, norm, end]) for norm in names.NORMS for end in recipes.SUFFIXES["weight"])
         return next((name for name in beside if name in self.tensors), "")
-
-    @cached_property
-    def rotation(self) -> Rotation | None:
-        """How the model rotates queries and keys; None if nothing says that it does. Raises InputError."""
-        if self.recipe is None or self.recipe.inside != "rotary":
-            return None
-        architecture = None if self.config else str(self.tensors.metadata.get("general.architecture"))
-
-        def vector(name: str) -> np.ndarray | None:
-            return self.tensors.array(name) if architecture is not None and name in self.tensors else None
-
-        return rotation_of(self.settings, self._shape[1], architecture, vector)
-
-    def _width(self, steps: tuple[Any, ...]) -> int:
-        """Return the columns of what the first block reads; raises InputError for a tensor of another size."""
-        width = self._shape[1]
-        for step in steps:
-            if isinstance(step, Project):
-                tensor = self.tensors[step.weight]
-                width += sum(self.tensors[name].shape[-1] for name in step.beside)
-                if len(tensor.shape) != 2 or tensor.shape[1] != width * (3 if step.neighbours else 1):
-                    raise self.tensors.refused(f"{tensor} does not project rows of {width:,} columns")
-                width = tensor.shape[0]
-            sizes = {step.bias: width} if isinstance(step, Norm | Project) and step.bias else {}
-            sizes |= {step.weight: width} if isinstance(step, Norm) else {}
-            for name, size in sizes.items():
-                if self.tensors[name].shape != (size,):
-                    raise self.tensors.refused(f"{self.tensors[name]} does not fit rows of {size:,} columns")
-        return width
 
     def _module_tensor(self, end: str) -> Tensor | None:
         """Return the tensor whose name ends like this; of several, the one nearest to the token matrix."""

@@ -7,9 +7,18 @@ its `model_type` to the row with the same steps, or a row of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from embcli.names import PARTS, Part
-from embcli.recipe import AddPosition, AddRow, AddType, Inside, Norm, Project, Quirk, Scale, Step, When
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Quirk, Scale, Step, When
+
+Inside = Literal["", "rotary", "alibi", "relative"]  # the positions that blocks compute; empty for none
+BLOCKS: dict[Inside, str] = {
+    "": "",
+    "rotary": "its blocks rotate queries and keys: RoPE",
+    "alibi": "its blocks add a bias per distance: ALiBi",
+    "relative": "its blocks use relative positions",
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,6 @@ class Family:
     part: Part | None = None  # the part that the row is about
     when: When | None = None
     quirks: tuple[Quirk, ...] = ()
-    caveat: str = ""  # what the model does to its biases besides
     unknown: str = ""  # why no steps tell what the first block reads
 
 
@@ -49,6 +57,8 @@ _DROPOUT = When("token_dropout")
 _OF_ESM = (Scale(0.88, when=_DROPOUT),)
 _MASKED = Quirk("mask_token_id", "the model sets its row to 0 and scales the others by more; embcli does not", _DROPOUT)
 _ESM_NORM = Norm(("layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
+_BESIDE = tuple(AddRow((f"{what}_embed",), When(f"enable_{what}", default=True)) for what in ("shape", "pronunciation"))
+_TRIGRAM = When("trigram_input", default=True)
 _BOTH: tuple[Part, ...] = PARTS
 
 # The first row with a `model_type`, a part and a condition that fit counts.
@@ -60,12 +70,7 @@ FAMILIES = (
         "glm4 lfm2 moshi doge minimax deepseek_v2 deepseek_v3 smollm3 seed_oss ernie4_5 exaone4 arcee apertus",
         inside="rotary",
     ),
-    Family(
-        "falcon",
-        inside="alibi",
-        when=When("alibi"),
-        caveat="it rounds them to bfloat16, and divides them by the square root of the columns of a head",
-    ),
+    Family("falcon", inside="alibi", when=When("alibi")),
     Family("falcon", inside="rotary"),
     Family("mpt", inside="alibi"),
     Family("mamba mamba2 falcon_mamba jamba rwkv"),
@@ -97,7 +102,7 @@ FAMILIES = (
     Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), reads=_BOTH),
     Family("blenderbot", (_SCALED, _POSITION), reads=_BOTH),
     Family("blenderbot-small", (_SCALED, _POSITION, _BART_NORM), reads=_BOTH, part="encoder"),
-    Family("blenderbot-small", (_SCALED, _BART_NORM, _POSITION), reads=_BOTH, part="decoder"),
+    Family("blenderbot-small", (_BART_NORM, _POSITION), reads=_BOTH, part="decoder"),
     Family("pegasus marian", (_SCALED, _POSITION), waves="sines, cosines in float64", reads=_BOTH),
     Family(
         "m2m_100 nllb-moe",
@@ -112,9 +117,13 @@ FAMILIES = (
     # A LayerNorm follows.
     Family("bloom", (Norm(_BLOOM_NORM, "layer_norm_epsilon", 1e-5),), inside="alibi"),
     Family("modernbert modernbert-decoder", (Norm(("norm", "token_embd_norm"), "norm_eps", 1e-5),), inside="rotary"),
-    Family("nomic_bert nomic-bert", (_TYPE, _BERT_NORM), inside="rotary"),
+    Family("nomic_bert nomic-bert", (_TYPE, replace(_BERT_NORM, names=(*_BERT_NORM.names, "emb_ln"))), inside="rotary"),
     Family("jina-bert-v2", (_TYPE, _BERT_NORM), inside="alibi"),
-    Family("xlm", (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps"))),
+    Family(
+        "xlm",
+        (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps")),
+        quirks=(Quirk("pad_index", "the model sets rows of padding at the end to 0; embcli does not"),),
+    ),
     Family("distilbert", (_POSITION, Norm(("LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
     Family("mpnet", (_POSITION, _BERT_NORM), after=1, inside="relative"),
@@ -122,7 +131,7 @@ FAMILIES = (
     Family("esm", (*_OF_ESM, _ESM_NORM), inside="rotary", when=_ROTARY, quirks=(_MASKED,)),
     Family(
         "roc_bert",
-        (Project("map_inputs_layer", beside=("shape_embed", "pronunciation_embed")), _TYPE, _POSITION, _BERT_NORM),
+        (Project("map_inputs_layer", beside=_BESIDE), _TYPE, _POSITION, _BERT_NORM),
         when=When("concat_input", default=True),
     ),
     Family("bert splinter dpr roc_bert", (_TYPE, _POSITION, _BERT_NORM)),
@@ -158,7 +167,8 @@ FAMILIES = (
     Family(
         "mobilebert",
         (
-            Project("embedding_transformation", neighbours=True),
+            Project("embedding_transformation", neighbours=True, when=_TRIGRAM),
+            Project("embedding_transformation", is_optional=True, when=replace(_TRIGRAM, equals=False)),
             _POSITION,
             _TYPE,
             Norm(("LayerNorm",), kind="gain"),
@@ -173,31 +183,6 @@ FAMILIES = (
     ),
     Family("musicgen_decoder musicgen_melody_decoder", unknown="it adds up rows of several token matrices"),
 )
-
-# What a missing key of config.json stands for; without an entry theta is 10,000, and all columns of a head rotate.
-_DEFAULTS: dict[str, dict[str, int | float]] = {
-    "gemma gemma2 vaultgemma": {"head_dim": 256},
-    "gemma3 gemma3_text": {
-        "head_dim": 256,
-        "num_attention_heads": 8,
-        "rope_theta": 1e6,
-        "rope_local_base_freq": 1e4,
-    },
-    "modernbert modernbert-decoder": {"global_rope_theta": 1.6e5, "local_rope_theta": 1e4},
-    "mixtral phimoe lfm2 minimax": {"rope_theta": 1e6},
-    "cohere olmo3": {"rope_theta": 5e5},
-    "helium": {"rope_theta": 1e5},
-    "smollm3": {"rope_theta": 2e6},
-    "nomic_bert": {"rope_theta": 1e3},
-    "ernie4_5": {"head_dim": 128, "rope_theta": 5e5},
-    "seed_oss": {"head_dim": 128},
-    "phi persimmon nemotron glm glm4": {"partial_rotary_factor": 0.5},
-    "stablelm": {"partial_rotary_factor": 0.25},
-    "gpt_neox": {"rotary_pct": 0.25},
-    "gptj codegen": {"rotary_dim": 64},
-    "deepseek_v2 deepseek_v3": {"qk_rope_head_dim": 64},
-}
-DEFAULTS = {model: values for models, values in _DEFAULTS.items() for model in models.split()}
 
 # What llama.cpp calls a `model_type`, if it is another word.
 OF_GGUF = {
@@ -219,19 +204,7 @@ KEYS_OF_GGUF = {
     **dict.fromkeys(("layer_norm_eps", "layer_norm_epsilon", "norm_eps"), "attention.layer_norm_epsilon"),
     "hidden_size": "embedding_length",
     "embedding_multiplier": "embedding_scale",
-    "max_position_embeddings": "context_length",
-    "num_attention_heads": "attention.head_count",
-    "head_dim": "attention.key_length",
     "rope_theta": "rope.freq_base",
-    "rotary_dim": "rope.dimension_count",
-    **dict.fromkeys(("rope_local_base_freq", "local_rope_theta"), "rope.freq_base_swa"),
+    "rope_local_base_freq": "rope.freq_base_swa",
     "rope_type": "rope.scaling.type",
-    "factor": "rope.scaling.factor",
-    "original_max_position_embeddings": "rope.scaling.original_context_length",
-    "attn_factor": "rope.scaling.attn_factor",  # in YaRN, besides the usual factor
-    **dict.fromkeys(("mscale", "mscale_all_dim"), "rope.scaling.yarn_log_multiplier"),
-    "beta_fast": "rope.scaling.yarn_beta_fast",
-    "beta_slow": "rope.scaling.yarn_beta_slow",
-    "relative_attention_num_buckets": "attention.relative_buckets_count",
-    "alibi_bias_max": "attention.max_alibi_bias",
 }

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from embcli.binary import shortened
 from embcli.errors import InputError
-from embcli.files.families import DEFAULTS, FAMILIES, KEYS_OF_GGUF, OF_GGUF, Family
-from embcli.files.tensors import Tensor
-from embcli.names import DEFAULT_HEADS, MOST_HEADS, Part
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step, When
+from embcli.files.families import BLOCKS, FAMILIES, KEYS_OF_GGUF, OF_GGUF, Family, Inside
+from embcli.files.tensors import Tensor, Tensors
+from embcli.names import Part
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step, When
 from embcli.words import counted
 
 _LARGEST = 1e300  # of a number in config.json
@@ -22,6 +23,8 @@ _DIMENSIONS = (
     *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
     *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
 )
+_THETAS = ("rope_theta", "rotary_emb_base", "global_rope_theta", "rope_local_base_freq", "local_rope_theta")
+_WORD = re.compile(r"[\w.-]{1,40}", re.ASCII)
 SUFFIXES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}  # the first BERTs have the second names
 
 
@@ -31,13 +34,7 @@ class Settings:
     def __init__(
         self, values: Mapping[str, Any], refused: Callable[[str], InputError], where: str = "config.json"
     ) -> None:
-        model = values.get("model_type")
-        self.values: dict[str, Any] = {**(DEFAULTS.get(model, {}) if isinstance(model, str) else {}), **values}
-        self.refused, self.where = refused, where
-
-    def with_values(self, values: Mapping[str, Any]) -> Settings:
-        """Return these settings with other values."""
-        return Settings({**self.values, **values}, self.refused, self.where)
+        self.values, self.refused, self.where = values, refused, where
 
     def number(self, key: str, default: float, least: float = -_LARGEST) -> float:
         """Return a finite number."""
@@ -101,26 +98,15 @@ def family_of(settings: Settings, part: Part | None = None) -> Family | None:
     return None
 
 
+def has_two_parts(model: object) -> bool:
+    """Say whether an encoder and a decoder of a `model_type` read tokens."""
+    return any(family.reads and model in family.models.split() for family in FAMILIES)
+
+
 def first_position(family: Family, settings: Settings) -> int:
     """Return the row of position 0 in the position matrix of a family."""
     padding = padding_of(family, settings)
     return family.first if padding is None else padding + 1
-
-
-def biases_of(family: Family, settings: Settings) -> tuple[tuple[str, float], ...]:
-    """Return the options of the positions that the blocks of a family add to scores, and their values."""
-    if family.inside == "alibi":
-        key = next((key for key in ("n_head", "n_heads", "num_attention_heads") if settings.values.get(key)), "n_head")
-        heads = settings.whole(key, DEFAULT_HEADS)
-        if not 0 < heads <= MOST_HEADS:
-            raise settings.wrong(key, f"from 1 to {MOST_HEADS:,}")
-        attention = settings.values.get("attn_config")  # MPT
-        biases = settings.with_values(attention) if isinstance(attention, dict) else settings
-        return (("heads", heads), ("steepest", biases.number("alibi_bias_max", 8, least=0)))
-    if "t5" in family.models.split():
-        buckets = settings.whole("relative_attention_num_buckets", 32)
-        return (("buckets", buckets), ("furthest", settings.whole("relative_attention_max_distance", 128)))
-    return ()
 
 
 def quirks_of(family: Family, settings: Settings) -> tuple[tuple[int, str], ...]:
@@ -135,60 +121,140 @@ def padding_of(family: Family, settings: Settings) -> int | None:
     return settings.whole(family.after, 1) if isinstance(family.after, str) else family.after
 
 
-def steps_of(family: Family, settings: Settings, dim: int, find: Finder, types: bool) -> Iterator[Step]:
-    """Yield the steps of a family with their numbers and tensors; `types` says whether there are token types.
+def recipe_of(
+    settings: Settings,
+    family: Family | None,
+    tensors: Tensors,
+    dim: int,
+    search: Callable[[str], Tensor | None],
+    roles: Collection[str],
+    part: Part | None,
+) -> Recipe | None:
+    """Return how token rows become what the first block reads; None if nothing names the model's type.
 
-    Raises InputError if a number has a wrong type, or a tensor is missing.
+    `search` finds the tensor whose name ends like this, and `roles` are those of matrices that there are. Raises
+    InputError if config.json does not fit the tensors.
     """
-    for step in family.steps:
-        if not isinstance(step, AddType | Project) and not settings.holds(step.when):
-            continue
-        match step:
-            case Scale(key=key, factor=factor, root=root):
-                factor = math.sqrt(dim) if root else settings.number(key, factor) if key else factor
-                if abs(factor) > _LARGEST_FLOAT32:
-                    raise settings.wrong(key, "a number that float32 holds")
-                if factor != 1:
-                    yield replace(step, factor=factor)
-            case AddPosition():
-                yield step
-            case AddType():
-                if types:
-                    yield step
-                elif settings.whole("type_vocab_size", 0):
-                    raise find.missing("token_type_embeddings")
-            case AddRow(tensors=names):
-                yield replace(step, tensors=tuple(map(find.weight, names)))
-            case Norm(names=names, key=key, epsilon=epsilon):
-                epsilon = settings.number(key, epsilon, least=0) if key else epsilon
-                yield replace(step, epsilon=epsilon, weight=find.weight(*names), bias=find("bias", *names))
-            case Project(name=name) if not step.is_optional or find("weight", name):
-                beside = tuple(map(find.weight, step.beside))
-                yield replace(step, weight=find.weight(name), bias=find("bias", name), beside=beside)
+    model = settings.values.get("model_type")
+    if not isinstance(model, str):
+        return None
+    if family is None or family.unknown:
+        return Recipe(model, settings.where, tensors.array, dim, False, family.unknown if family else "")
+    check_dimension(settings, dim)
+    steps = tuple(_Found(settings, tensors, search, roles).steps(family, dim))
+    return Recipe(
+        model,
+        settings.where,
+        tensors.array,
+        next((step.width for step in reversed(steps) if isinstance(step, Project)), dim),
+        steps=steps,
+        padding=padding_of(family, settings),
+        blocks=blocks_in_words(family.inside if settings.holds(family.inside_when) else "", settings),
+        part=part,
+        quirks=quirks_of(family, settings),
+    )
 
 
-class Finder:
-    """Finds the tensors of steps by the names of their modules; of several, the one nearest to the token matrix."""
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The numbers and tensors of one model, which complete the steps of its family."""
 
-    def __init__(self, search: Callable[[str], Tensor | None], settings: Settings) -> None:
-        self._search, self._settings = search, settings
+    settings: Settings
+    tensors: Tensors
+    search: Callable[[str], Tensor | None]
+    roles: Collection[str]
 
-    def __call__(self, kind: str, *modules: str) -> str:
+    def steps(self, family: Family, width: int) -> Iterator[Step]:
+        """Yield the steps of a family; raises InputError if a number has a wrong type, or a tensor is missing."""
+        settings = self.settings
+        for step in family.steps:
+            if not isinstance(step, AddType) and not settings.holds(step.when):
+                continue
+            match step:
+                case Scale(key=key, factor=factor, root=root):
+                    factor = math.sqrt(width) if root else settings.number(key, factor) if key else factor
+                    if abs(factor) > _LARGEST_FLOAT32:
+                        raise settings.wrong(key, "a number that float32 holds")
+                    if factor != 1:
+                        yield replace(step, factor=factor)
+                case AddPosition():
+                    if "position" in self.roles:
+                        yield step
+                    elif family.waves:
+                        yield replace(step, waves=family.waves, first=first_position(family, settings))
+                    else:
+                        raise self.missing("position matrix")
+                case AddType():
+                    if "token_type" in self.roles:
+                        yield step
+                    elif settings.whole("type_vocab_size", 0):
+                        raise self.missing("token_type_embeddings")
+                case AddRow(tensors=names):
+                    yield replace(step, tensors=tuple(map(self.weight, names)))
+                case Norm(names=names, key=key, epsilon=epsilon):
+                    epsilon = settings.number(key, epsilon, least=0) if key else epsilon
+                    weight, bias = self.weight(*names), self.find("bias", *names)
+                    self.check_size(width, weight, bias)
+                    yield replace(step, epsilon=epsilon, weight=weight, bias=bias)
+                case Project():
+                    found = self.projection(step, width)
+                    if found is not None:
+                        yield found
+                        width = found.width
+
+    def projection(self, step: Project, width: int) -> Project | None:
+        """Return a projection of rows with so many columns; None for an optional one that there is not."""
+        weight, bias = self.find("weight", step.name), self.find("bias", step.name)
+        if step.is_optional and (not weight or self.tensors[weight].shape == (width, width)):
+            return None
+        tensor = self.tensors[weight or self.weight(step.name)]
+        held = (each for each in step.beside if self.settings.holds(each.when))
+        beside = tuple(replace(each, tensors=tuple(map(self.weight, each.tensors))) for each in held)
+        width += sum(self.tensors[name].shape[-1] for each in beside for name in each.tensors)
+        if len(tensor.shape) != 2 or tensor.shape[1] != width * (3 if step.neighbours else 1):
+            raise self.tensors.refused(f"{tensor} does not project rows of {width:,} columns")
+        self.check_size(tensor.shape[0], bias)
+        return replace(step, weight=weight, bias=bias, beside=beside, width=tensor.shape[0])
+
+    def find(self, kind: str, *modules: str) -> str:
         """Return the name of a tensor of the first of these modules that there is; empty if there is none."""
         ends = (f"{module}.{end}" for module in modules for end in SUFFIXES[kind])
-        return next((tensor.name for end in ends if (tensor := self._search(end)) is not None), "")
+        return next((tensor.name for end in ends if (tensor := self.search(end)) is not None), "")
 
     def weight(self, *modules: str) -> str:
         """Return the name of the weight of the first of these modules; raises InputError if there is none."""
-        name = self("weight", *modules)
+        name = self.find("weight", *modules)
         if not name:
             raise self.missing(modules[0])
         return name
 
+    def check_size(self, size: int, *names: str) -> None:
+        """Raise InputError for a vector of another size."""
+        for name in filter(None, names):
+            if self.tensors[name].shape != (size,):
+                raise self.tensors.refused(f"{self.tensors[name]} does not fit rows of {size:,} columns")
+
     def missing(self, name: str) -> InputError:
         """Return the error for a tensor that a model of this type must have."""
-        model = shortened(str(self._settings.values["model_type"]))
-        return self._settings.refused(f"{self._settings.where} says that it is a {model} model, and it has no {name}")
+        model = shortened(str(self.settings.values["model_type"]))
+        return self.tensors.refused(f"{self.settings.where} says that it is a {model} model, and it has no {name}")
+
+
+def blocks_in_words(inside: Inside, settings: Settings) -> str:
+    """Return what blocks do with positions; of rotary ones the thetas and scalings that config.json names."""
+    said = settings.values
+    ropes = [each for key in ("rope_parameters", "rope_scaling") if isinstance(each := said.get(key), dict)]
+    ropes += [each for rope in ropes for each in rope.values() if isinstance(each, dict)]  # by the kind of layers
+    numbers: list[Any] = [rope.get(key) for rope in (said, *ropes) for key in _THETAS]
+    thetas = [each for each in numbers if type(each) in (int, float) and 1 <= each < _LARGEST]
+    kinds = [said.get("rope_type"), *(rope.get("rope_type", rope.get("type")) for rope in ropes)]
+    scaled = [str(kind) for kind in kinds if kind not in (None, "default", "none") and _WORD.fullmatch(str(kind))]
+    words = [BLOCKS[inside]]
+    if inside == "rotary" and thetas:
+        words.append(f"theta {' and '.join(dict.fromkeys(f'{theta:,.12g}' for theta in thetas))}")
+    if inside == "rotary" and scaled:
+        words.append(f"scaled: {' and '.join(dict.fromkeys(scaled))}")
+    return ", ".join(words)
 
 
 def check_dimension(settings: Settings, dim: int) -> None:

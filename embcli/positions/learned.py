@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from embcli.positions.kind import AddedPositions, ShownWords
+from embcli.positions.kind import AddedPositions, Words
 from embcli.words import counted
 
 
@@ -17,22 +17,21 @@ class Learned(AddedPositions):
     """Absolute positions as in GPT-2: each position has a row of a separate layer, (C, D), which is added."""
 
     has_layer = True
-    is_stored = True
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of these positions, (n, D) float32."""
         return self.layer.rows(positions)
 
-    def shown_words(self, length: int, stored: bool) -> ShownWords:
+    def words(self, length: int, stored: bool) -> Words:
         """Return the words for T positions."""
         title = "Learned positions", f"T = {length:,} positions, D = {self.dim:,} columns"
         if stored:
-            return ShownWords(
+            return Words(
                 *title,
                 "The model's own position layer, as trained: row p is added to the token row.",
                 "As trained: positions with similar rows have large dot products.",
             )
-        return ShownWords(
+        return Words(
             *title,
             "A separate layer: row p is added to the token row; training adjusts it.",
             "Random rows: their dot products mean nothing before training.",

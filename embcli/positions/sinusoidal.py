@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from embcli.names import DEFAULT_THETA
-from embcli.positions.kind import AddedPositions, ShownWords, frequencies, in_turn
+from embcli.positions.kind import AddedPositions, Words, frequencies, in_turn
 
 
 @final
@@ -45,17 +45,16 @@ class Sinusoidal(AddedPositions):
         waves[:, 1::2] = np.cos(radians[:, : self.dim // 2])
         return waves
 
-    def shown_words(self, length: int, stored: bool) -> ShownWords:
+    def words(self, length: int, stored: bool) -> Words:
         """Return the words for T positions."""
-        return ShownWords(
+        own = "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added."
+        even = "They depend only on the distance: equal along each diagonal."
+        odd = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
+        return Words(
             "Sinusoidal positions",
             f"T = {length:,} positions, D = {self.dim:,} columns",
-            "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added."
-            if self.formula
-            else "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
-            "They depend only on the distance: equal along each diagonal."
-            if self.dim % 2 == 0 or self.formula
-            else "D is odd: the last sine has no cosine, so diagonals are only nearly equal.",
+            own if self.formula else "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
+            odd if self.dim % 2 and not self.formula else even,
         )
 
     def source_in_words(self, first_position: int) -> str:

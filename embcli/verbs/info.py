@@ -97,7 +97,7 @@ class ModelInfo(Result, verb="info", content="list"):
             return None
         if not recipe.is_known:
             return f"not known for {shortened(recipe.model)} models{f': {recipe.unknown}' if recipe.unknown else ''}"
-        return "; ".join(filter(None, (recipe.words, recipe.inside_in_words)))
+        return "; ".join(filter(None, (recipe.words, recipe.blocks)))
 
     @property
     def run(self) -> dict[str, Any]:

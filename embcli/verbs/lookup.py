@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 
 import numpy as np
 
 from embcli.binary import shortened
 from embcli.errors import InputError
 from embcli.files.numbers import rounded_to
-from embcli.hints import hint
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES
 from embcli.options import LookupOptions
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
-from embcli.positions.kind import JoinedPositions
-from embcli.recipe import INSIDE, AddType, Norm, Recipe
+from embcli.positions.kind import AddedPositions
+from embcli.positions.learned import Learned
+from embcli.positions.sinusoidal import Sinusoidal
+from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Scale, Step, formula_of
 from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids, check_length, id_in_words
-from embcli.verbs.hidden import Steps, own_positions, steps_of
+from embcli.verbs.hidden import Terms, sinusoids
 from embcli.words import counted
 
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
+_IDS = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
 @dataclass(frozen=True, eq=False)
-class TracedNorm:
-    """A LayerNorm of one row: its statistics in float64, and the rows that it takes, (1, D) float32 each."""
+class Term:
+    """Rows of some tokens that are a term of their input embeddings, or what comes of them."""
 
-    mean: float
-    variance: float
-    size: int  # D
-    epsilon: float
-    rows: dict[str, np.ndarray]  # input, normed, gain, perhaps bias
+    name: str  # token, x 2, type, position, rows 0; input, hidden
+    sign: str  # before its name in a sum
+    values: np.ndarray  # (n, columns) float32; of a scale the rows after it
+    numbers: np.ndarray | None = None  # of its rows in a layer, or the positions, (n,) int64
+    factor: float | None = None  # of a scale
 
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Result, verb="lookup", content="embeddings"):
-    """The result of a lookup: (T, D) token rows, joined by (T, D) position rows, are the (T, D) input embeddings.
+    """The result of a lookup: (T, D) token rows and what `steps` add to them are the (T, D) input embeddings.
 
     The steps of a real model are those of its recipe, in their order and in float32: a scale, the row of a token type,
     position rows make the input embedding; a norm or a projection makes `hidden` of it, (T, H), what the model's first
@@ -53,18 +55,17 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     tokens: Tokens
     layer: Layer  # (V, D)
-    positions: JoinedPositions
+    positions: AddedPositions | None
     columns: np.ndarray  # of the token layer, (chosen columns,) int64
     origin: Origin
     options: LookupOptions
+    steps: tuple[Step, ...]  # from a token row to the input embedding
+    added: Terms  # what the steps add
     only: np.ndarray | None = None  # the tokens that are looked up, (n,) int64; None for all
-    type_row: np.ndarray | None = None  # (1, D) float32, of the token type; None for no type
     recipe: Recipe | None = None  # None for seeded layers, and if the model's is unknown or not followed
-    steps: Steps | None = None  # from a token row to the input embedding; None if positions join it and no more
-    steps_to_hidden: Steps | None = None  # from there to `hidden`; None if the input is that
 
     token = MatrixOf()  # (n, D) float32
-    position = MatrixOf()  # (n, D) float32, or angles (n, D/2)
+    position = MatrixOf()  # (n, D) float32
     input = MatrixOf()  # (n, D) float32, the answer
     hidden = MatrixOf()  # (n, H) float32, what the model's first block reads, if that is not the input
 
@@ -72,10 +73,15 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         """Return how many tokens are looked up."""
         return len(self.tokens) if self.only is None else len(self.only)
 
+    @property
+    def rest(self) -> tuple[Step, ...]:
+        """The steps from the input embedding to `hidden`; empty if the input is that."""
+        return self.recipe.rest if self.recipe else ()
+
     @cached_property
     def matrices(self) -> Names:
         """The matrices of the result."""
-        return tuple(dict.fromkeys((*self.options.matrices, *(("hidden",) if self.steps_to_hidden else ()))))
+        return tuple(dict.fromkeys((*self.options.matrices, *(("hidden",) if self.rest else ()))))
 
     @property
     def shown(self) -> Names:
@@ -84,24 +90,14 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return tuple(name for name in self.matrices if name in given)
 
     @property
-    def added_type(self) -> np.ndarray | None:
-        """The row of the token type, (1, D) float32, if it is a term of the input embedding."""
-        steps = self.recipe.sum if self.recipe else (AddType(),)
-        return self.type_row if any(isinstance(step, AddType) for step in steps) else None
-
-    @property
-    def scale(self) -> float:
-        """The number by which the model multiplies token rows."""
-        return self.recipe.scale if self.recipe else 1.0
+    def type_row(self) -> int | None:
+        """The token type whose row is added; None for none."""
+        return next((step.row for step in (*self.steps, *self.rest) if isinstance(step, AddType)), None)
 
     @property
     def sum(self) -> str:
         """The order in which rows are added, as a formula."""
-        if self.recipe is not None:
-            return self.recipe.formula
-        last = self.positions.joined_words(0).sum
-        typed = "token" if self.type_row is None else "token + token_type"
-        return f"({typed}){last}" if last and typed != "token" else f"{typed}{last}"
+        return formula_of(self.steps)
 
     @property
     def same_bag(self) -> bool:
@@ -116,91 +112,84 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         return places if self.only is None else self.only[places]
 
     def columns_of(self, name: str) -> np.ndarray:
-        """Return the columns of a matrix, (columns,) int64: the chosen ones, or all if they are not columns of D."""
-        if not self.has_own_columns(name):
-            return self.columns
-        return np.arange(self.positions.columns if name == "position" or self.recipe is None else self.recipe.width)
-
-    def has_own_columns(self, name: str) -> bool:
-        """Say whether a matrix has other columns than the token layer: angles do, and projected rows."""
-        if name == "position":
-            return self.positions.has_own_columns
-        return name == "hidden" and self.recipe is not None and self.recipe.width != self.layer.shape[1]
-
-    @property
-    def norm(self) -> Norm | None:
-        """The norm that makes `hidden` of an input row; None if something else does."""
-        return self.recipe.norm if self.recipe else None
-
-    def traced_norm(self, place: int) -> TracedNorm:
-        """Return what `norm` does to the input row of a token."""
-        if self.norm is None or self.recipe is None:
-            raise InputError("there is no norm here")
-        index = np.array([place])
-        row = self._input(self.layer.rows(self.tokens.ids[index]), self._positions(index))
-        exact = row.astype(np.float64)
-        mean, variance = float(exact.mean()), float(exact.var())
-        rows = {"input": row, "normed": (exact - mean) / np.sqrt(variance + self.norm.epsilon)}
-        for name, tensor in (("gain", self.norm.weight), ("bias", self.norm.bias)):
-            rows |= {name: self.recipe.values(tensor)[None]} if tensor else {}
-        return TracedNorm(mean, variance, row.size, self.norm.epsilon, rows)
-
-    @cached_property
-    def constant_row(self) -> np.ndarray | None:
-        """The sum of rows that are added to all tokens alike, (1, D) float32; None if there are none."""
-        if self.recipe is None or not self.recipe.rows_for_all:
-            return None
-        read = self.recipe.values
-        rows = [np.concatenate([read(name)[:1] for name in names], axis=1) for names in self.recipe.rows_for_all]
-        return sum(rows[1:], rows[0])
+        """Return the columns of a matrix, (columns,) int64: the chosen ones, or all that a projection gives."""
+        if name == "hidden" and self.recipe and self.recipe.width != self.layer.shape[1]:
+            return np.arange(self.recipe.width)
+        return self.columns
 
     def rows(self, index: np.ndarray, names: Names = MATRICES) -> dict[str, np.ndarray]:
         """Return the named matrices for these tokens, each (n, its columns) float32."""
         rows: dict[str, np.ndarray] = {}
-        names = tuple(name for name in names if name in self.matrices)
-        places = self._positions(index)
+        names, places = tuple(name for name in names if name in self.matrices), self._positions(index)
         if "token" in names or "input" in names:
             rows["token"] = self.layer.rows(self.tokens.ids[index])
         if "position" in names:
-            rows["position"] = self.positions.rows(places)
+            rows["position"] = self.positions.rows(places) if self.positions else np.empty((len(index), 0), np.float32)
         if "input" in names:
-            rows["input"] = self._input(rows["token"], places)
+            rows["input"] = self.added.apply(self.steps, rows["token"], places)
         if "hidden" in names:
             rows["hidden"] = self._hidden(index)
         return {name: _picked(rows[name], self.columns_of(name)) for name in names}
 
-    def _input(self, token_rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-        if self.steps is not None:
-            return self.steps(token_rows, places)
-        typed = token_rows if self.type_row is None else token_rows + self.type_row
-        return self.positions.joined(typed, places)
+    def terms(self, index: np.ndarray) -> list[Term]:
+        """Return the terms of the input embeddings of these tokens, in their order, and the input embeddings."""
+        ids, places = self.tokens.ids[index], self._positions(index)
+        rows = self.layer.rows(ids)
+        terms = [Term("token", "", rows, ids)]
+        for step in self.steps:
+            rows, added = self.added.apply((step,), rows, places), self.added.added(step, places)
+            if isinstance(step, Scale):
+                terms.append(Term(f"x {step.factor:.4g}", "", rows, factor=step.factor))
+            elif added is not None:
+                values = np.broadcast_to(added, rows.shape)
+                if isinstance(step, AddPosition):
+                    terms.append(Term("position", "+", values, places))
+                elif isinstance(step, AddType):
+                    terms.append(Term("type", "+", values, np.full(len(index), step.row)))
+                elif terms[-1].name == "rows 0":
+                    terms[-1] = replace(terms[-1], values=terms[-1].values + values)
+                else:
+                    terms.append(Term("rows 0", "+", values))
+        terms.append(Term("input", "=", rows, places))
+        return [replace(term, values=_picked(term.values, self.columns)) for term in terms]
+
+    @property
+    def norm(self) -> Norm | None:
+        """The norm that makes `hidden` of an input row; None if something else does."""
+        return self.rest[0] if len(self.rest) == 1 and isinstance(self.rest[0], Norm) else None
+
+    def traced_norm(self, place: int) -> tuple[float, float, list[Term]]:
+        """Return the mean and the variance of a token's input row, in float64, and what `norm` makes of the row."""
+        norm, row = self.norm, self._block_rows(np.array([place]), ())
+        if norm is None:
+            raise InputError("there is no norm here")
+        exact = row.astype(np.float64)
+        mean, variance = float(exact.mean()), float(exact.var())
+        rows = [("input", "", row), ("normed", "→", (exact - mean) / np.sqrt(variance + norm.epsilon))]
+        rows += [("gain", "x", self.added.values(norm.weight)[None])]
+        rows += [("bias", "+", self.added.values(norm.bias)[None])] if norm.bias else []
+        rows += [("hidden", "=", self._hidden(np.array([place])))]
+        return mean, variance, [Term(name, sign, _picked(values, self.columns)) for name, sign, values in rows]
 
     def _hidden(self, index: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens; whole texts if rows depend on the rows beside them."""
-        if self.steps_to_hidden is None or not self.steps_to_hidden.takes_whole_texts:
-            return self._block_rows(index)
+        if not any(isinstance(step, Project) for step in self.rest):
+            return self._block_rows(index, self.rest)
         sequence, place = self.tokens.places(index)
         rows = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
         for number in np.unique(sequence).tolist():
             rows[sequence == number] = self._block_rows_of_sequence(number)[place[sequence == number]]
         return rows
 
-    def _block_rows(self, index: np.ndarray) -> np.ndarray:
-        """Return what the first block reads at consecutive tokens, (n, H) float32."""
+    def _block_rows(self, index: np.ndarray, rest: tuple[Step, ...]) -> np.ndarray:
         places = self._positions(index)
-        rows = self._input(self.layer.rows(self.tokens.ids[index]), places)
-        return self.steps_to_hidden(rows, places) if self.steps_to_hidden else rows
+        return self.added.apply((*self.steps, *rest), self.layer.rows(self.tokens.ids[index]), places)
 
     @cached_property
     def _block_rows_of_sequence(self) -> Callable[[int], np.ndarray]:
         """What the first block reads of a sequence by its number, (T, H) float32; the last one is kept."""
-
-        @lru_cache(1)
-        def read(number: int) -> np.ndarray:
-            start, stop = self.tokens.starts[number : number + 2].tolist()
-            return self._block_rows(np.arange(start, stop))
-
-        return read
+        starts = self.tokens.starts.tolist()
+        return lru_cache(1)(lambda number: self._block_rows(np.arange(starts[number], starts[number + 1]), self.rest))
 
     def _positions(self, index: np.ndarray) -> np.ndarray:
         """Return the positions of these tokens, (n,) int64; that of padding is -1 where positions do not count it."""
@@ -222,12 +211,12 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     def records(self) -> Records:
         """Return the lookup as data: position, ID and token of each row, and its matrices."""
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
-        kind, step = self.positions, min(max(_PIECE // self.layer.shape[1], 1), 4096)
+        step = min(max(_PIECE // self.layer.shape[1], 1), 4096)
         run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document())
-        if not kind.has_layer:
-            run |= {"kind": self.options.position, **kind.document()}
+        if self.options.position != DEFAULT_KIND:
+            run |= {"kind": self.options.position}
         if self.type_row is not None:
-            run |= {"token_type": self.options.token_type, "sum": self.sum}
+            run |= {"token_type": self.type_row, "sum": self.sum}
         if self.recipe is not None:
             run |= {"recipe": self.recipe.words} | ({"part": self.recipe.part} if self.recipe.part else {})
         return Records(
@@ -259,108 +248,90 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     """Return the rows that tokens pick, at their positions; `special` recognises special tokens in `only`.
 
     Raises InputError for an ID without a row, for a sequence longer than the position layer, for columns out of range,
-    for a token type without a row, for a token to trace that does not exist, and for `only` a token that does not
-    occur; LayerError for a D that the kind of positions does not take.
+    for a token to trace that does not exist, and for `only` a token that does not occur.
     """
     options = options or LookupOptions()
     (vocabulary_size, dim), seeded = shape_of(source, "token"), source.origin.is_seeded
     only = _occurrences(tokens, options, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
-    options, recipe = _resolved(source, options)
-    kind = "sinusoidal" if recipe is not None and recipe.waves else options.position or DEFAULT_KIND
-    own = own_positions(source, kind, options.theta, options.pairing, tokens.longest)
-    positions = own or options.positions(dim)
-    reads_positions = positions.has_layer or (recipe is not None and recipe.has_positions and not recipe.waves)
-    if reads_positions:
+    kind, recipe, steps = _planned(source, options)
+    options, every = replace(options, position=kind), (*steps, *(recipe.rest if recipe else ()))
+    waves = recipe.position if recipe and recipe.position and recipe.position.waves else None
+    positions: AddedPositions | None = None
+    if waves or kind == "sinusoidal":
+        positions = Sinusoidal(dim, formula=partial(sinusoids, waves, dim) if waves else None)
+    elif kind == DEFAULT_KIND or any(isinstance(step, AddPosition) for step in every):
+        positions = Learned(dim)
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     columns = select(options.columns, dim, "column")
-    _check_trace(options, len(tokens), adds=positions.adds or bool(recipe and recipe.steps))
+    if options.trace is not None:
+        if not every:
+            raise InputError(f"trace writes out a sum; position {kind} adds nothing", parameters=("trace", "position"))
+        if not 0 <= options.trace < len(tokens):
+            there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}"
+            there_are = f"trace {options.trace} is not a token: {there_are}, counted from 0"
+            raise InputError(there_are, parameters=("trace",))
     asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if options.draw else tokens.ids}
-    if reads_positions:
+    if isinstance(positions, Learned):
         asked["position"] = np.arange(tokens.longest)
-    if _adds_type_row(source, options, recipe):
-        asked["token_type"] = np.array([options.token_type])
+    types = [step.row for step in every if isinstance(step, AddType)]
+    if types:
+        asked["token_type"] = np.array(types)
     layers = source.open(asked)
-    if positions.has_layer:
+    if positions is not None:
         positions = replace(positions, opened=layers.get("position"))
-    type_row = layers["token_type"].rows(asked["token_type"]) if "token_type" in layers else None
-    token, origin, notes = layers["token"], layers.origin, source.notes
-    lookup = Lookup(tokens, token, positions, columns, origin, options, only, type_row, notes=notes)
-    if recipe is None:
-        return lookup
-    _note_other_ways(source, recipe, tokens, origin)
-    added = layers["position"].rows if "position" in layers else positions.rows
-    steps = steps_of(recipe.sum, recipe.values, added, type_row)
-    more = steps_of(recipe.rest, recipe.values, added, type_row) if recipe.rest else None
-    return replace(lookup, recipe=recipe, steps=steps, steps_to_hidden=more)
+    added = Terms(
+        positions,
+        layers["token_type"].rows(asked["token_type"]) if types else None,
+        cache(recipe.values) if recipe else dict[str, np.ndarray]().__getitem__,
+    )
+    if recipe is not None:
+        _note_other_ways(source, recipe, tokens, layers.origin)
+    origin, notes = layers.origin, source.notes
+    return Lookup(tokens, layers["token"], positions, columns, origin, options, steps, added, only, recipe, notes=notes)
 
 
-def _check_trace(options: LookupOptions, tokens: int, adds: bool) -> None:
-    """Raise InputError for a token to trace that does not exist, and where nothing is added to token rows."""
-    if options.trace is None:
-        return
-    if not adds:
-        raise InputError(
-            f"trace writes out a sum; position {options.position} adds nothing", parameters=("trace", "position")
-        )
-    if not 0 <= options.trace < tokens:
-        there_are = f"there {'is' if tokens == 1 else 'are'} {counted(tokens, 'token')}, counted from 0"
-        raise InputError(f"trace {options.trace} is not a token: {there_are}", parameters=("trace",))
-
-
-def _resolved(source: Source, options: LookupOptions) -> tuple[LookupOptions, Recipe | None]:
-    """Return the options with the kind of positions and the token type, and the recipe of the model if it is followed.
+def _planned(source: Source, options: LookupOptions) -> tuple[JoinedKind, Recipe | None, tuple[Step, ...]]:
+    """Return the kind of positions that join token rows, the recipe if it is followed, and the steps to the input.
 
     It is followed unless the user asks for other positions, or for token rows only. Notes tell what is not known, and
     where the positions of a model are if it adds none.
     """
-    given = options.position
+    given, seeded = options.position, source.origin.is_seeded
     if options.shown == ("token",) and given in (None, DEFAULT_KIND):
-        return replace(options, position=DEFAULT_KIND if source.origin.is_seeded else NO_POSITIONS), None
-    recipe = source.recipe
+        return (DEFAULT_KIND, None, (AddPosition(),)) if seeded else (NO_POSITIONS, None, ())
+    recipe, types = source.recipe, False
     if recipe is None:
         own: JoinedKind = DEFAULT_KIND if source.shape("position") else NO_POSITIONS
+        types = given is None and not seeded and source.shape("token_type") is not None
         if source.unapplied:
-            source.notes.add(
-                f"no file says how the model applies {shortened(source.unapplied)}: these rows are before it"
-            )
+            norm = shortened(source.unapplied)
+            source.notes.add(f"no file says how the model applies {norm}: these rows are before it")
+        if types:
+            source.notes.add("no file says so, but a model with token types adds the row of one: here that of type 0")
     else:
         own = recipe.adds or NO_POSITIONS
+        if given == DEFAULT_KIND and recipe.position and not recipe.position.waves:  # perhaps after a projection
+            given = None
+    if given in (None, DEFAULT_KIND) and own == NO_POSITIONS and not (recipe and recipe.position) and not types:
+        source.notes.add(_remark_on_positions(recipe))
     if given not in (None, own):
         recipe = None
-    if given in (None, DEFAULT_KIND) and own == NO_POSITIONS and not (recipe and recipe.has_positions):
-        source.notes.add(_remark_on_positions(recipe, source.origin.name))
     if given == DEFAULT_KIND and source.shape("position") is None:
         given = NO_POSITIONS
     if recipe is not None and not recipe.is_known:
         recipe = None
-    if "hidden" in options.shown and recipe is None and not source.origin.is_seeded:
+    if "hidden" in options.shown and recipe is None and not seeded:
         is_known = source.recipe is not None and source.recipe.is_known
-        why = "follows the positions of the model; leave out {position}" if is_known else "is not known for this model"
-        raise InputError(f"show hidden, what the first block reads, {why}", parameters=("show",))
-    options = replace(options, position=given or own)
-    if recipe is not None and recipe.type_row is not None:
-        if options.token_type is None:
-            options = replace(options, token_type=recipe.type_row)
-        recipe = recipe.with_type(options.token_type or 0)
-    return options, recipe
+        why = "follows the positions of the model; leave out position" if is_known else "is not known for this model"
+        raise InputError(f"show hidden, what the first block reads, {why}", parameters=("show", "position"))
+    kind = given or own
+    if recipe is not None:
+        return kind, recipe, recipe.sum
+    return kind, None, (*((AddType(),) if types else ()), *(() if kind == NO_POSITIONS else (AddPosition(),)))
 
 
-def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
-    """Add remarks where the model scales token rows by another number, or treats one of these tokens in its own way."""
-    for step in recipe.scales:
-        dtype, factor = origin.dtypes["token"], np.array([step.factor], np.float32)
-        rounded = rounded_to(dtype, factor)
-        if step.is_rounded and dtype.endswith("float16") and rounded != factor:
-            source.notes.add(
-                f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
-            )
-    for token, why in recipe.quirks:
-        if (tokens.ids == token).any():
-            source.notes.add(f"ID {token}: {why}")
-
-
-def _remark_on_positions(recipe: Recipe | None, path: str) -> str:
+def _remark_on_positions(recipe: Recipe | None) -> str:
     """Return the remark on a model whose token rows no position rows join; None for one without config.json."""
     if recipe is None:
         return "no file says what the model adds to the token rows: the input rows are the token rows"
@@ -369,35 +340,21 @@ def _remark_on_positions(recipe: Recipe | None, path: str) -> str:
         what = f"what a {shortened(recipe.model)} model adds to the token rows is not known{why}"
         return f"{what}; the input rows are the token rows"
     rows = replace(recipe, steps=recipe.sum).words.replace("token", "token rows", 1)
-    shows = f"; {hint('positions', path=shlex.quote(path))}" if recipe.biases else ""
-    has = f"{INSIDE[recipe.inside]} positions, inside its blocks" if recipe.inside else "no positions"
-    return f"this model has {has}: the input rows are the {rows}{shows}"
+    blocks = f"; {recipe.blocks}" if recipe.blocks else ""
+    return f"this model adds no position rows{blocks}: the input rows are the {rows}"
 
 
-def _adds_type_row(source: Source, options: LookupOptions, recipe: Recipe | None) -> bool:
-    """Say whether the row of a token type is added; raises InputError if there is no such row.
-
-    A note tells that a model adds such a row if the options do not.
-    """
-    given = options.token_type
-    if given is None and (recipe is not None or "input" not in options.shown):
-        return False
-    types = None if source.origin.is_seeded else source.shape("token_type")
-    if given is None:
-        if types is not None:
-            has = f"this model has {counted(types[0], 'token type')} and adds the row of one to each token row"
-            source.notes.add(f"{has}; token_type 0 adds the first", parameters=("token_type",))
-        return False
-    if types is None:
-        raise InputError(
-            f"token_type {given} has no row to add: there are no token types here", parameters=("token_type",)
-        )
-    if not 0 <= given < types[0]:
-        there_are = f"there {'is' if types[0] == 1 else 'are'} {counted(types[0], 'token type')}"
-        raise InputError(
-            f"token_type {given} is not a token type: {there_are}, counted from 0", parameters=("token_type",)
-        )
-    return True
+def _note_other_ways(source: Source, recipe: Recipe, tokens: Tokens, origin: Origin) -> None:
+    """Add remarks where the model scales token rows by another number, or treats one of these tokens in its own way."""
+    dtype, factor = origin.dtypes["token"], np.array([recipe.scale], np.float32)
+    rounded = rounded_to(dtype, factor)
+    is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
+    if is_rounded and dtype.endswith("float16") and rounded != factor:
+        what = f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to {rounded[0]:.6g} first"
+        source.notes.add(what)
+    for token, why in recipe.quirks:
+        if (tokens.ids == token).any():
+            source.notes.add(f"ID {token}: {why}")
 
 
 def rows_beside(size: int) -> np.ndarray:
@@ -406,28 +363,25 @@ def rows_beside(size: int) -> np.ndarray:
 
 
 def _occurrences(tokens: Tokens, options: LookupOptions, special: bool) -> np.ndarray | None:
-    """Return where the tokens of `only` or `only_ids` occur, (n,) int64; None if neither is given.
+    """Return where the tokens of `only` occur, (n,) int64; None if it is not given.
 
-    Raises InputError for a token that does not occur, and if there are none.
+    Digits alone are IDs. Raises InputError for a token that does not occur, and if there are none.
     """
-    text, ids = options.only, options.only_ids
-    if text is None and ids is None:
-        return None
+    text = options.only
     if text is None:
-        name, given, wanted = "only_ids", (ids or "")[:40], parse_ids(ids or "")
-    elif tokens.encoding is None:
-        raise InputError(
-            f"only {text[:40]!r} is a text; IDs without an encoding take only_ids", parameters=("only", "only_ids")
-        )
-    else:
-        name, given, wanted = "only", repr(text[:40]), tokens.encoding.encode(text, special)
+        return None
+    given, is_ids = f"only {text[:40]!r}", _IDS.fullmatch(text) is not None
+    if not is_ids and tokens.encoding is None:
+        raise InputError(f"{given} is a text; IDs without an encoding take an ID", parameters=("only",))
+    wanted = parse_ids(text) if is_ids or tokens.encoding is None else tokens.encoding.encode(text, special)
     if not len(wanted):
-        raise InputError(f"{name} {given} has no tokens; give a token that occurs", parameters=(name,))
+        raise InputError(f"{given} has no tokens; give a token that occurs", parameters=("only",))
     occurs = np.zeros(len(tokens), bool)
     for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):
         here = tokens.ids == token_id
         if not here.any():
-            absent = f"{id_in_words(token_id, token)} does not occur; embcli tokenize shows which tokens do"
-            raise InputError(f"{name} {given}: {absent}", parameters=(name,))
+            spaced = "; digits are an ID, with a space before them a text" if is_ids and tokens.encoding else ""
+            absent = f"{id_in_words(token_id, token)} does not occur; embcli tokenize shows which tokens do{spaced}"
+            raise InputError(f"{given}: {absent}", parameters=("only",))
         occurs |= here
     return np.flatnonzero(occurs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from embcli.errors import InputError
 from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.options import PositionOptions
-from embcli.positions import DEFAULT_KIND, Kind, shown_kind
-from embcli.positions.kind import Matrix, ShownPositions
+from embcli.positions import DEFAULT_KIND, Kind, kind_of
+from embcli.positions.kind import Matrix, Positions
+from embcli.positions.sinusoidal import Sinusoidal
 from embcli.records import Array, Records, in_pieces
 from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import Tokens, check_ids
-from embcli.verbs.hidden import own_positions
+from embcli.verbs.hidden import sinusoids
 from embcli.version import __version__
 from embcli.weights.seeded import check_size, refuse_too_large
 
@@ -31,7 +32,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
 
     options: PositionOptions
     length: int  # T
-    kind: ShownPositions
+    kind: Positions
     chosen: np.ndarray  # (n,) int64, positions
     columns: np.ndarray  # of D, of pairs of D, or positions (similarity), (columns,) int64
     matrices: list[Matrix]
@@ -39,11 +40,8 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
     reason: str = ""  # why these are the positions of a model, if nobody chose the kind
 
-    bucket = MatrixOf()  # (n, 3) int64, of T5
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
-    interleaved = MatrixOf()  # (n, D) float32, a token row rotated in this pairing, if both are shown
-    halves = MatrixOf()  # (n, D) float32, the same row, its columns reordered
     distance = MatrixOf()  # (n, T) int64
     similarity = MatrixOf()  # (n, T) float32, dot products
 
@@ -81,48 +79,6 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         )
 
 
-def _kind_of_model(source: Source) -> tuple[Kind, str]:
-    """Return the kind of positions that a model has, and why; raises InputError for one that no kind shows."""
-    recipe = None if source.origin.is_seeded else source.recipe
-    if recipe is None:
-        return DEFAULT_KIND, ""
-    if not recipe.is_known:
-        if source.shape("position") is None:
-            raise InputError(f"which positions a {shortened(recipe.model)} model has is not known")
-        return DEFAULT_KIND, ""
-    inside: dict[str, Kind | None] = {"rotary": "rotary", "alibi": "alibi", "relative": "t5" if recipe.biases else None}
-    added: Kind = "sinusoidal" if recipe.waves else "learned"
-    kind = added if recipe.has_positions else inside.get(recipe.inside)
-    reason = "; ".join(filter(None, (recipe.positions_in_words, recipe.caveat)))
-    if kind is None:
-        raise InputError(
-            f"{reason}, {'which embcli does not show' if recipe.inside else 'so there is nothing to show'}"
-        )
-    return kind, reason
-
-
-def _positions_of_model(
-    source: Source, kind: Kind, options: PositionOptions, length: int, dim: int
-) -> ShownPositions | None:
-    """Return the positions of this kind that the blocks of a model compute, or that it adds by a formula.
-
-    None for others. Raises InputError for biases that the model does not have.
-    """
-    if source.origin.is_seeded or options.pairing == "both":
-        return None
-    if kind not in ("alibi", "t5"):
-        return own_positions(source, kind, options.theta, options.pairing, length)
-    recipe = source.recipe
-    biases: dict[str, Any] = dict(recipe.biases) if recipe else {}
-    if ("heads" if kind == "alibi" else "buckets") not in biases:
-        raise InputError(f"kind {kind}: this model has no such positions", parameters=("kind",))
-    if options.heads not in (None, biases.get("heads")):
-        raise InputError(
-            f"heads must be {biases['heads']:,} of this model, not {options.heads:,}", parameters=("heads",)
-        )
-    return replace(options.positions(dim), **biases)
-
-
 def positions(source: Source, options: PositionOptions, context_length: int | None = None) -> PositionTable:
     """Return the matrices of T positions; unless T is given, it is the kind's own, or the length of the source's layer.
 
@@ -136,7 +92,9 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
     length, dim = _length_and_dim(source, name, context_length)
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
-    kind = _positions_of_model(source, name, options, length, dim) or options.positions(dim)
+    kind = options.positions(dim)
+    if isinstance(kind, Sinusoidal) and (waves := source.recipe and source.recipe.position):
+        kind = replace(kind, formula=partial(sinusoids, waves, dim))
     source = source.resized(kind.layer_rows(length))
     chosen = select(options.rows, length, "position")
     columns = select(options.columns, length if options.similarity else kind.columns, "column")
@@ -153,26 +111,38 @@ def positions(source: Source, options: PositionOptions, context_length: int | No
         matrices = [Matrix("similarity", kind.products(columns, row), columns)]
     else:
         matrices = kind.matrices(length, columns, token_id, row)
-    origin = layers.origin if layers else None
-    is_chosen = (
-        context_length is not None or options.rows is not None or (kind.is_stored and not source.origin.is_seeded)
-    )
-    is_long = not is_chosen and length > SHORT_LENGTH
+    origin, is_stored = layers.origin if layers else None, name == DEFAULT_KIND and not source.origin.is_seeded
+    is_long = context_length is None and options.rows is None and not is_stored and length > SHORT_LENGTH
     return PositionTable(options, length, kind, chosen, columns, matrices, origin, is_long, reason, notes=source.notes)
+
+
+def _kind_of_model(source: Source) -> tuple[Kind, str]:
+    """Return the kind of positions that a model adds, and why; raises InputError for one that adds none."""
+    recipe = None if source.origin.is_seeded else source.recipe
+    if recipe is None:
+        return DEFAULT_KIND, ""
+    if not recipe.is_known:
+        if source.shape("position") is None:
+            raise InputError(f"which positions a {shortened(recipe.model)} model has is not known")
+        return DEFAULT_KIND, ""
+    if recipe.position is None:
+        raise InputError(f"{recipe.positions_in_words}; no position rows are added, so there is nothing to show")
+    return "sinusoidal" if recipe.position.waves else "learned", recipe.positions_in_words
 
 
 def _length_and_dim(source: Source, kind: Kind, context_length: int | None) -> tuple[int, int]:
     """Return T and D; raises InputError for a kind that a checkpoint does not contain."""
-    default = shown_kind(kind).default_length
+    default = kind_of(kind).default_length
     if source.origin.is_seeded:
         stored, dim = shape_of(source, "position")
         return default or stored if context_length is None else context_length, dim
-    if kind not in ("alibi", "t5") and own_positions(source, kind, None, None, 0) is None:
-        if not shown_kind(kind).is_stored:
-            raise InputError(f"kind {kind} is computed, not read from a file", parameters=("kind",))
-        shape = source.shape("position")
-        if shape is None:
-            raise InputError(f"this model has no {kind} positions")
-        return shape
-    length = default or DEFAULT_CONTEXT_LENGTH if context_length is None else context_length
-    return length, shape_of(source, "token")[1]
+    waves = source.recipe.position.waves if source.recipe and source.recipe.position else ""
+    if kind == "sinusoidal" and waves:
+        length = DEFAULT_CONTEXT_LENGTH if context_length is None else context_length
+        return length, shape_of(source, "token")[1]
+    if kind != DEFAULT_KIND:
+        raise InputError(f"kind {kind} is computed, not read from a file", parameters=("kind",))
+    shape = source.shape("position")
+    if shape is None:
+        raise InputError(f"this model has no {kind} positions")
+    return shape

@@ -8,8 +8,8 @@ import numpy as np
 from embcli.hints import hint
 from embcli.oldpage import Block, Column, Columns, Excerpt, Page
 from embcli.oldpage.layout import cell_len
-from embcli.positions.kind import JoinedWords
-from embcli.verbs.lookup import Lookup, rows_beside
+from embcli.recipe import AddPosition, AddRow, AddType
+from embcli.verbs.lookup import Lookup, Term, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
 from embcli.words import counted
 
@@ -17,8 +17,6 @@ _MOST_TOKENS = 40
 _MOST_TERMS = 40  # lines of a trace
 _MOST_TARGETS = 4  # positions that a picked row goes to
 _FEWEST_IN_A_SUM = 3  # bands whose rows stand under each other for each token; fewer bands stand one after the other
-
-_SIGNS = {"position": "+ position", "input": "= input"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,23 +32,25 @@ class Band:
 
 def view(result: Lookup, page: Page) -> None:
     """Put the chosen matrices of a lookup on a page, below a picture and above a trace."""
-    words = result.positions.joined_words(result.origin.first_position)
     every = Excerpt.first(len(result.columns), len(result.columns))
     drawn = _put_picture(result, page) if result.options.draw else every
     rows = Excerpt.ends(_MOST_TOKENS, len(result))
     index = result.index(rows.places)
-    in_table, apart = _bands(result, index)
-    page.title(f"{_title(result, words, bool(in_table))}: {_sizes(result, words, bool(in_table))}")
+    bands = _bands(result, index)
+    projected = [] if len(result.columns_of("hidden")) == len(result.columns) else bands[-1:]
+    in_table, apart = (bands[:-1], projected) if [each.label for each in projected] == ["hidden"] else (bands, [])
+    page.title(f"{_title(result)}: {_sizes(result)}")
     columns = _put_bands(result, page, index, in_table, rows) if in_table else every
     for band in apart:  # in a table of its own
-        numbers, is_hidden = result.columns_of(band.label), band.label == "hidden"
-        page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}" if is_hidden else words.heading)
+        numbers = result.columns_of(band.label)
+        page.line(f"What the first block reads: H = {counted(len(numbers), 'column')}")
         own_columns = page.grid(_labels(result, index, [band]), [Block("", band.values)], numbers, rows.gaps)
-        put_left_out(page, own_columns.missing("column" if is_hidden else words.column, numbers))
-    _put_meaning(result, words, page)
+        put_left_out(page, own_columns.missing("column", numbers))
+    _put_meaning(result, page)
     if result.same_bag:
         page.line("Both sequences are the same bag of tokens in different orders:")
-        page.line(words.bag)
+        same = "equal token rows, different input embeddings."
+        page.line(same if result.positions else "equal input embeddings: the order is lost.")
     columns = columns if columns.left_out else drawn  # those of the picture are fewer
     missing = rows.missing("row"), columns.missing("column", result.columns)
     put_left_out(page, *missing, how=f"{hint('columns') + ', ' if columns.left_out else ''}{hint('npy')}")
@@ -59,51 +59,37 @@ def view(result: Lookup, page: Page) -> None:
     put_origin(page, result.origin)
 
 
-def _bands(result: Lookup, index: np.ndarray) -> tuple[list[Band], list[Band]]:
-    """Return the bands of these tokens: those with the columns of the token layer, and those with other columns."""
-    shown, position = result.shown, result.tokens.places(index)[1]
-    in_table: list[Band] = []
-    apart: list[Band] = []
-    is_sum = shown == result.matrices and not result.positions.has_own_columns
-
-    def repeated(label: str, number: object, row: np.ndarray) -> Band:
-        rows = np.repeat(row[:, result.columns], len(index), axis=0)
-        return Band(label, "", [number] * len(index), False, rows)
-
-    for name, values in result.rows(index, shown).items():
-        numbers = (result.tokens.ids[index] if name == "token" else position).tolist()
-        label = _SIGNS.get(name, name) if is_sum else name
-        band = Band(label, "ID" if name == "token" else "pos", numbers, name != "position", values)
-        (apart if result.has_own_columns(name) else in_table).append(band)
-        if not is_sum:
-            continue
-        if name == "token" and result.scale != 1:
-            rows = values * np.float32(result.scale)
-            in_table.append(Band(f"x {result.scale:.4g}", "", [""] * len(rows), True, rows))
-        type_after = "position" if result.recipe and result.recipe.type_is_last else "token"
-        if name == type_after and result.added_type is not None:
-            in_table.append(repeated("+ type", result.options.token_type, result.added_type))
-        if name == "position" and result.constant_row is not None:
-            in_table.append(repeated("+ rows 0", "", result.constant_row))
-    return in_table, apart
+def _bands(result: Lookup, index: np.ndarray) -> list[Band]:
+    """Return the bands of these tokens: all terms of the input embeddings, unless the user chose matrices."""
+    shown, places = result.shown, result.tokens.places(index)[1]
+    is_sum = shown == result.matrices
+    bands: list[Band] = []
+    for term in result.terms(index):
+        if is_sum or term.name in shown:
+            numbers = [""] * len(index) if term.numbers is None else term.numbers.tolist()
+            if term.name in ("position", "input"):  # of padding, too
+                numbers = places.tolist()
+            label = f"{term.sign} {term.name}".lstrip() if is_sum else term.name
+            header, of_tokens = "ID" if term.name == "token" else "pos", term.sign != "+"
+            bands.append(Band(label, header, numbers, of_tokens, term.values))
+    if "hidden" in shown:
+        rows = result.rows(index, ("hidden",))["hidden"]
+        bands.append(Band("hidden", "pos", places.tolist(), True, rows))
+    return bands
 
 
-def _title(result: Lookup, words: JoinedWords, in_table: bool) -> str:
-    show, token_type = result.shown, result.options.token_type
-    if show != result.matrices:
-        return f"{' and '.join(show).capitalize()} {'embeddings' if in_table else words.matrix}"
-    scaled = f" x {result.scale:.4g}" if result.scale != 1 else ""
-    typed = f" + token type {token_type}" if result.added_type is not None else ""
-    token = "token" if words.title.startswith(" + ") and not (scaled or typed) else "token embeddings"
-    return f"Input embeddings = {token}{scaled}{typed}{words.title}"
+def _title(result: Lookup) -> str:
+    if result.shown != result.matrices:
+        return f"{' and '.join(result.shown).capitalize()} embeddings"
+    steps = (step for step in result.steps if not isinstance(step, AddRow))
+    terms = [step.formula if isinstance(step, AddPosition) else step.words for step in steps]
+    return f"Input embeddings = token{''.join(terms)} embeddings"
 
 
-def _sizes(result: Lookup, words: JoinedWords, in_table: bool) -> str:
+def _sizes(result: Lookup) -> str:
     """Return the sizes of the matrices with their units, and how many of the tokens the user chose."""
     tokens, count = result.tokens, counted(len(result.tokens), "token")
     columns = f"D = {counted(result.layer.shape[1], 'column')}"
-    if not in_table:
-        columns = f"{words.width} = {counted(result.positions.columns, words.column)}"
     if result.only is not None:
         return f"{len(result):,} of {count}, {columns}"
     if not tokens.many:
@@ -122,7 +108,8 @@ def _put_bands(result: Lookup, page: Page, index: np.ndarray, bands: list[Band],
     if by_token:
         gaps = [len(bands) * gap for gap in rows.gaps]
     every = result.options.columns is not None
-    block = Block("", values.reshape(-1, values.shape[-1]), result.positions.apart(result.columns))
+    apart = result.positions.apart(result.columns) if result.positions else 1
+    block = Block("", values.reshape(-1, values.shape[-1]), apart)
     return page.grid(_labels(result, index, bands), [block], result.columns, gaps, every=every)
 
 
@@ -153,21 +140,23 @@ def _labels(result: Lookup, index: np.ndarray, bands: Sequence[Band]) -> list[Co
     return labels
 
 
-def _put_meaning(result: Lookup, words: JoinedWords, page: Page) -> None:
+def _put_meaning(result: Lookup, page: Page) -> None:
     """Say where the rows come from, in one line if it fits; the title says it for a plain sum."""
-    shown, typed = result.shown, result.added_type is not None
+    shown, terms = result.shown, [step for step in result.steps if isinstance(step, AddPosition | AddType)]
     lines: list[str] = []
     if "token" in shown and not result.options.draw:
         tensor = f"{matrix_in_words(result.origin, 'token')}, " if result.origin.is_other else ""
         lines.append(f"token: row ID of {tensor}V = {counted(result.layer.shape[0], 'token')}")
-    if "position" in shown and words.position:
-        lines.append(words.position)
-    in_title = result.positions.adds and shown != ("input",)
-    if "input" in shown and not in_title and (words.sum or not typed):
-        lines.append(words.input if result.recipe is None or not result.recipe.sum else f"input: {result.sum}")
-    if "input" in shown and typed:
+    if "position" in shown and result.positions is not None:
+        lines.append(f"position: {result.positions.source_in_words(result.origin.first_position)}")
+    if "input" in shown and not terms:
+        words = "the token row, the same at every position" if not result.steps else result.sum
+        lines.append(f"input: {words}")
+    elif shown == ("input",):
+        lines.append(f"input: {result.sum if result.recipe else 'the token row plus the position row'}")
+    if "input" in shown and any(isinstance(step, AddType) for step in terms):
         tensor, (rows, width) = result.origin.tensors["token_type"], result.origin.shapes["token_type"]
-        token_type = f"token type: row {result.options.token_type} of {tensor}, ({rows:,}, {width:,})"
+        token_type = f"token type: row {result.type_row} of {tensor}, ({rows:,}, {width:,})"
         lines.append(f"{token_type}; input = {result.sum}")
     if "hidden" in shown and result.recipe is not None:
         lines.append(f"hidden: {result.recipe.words}; the first block of this {result.recipe.model} model reads it")
@@ -220,55 +209,37 @@ def _target_column(
 
 def _put_trace(result: Lookup, page: Page, place: int) -> None:
     """Put the sum of one token on the page, value by value, and the norm after it."""
-    index = np.array([place])
-    computed = result.rows(index, ("token", "position", "input"))
-    rows, formula = {"token": computed["token"]}, f"token row {result.tokens.ids[place]}"
-    if result.scale != 1:
-        rows[f"x {result.scale:.4g}"] = np.full_like(computed["input"], result.scale)
-        formula += f" x {result.scale:.4g}"
-    if result.added_type is not None:
-        rows["type"] = result.added_type[:, result.columns]
-        formula += f" + type row {result.options.token_type}"
-    if "position" in computed:
-        rows["position"] = computed["position"]
-        formula += f" + position row {result.origin.first_position + int(result.tokens.places(index)[1][0])}"
-    if result.constant_row is not None:
-        rows["rows 0"] = result.constant_row[:, result.columns]
-        formula += " + rows 0"
-    rows["input"] = computed["input"]
+    terms, formula = result.terms(np.array([place])), ""
+    for term in terms[:-1]:
+        row = "" if term.numbers is None else int(term.numbers[0])
+        if term.name == "position":
+            row = result.origin.first_position + int(row)
+        formula += f" {term.sign} {term.name}{'' if term.numbers is None else f' row {row}'}".replace("  ", " ")
     page.line()
-    page.title(f"Trace of token {place}: {formula} = input row {place}")
-    terms = Excerpt.ends(_MOST_TERMS, len(result.columns))
-    signs = {name: "" if name[0] == "x" else "=" if name == "input" else "+" for name in rows if name != "token"}
-    page.table(_terms(result, page, rows, signs, terms), terms.gaps, ruled=False)
+    page.title(f"Trace of token {place}:{formula} = input row {place}")
+    columns = Excerpt.ends(_MOST_TERMS, len(result.columns))
+    page.table(_terms(result, page, terms, columns), columns.gaps, ruled=False)
     page.line(f"The sum is computed in float32; it is shown to {page.paper.precision} decimals.")
     if result.norm is not None:
-        _put_norm(result, page, place, terms)
-    put_left_out(page, terms.missing("column", result.columns), how=hint("columns"))
+        mean, variance, steps = result.traced_norm(place)
+        page.line()
+        page.title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
+        shown, size = page.written(np.array([mean, variance])), result.layer.shape[1]
+        page.line(f"mean {shown[0]}, variance {shown[1]}, over all {size:,} columns; epsilon {result.norm.epsilon:g}")
+        page.table(_terms(result, page, steps, columns), columns.gaps, ruled=False)
+    put_left_out(page, columns.missing("column", result.columns), how=hint("columns"))
 
 
-def _put_norm(result: Lookup, page: Page, place: int, terms: Excerpt) -> None:
-    """Put the norm of one input row on the page, value by value."""
-    traced = result.traced_norm(place)
-    page.line()
-    page.title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
-    mean, variance = page.written(np.array([traced.mean, traced.variance]))
-    page.line(f"mean {mean}, variance {variance}, over all {traced.size:,} columns; epsilon {traced.epsilon:g}")
-    rows = {name: values[:, result.columns] for name, values in traced.rows.items()}
-    rows |= result.rows(np.array([place]), ("hidden",))
-    signs = {"normed": "→", "gain": "x", "bias": "+", "hidden": "="}
-    page.table(_terms(result, page, rows, signs, terms), terms.gaps, ruled=False)
-
-
-def _terms(result: Lookup, page: Page, rows: dict[str, np.ndarray], signs: dict[str, str], terms: Excerpt) -> Columns:
-    """Return rows (1, columns) as a table, a line for each of these columns, with the signs before them."""
-    numbers = page.numbers(*rows.values())
+def _terms(result: Lookup, page: Page, terms: list[Term], picked: Excerpt) -> Columns:
+    """Return the terms of one token as a table, a line for each of these columns, with the signs before them."""
+    values = [term.values if term.factor is None else np.full_like(term.values, term.factor) for term in terms]
+    numbers = page.numbers(*values)
     width = max(len("column"), len(str(result.columns.max(initial=0))))
-    column_numbers = [f"{column:{width}}" for column in result.columns[terms.places]]
+    column_numbers = [f"{column:{width}}" for column in result.columns[picked.places]]
     columns: Columns = [Column("column".rjust(width), column_numbers, "left", minimum=width + 1)]
-    for name, values in rows.items():
-        if signs.get(name):
-            columns.append(Column("", [signs[name]] * len(column_numbers)))
-        written = [numbers.write(values[0, term]) for term in terms.places]
-        columns.append(Column(name, written, minimum=max(numbers.width, len("position"))))
+    for term, row in zip(terms, values, strict=True):
+        if term.sign:
+            columns.append(Column("", [term.sign] * len(column_numbers)))
+        written = [numbers.write(row[0, place]) for place in picked.places]
+        columns.append(Column(term.name, written, minimum=max(numbers.width, len("position"))))
     return columns

@@ -21,12 +21,10 @@ def view(result: PositionTable, page: Page) -> None:
     """Put the matrices of a kind of positions, or its dot products, on a page."""
     options, total, result = result.options, result.length, result.for_page
     origin = None if result.origin is None or result.origin.is_seeded else result.origin  # a checkpoint
-    words = result.kind.shown_words(result.length, stored=origin is not None)
+    words = result.kind.words(result.length, stored=origin is not None)
     first = f" 0 to {result.length - 1} of {total:,}" if result.length < total else ""
     shown = [matrix for matrix in result.matrices if matrix.heading is not None]
     as_pictures = page.paper.heat and (options.similarity or options.rows is None)
-    if as_pictures:
-        shown = [each for matrix in shown for each in (matrix, *matrix.beside)]
     end = page.part()
     for line in filter(None, (words.note if not options.similarity else "", result.reason)):
         put_prose(line, end)
@@ -49,9 +47,8 @@ def view(result: PositionTable, page: Page) -> None:
         numbers = result.chosen if matrix.numbers is None else matrix.numbers  # of its rows, (n,) int64
         if place:
             page.line()
-        heading = ": ".join(filter(None, (matrix.heading, matrix.title if as_pictures else "")))
-        if heading:
-            page.line(heading)
+        if matrix.heading:
+            page.line(matrix.heading)
         if as_pictures:
             raster = Raster(matrix.label, numbers, matrix.columns, matrix.rows, matrix.apart)
             page.picture(raster, _picture_lines(page, end, len(shown) - place), square=options.similarity)
@@ -69,15 +66,15 @@ def _put(result: PositionTable, matrix: Matrix, numbers: np.ndarray, page: Page,
     if matrix.numbers is None and result.options.rows is not None:
         most = _MOST_ROWS
     elif around is not None and screen is not None:
-        most = max((screen - around - 2 * bool(matrix.beside)) // 2, _LEAST_ROWS)
+        most = max((screen - around) // 2, _LEAST_ROWS)
     elif len(numbers) <= SHORT_LENGTH:  # as on a page without a T
         most = SHORT_LENGTH
     else:
         most = _ONE_TABLE if around is None else _TWO_TABLES
     rows = Excerpt.ends(most, len(numbers))
     labels = [Column(matrix.label, numbers[rows.places])]
-    blocks = [Block(each.title, each.rows(numbers[rows.places]), each.apart) for each in (matrix, *matrix.beside)]
-    columns = page.grid(labels, blocks, matrix.columns, rows.gaps, every=result.options.columns is not None)
+    block = Block("", matrix.rows(numbers[rows.places]), matrix.apart)
+    columns = page.grid(labels, [block], matrix.columns, rows.gaps, every=result.options.columns is not None)
     missing = left_out(rows.missing("row", numbers), columns.missing("column", matrix.columns))
     if missing:
         page.line(missing)

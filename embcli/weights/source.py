@@ -33,7 +33,6 @@ class SeededSource:
     """
 
     recipe: None = None
-    rotation: None = None
     unapplied = ""
 
     def __init__(
