@@ -356,7 +356,9 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(
     token, position, kind = tensors["word"][ids], tensors["position"][: len(ids)], tensors["token_type"][0]
     words = ("lookup", "--ids", ",".join(map(str, ids.tolist())), "--from", path)
     found = inside(*words, "-f", "json")
-    assert found.err == "embcli: no file says so, but a model with token types adds the row of one: here that of type 0\n"
+    assert (
+        found.err == "embcli: no file says so, but a model with token types adds the row of one: here that of type 0\n"
+    )
     wanted = (token + kind) + position
     assert not torch.equal(wanted, (token + position) + kind)  # float32 tells the orders apart
     matrices, run = json.loads(found.out)["matrices"], json.loads(found.out)["run"]
@@ -364,7 +366,10 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(
         assert_same_bits(np.array(matrices[name], np.float32), rows.numpy())
     assert (run["token_type"], run["sum"]) == (0, "(token + token_type) + position")
     assert run["tensors"]["token_type"] == "bert.embeddings.token_type_embeddings.weight"
-    for name, rows in (("none", token), ("sinusoidal", None)):  # other positions than the model's: nothing else is added
+    for name, rows in (
+        ("none", token),
+        ("sinusoidal", None),
+    ):  # other positions than the model's: nothing else is added
         found = json.loads(inside.ok(*words, "--position", name, "-f", "json").out)
         assert "token_type" not in found["run"]
         rows = token if rows is not None else token + torch.tensor(found["matrices"]["position"])

@@ -206,7 +206,7 @@ def test_a_gguf_file_and_its_safetensors_give_equal_rows(kind: str, tmp_path: Pa
     # The converter of Gemma adds 1 to the gains of its norms, and leaves token rows as they are.
     tensors["blk.0.attn_norm.weight"] = WEIGHTS["gain"] + 1
     found = embcli.open(gguf(tmp_path / "gguf", kind, tensors, **keys)).lookup(IDS)
-    assert (found.recipe.words, found.recipe.inside) == (wanted.recipe.words, wanted.recipe.inside)
+    assert (found.recipe.words, found.recipe.blocks) == (wanted.recipe.words, wanted.recipe.blocks)
     assert found.matrices == wanted.matrices
     for name in wanted.matrices:
         assert_same_bits(found.matrix(name), wanted.matrix(name))
@@ -254,25 +254,25 @@ def test_a_config_that_contradicts_the_tensors_is_refused_in_a_sentence(
 
 
 PAGE = """\
-Input embeddings = token embeddings + token type 1 + position embeddings: T = 2 tokens, D = 6 columns
+Input embeddings = token + token type 0 + position embeddings: T = 2 tokens, D = 6 columns
             row  │        0
 ───────────────────────────
 token         3  │  {t[0]}
-+ type        1  │  {k}
++ type        0  │  {k}
 + position    0  │  {p[0]}
 = input       0  │  {i[0]}
 hidden        0  │  {h[0]}
 token         7  │  {t[1]}
-+ type        1  │  {k}
++ type        0  │  {k}
 + position    1  │  {p[1]}
 = input       1  │  {i[1]}
 hidden        1  │  {h[1]}
 token: row ID of V = 20 tokens
 position: row p of C = 12 positions
-token type: row 1 of bert.embeddings.token_type_embeddings.weight, (3, 6); input = (token + token_type) + position
-hidden: token + token type 1 + position, then LayerNorm; the first block of this bert model reads it
+token type: row 0 of bert.embeddings.token_type_embeddings.weight, (3, 6); input = (token + token_type) + position
+hidden: token + token type 0 + position, then LayerNorm; the first block of this bert model reads it
 
-Trace of token 1: token row 7 + type row 1 + position row 1 = input row 1
+Trace of token 1: token row 7 + type row 0 + position row 1 = input row 1
 column     token       type   position      input
      0   {t[1]} +  {k} +  {p[1]} =  {i[1]}
 The sum is computed in float32; it is shown to 4 decimals.
@@ -287,7 +287,7 @@ column     input     normed       gain       bias     hidden
 def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Path) -> None:
     path = str(model(tmp_path, {"model_type": "bert", "layer_norm_eps": 0.01}, BERT_LIKE))
     ids = torch.tensor([3, 7])
-    token, kind, position = WEIGHTS["token"][ids], WEIGHTS["types"][1], WEIGHTS["positions"][:2]
+    token, kind, position = WEIGHTS["token"][ids], WEIGHTS["types"][0], WEIGHTS["positions"][:2]
     total = token + kind + position
     hidden = norm(total, (D,), WEIGHTS["gain"], WEIGHTS["bias"], 0.01)
     mean, variance = float(total[1].double().mean()), float(total[1].double().var(unbiased=False))
@@ -296,7 +296,7 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Pa
     one = {"k": kind[0], "gain": WEIGHTS["gain"][0], "bias": WEIGHTS["bias"][0]}
     one["n"] = (float(total[1, 0]) - mean) / math.sqrt(variance + 0.01)
     written |= {name: f"{float(value):7.4f}" for name, value in one.items()}
-    words = ("lookup", "--ids", "3,7", "--from", path, "--token-type", "1", "--columns", "0", "--trace", "1")
+    words = ("lookup", "--ids", "3,7", "--from", path, "--columns", "0", "--trace", "1")
     wanted = PAGE.format(**written, mean=f"{mean:.4f}", variance=f"{variance:.4f}")
     assert run.ok(*words).text == wanted
 
@@ -372,30 +372,80 @@ def test_a_norm_that_no_file_tells_of_is_named(names: dict[str, str], tmp_path: 
     assert "no file says" not in run("lookup", "--ids", "1", "--from", str(tmp_path)).err
 
 
-def test_only_the_kinds_that_a_model_has_are_told(tmp_path: Path) -> None:
+def test_what_joins_no_positions_is_told(tmp_path: Path) -> None:
+    adds = "this model adds no position rows"
     said = {
-        "llama": "this model has rotary positions, inside its blocks: the input rows are the token rows",
-        "gemma": "this model has rotary positions, inside its blocks: the input rows are the token rows x 2.44949",
-        "mpt": "this model has ALiBi positions, inside its blocks: the input rows are the token rows; embcli positions",
-        "t5": "this model has relative positions, inside its blocks: the input rows are the token rows; embcli posit",
-        "xlnet": "this model has relative positions, inside its blocks: the input rows are the token rows\n",
-        "mamba": "this model has no positions: the input rows are the token rows\n",
+        "llama": f"{adds}; its blocks rotate queries and keys: RoPE: the input rows are the token rows\n",
+        "gemma": ": RoPE: the input rows are the token rows x 2.44949\n",
+        "mamba": f"{adds}: the input rows are the token rows\n",
         "nobody's": 'what a "nobody\'s" model adds to the token rows is not known; the input rows are the token rows\n',
     }
     names = {"token": "/model.embed_tokens", "types": "/model.segment_embedding"}
     ran = run("lookup", "--ids", "1", "--from", str(model(tmp_path, {"model_type": "cpmant"}, names)))
-    assert "relative positions, inside its blocks: the input rows are the token rows + token type 2\n" in ran.err
+    assert "its blocks use relative positions: the input rows are the token rows + token type 2\n" in ran.err
     for kind, note in said.items():
-        path = model(tmp_path, {"model_type": kind}, {"token": "/model.embed_tokens"})
-        ran = run("lookup", "--ids", "1", "--from", str(path))
+        path = str(model(tmp_path, {"model_type": kind}, {"token": "/model.embed_tokens"}))
+        ran = run("lookup", "--ids", "1", "--from", path)
         assert ran.status == 0
         assert note in ran.err
         if kind == "nobody's":
-            assert "not known for" in run.ok("info", "--from", str(path)).text
-            refused = run.refused("lookup", "--ids", "1", "--from", str(path), "--show", "hidden")
+            assert "not known for" in run.ok("info", "--from", path).text
+            refused = run.refused("lookup", "--ids", "1", "--from", path, "--show", "hidden")
             assert refused.endswith("--show hidden, what the first block reads, is not known for this model\n")
-    ran = run("lookup", "--ids", "1", "--from", str(model(tmp_path, {"model_type": "opt"}, CASES["opt"][1])))
-    assert "positions" not in ran.err
+    path = str(model(tmp_path, {"model_type": "opt"}, CASES["opt"][1]))
+    assert "positions" not in run("lookup", "--ids", "1", "--from", path).err
+    own = run.ok("lookup", "--ids", "1", "--from", path, "-f", "json").out  # its positions follow a projection
+    assert run.ok("lookup", "--ids", "1", "--from", path, "-f", "json", "--position", "learned").out == own
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "formula"),
+    [
+        (
+            {"model_type": "mobilebert", "trigram_input": False},
+            {
+                "token": "e.word_embeddings.weight",
+                "late": "e.position_embeddings.weight",
+                "late_gain": "LayerNorm.weight",
+            }
+            | {"matrix": "embedding_transformation.weight", "late_bias": "LayerNorm.bias"},
+            lambda w, token: (linear(token[None], w["matrix"])[0] + w["late"][:T]) * w["late_gain"] + w["late_bias"],
+        ),
+        (
+            {"model_type": "roc_bert", "enable_shape": False, "enable_pronunciation": False},
+            {"token": "word_embeddings", "late": "position_embeddings", "late_types": "token_type_embeddings"}
+            | {"matrix": "map_inputs_layer", "late_gain": "LayerNorm.weight", "late_bias": "LayerNorm.bias"},
+            lambda w, token: norm(
+                linear(token[None], w["matrix"])[0] + w["late_types"][0] + w["late"][:T],
+                *((H,), w["late_gain"], w["late_bias"], 1e-12),
+            ),
+        ),
+        (
+            {"model_type": "nomic_bert"},
+            {"token": "word_embeddings", "gain": "/emb_ln.weight", "bias": "/emb_ln.bias"},
+            lambda w, token: norm(token, (D,), w["gain"], w["bias"], 1e-12),
+        ),
+    ],
+)
+def test_models_with_parts_left_out_or_other_names(
+    config: dict[str, Any], names: dict[str, str], formula: Formula, tmp_path: Path
+) -> None:
+    found = embcli.open(model(tmp_path, config, names)).lookup(IDS).hidden
+    assert_same_bits(found, formula(WEIGHTS, WEIGHTS["token"][IDS]).numpy())
+
+
+def test_a_decoder_alone_follows_the_decoder(tmp_path: Path) -> None:
+    alone = {"is_decoder": True, "is_encoder_decoder": False, "scale_embedding": True}
+    names = {"token": "embed_tokens", "positions": "embed_positions"}
+    names |= {"gain": "layernorm_embedding.weight", "bias": "layernorm_embedding.bias"}
+    for kind, words in (
+        ("bart", " x 2.44949 + position, then LayerNorm"),
+        ("blenderbot-small", ", then LayerNorm, + position"),
+    ):
+        path = str(model(tmp_path, {"model_type": kind, **alone}, names, "model.decoder."))
+        info = json.loads(run.ok("info", "--from", path, "-f", "json").out)["run"]
+        assert (info["recipe"], info["part"]) == (f"token{words}", "decoder")
+        assert embcli.open(path).lookup(IDS).recipe.part is None
 
 
 def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -> None:
@@ -407,286 +457,73 @@ def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart() -
         assert len(rows) == 1 or all(row.when or row.part for row in rows[:-1]), name
 
 
-# --- rotary positions -------------------------------------------------------------------------------------------
-
-LLAMA_3 = {"rope_type": "llama3", "factor": 8, "original_max_position_embeddings": 100}
-HEADS = {"num_attention_heads": 1, "hidden_size": D}
-
-
-@pytest.mark.parametrize(
-    ("config", "rates", "said"),
-    [
-        ({"rope_theta": 5e5}, [1, 5e5 ** (-1 / 3), 5e5 ** (-2 / 3)], "p · 500,000^(-2i/6); pairs are halves"),
-        ({"rope_scaling": {"type": "linear", "factor": 2}}, [0.5, 1e4 ** (-1 / 3) / 2, 1e4 ** (-2 / 3) / 2], "linear"),
-        ({"model_type": "gptj", "rotary_dim": 4}, [1, 0.01], "4 of the 6 columns of each head: pair i by p · 10,000"),
-        ({"partial_rotary_factor": 0.4}, [1], "2 of the 6 columns of each head"),
-        # 100 positions turn the first pair often, and the others less than once.
-        ({"rope_scaling": LLAMA_3}, [1, 1e4 ** (-1 / 3) / 8, 1e4 ** (-2 / 3) / 8], "Llama 3.1's scaling by 8"),
-    ],
-)
-def test_rotary_positions_are_the_model_s_own(
-    config: dict[str, Any], rates: list[float], said: str, tmp_path: Path
-) -> None:
-    path = str(model(tmp_path, {"model_type": "llama", **HEADS, **config}, {"token": "/model.embed_tokens"}))
-    found = json.loads(run.ok("positions", "rotary", "--from", path, "--rows", "3", "-f", "json").out)
-    np.testing.assert_allclose(found["matrices"]["position"][0], 3 * np.array(rates), rtol=1e-5)
-    assert said in run.ok("positions", "rotary", "--from", path).text
-    lookup = json.loads(run.ok("lookup", "--ids", "7,7,7,7", "--from", path, "--position", "rotary", "-f", "json").out)
-    np.testing.assert_allclose(lookup["matrices"]["position"][3], found["matrices"]["position"][0])
-    pairs = [(2 * i, 2 * i + 1) if "gptj" in str(config) else (i, i + len(rates)) for i in range(len(rates))]
-    row, turned = WEIGHTS["token"][7].double().numpy(), WEIGHTS["token"][7].double().numpy().copy()
-    for (first, second), rate in zip(pairs, rates, strict=True):
-        cosine, sine = math.cos(3 * rate), math.sin(3 * rate)
-        turned[[first, second]] = row[first] * cosine - row[second] * sine, row[first] * sine + row[second] * cosine
-    np.testing.assert_allclose(lookup["matrices"]["input"][3], turned, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"rope_theta": 0}, "config.json has '0' as rope_theta, which must be a finite number of at least 1"),
-        (
-            {"rope_scaling": {"rope_type": "spiral"}},
-            "has 'spiral' as rope_type, which must be one of default, none, linear",
-        ),
-        ({"rope_scaling": {"rope_type": ["yarn"]}}, "has \"['yarn']\" as rope_type, which must be one of"),
-        ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1]}}, "has no short_factor of 3 numbers"),
-        ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "'0' as factor, which must be a finite number of at"),
-        ({"head_dim": 10**12}, "config.json rotates 1,048,576 columns of a head of 1,000,000,000,000"),
-        ({"head_dim": 10**20}, "as head_dim, which must be a whole number from 0"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": math.nan}}, "'nan' as factor, which must be a finite number"),
-        ({"rope_scaling": {**LLAMA_3, "high_freq_factor": 1}}, "1 as high_freq_factor, which must be more than low_f"),
-        ({"rope_local_base_freq": 0}, "'0' as rope_local_base_freq, which must be a finite number of at least 1"),
-        ({"partial_rotary_factor": 0.1}, "config.json rotates 0 columns of a head of 6; it must be pairs"),
-        ({"head_dim": 8}, "a head of this model has 8 columns, more than a token row, which has 6"),
-    ],
-)
-def test_what_no_model_rotates_by_is_refused_in_a_sentence(config: dict[str, Any], said: str, tmp_path: Path) -> None:
-    path = str(model(tmp_path, {"model_type": "llama", **HEADS, **config}, {"token": "/model.embed_tokens"}))
-    assert said in run.refused("positions", "rotary", "--from", path)
-    assert said in run.refused("lookup", "--ids", "1", "--position", "rotary", "--from", path)
-    assert run("lookup", "--ids", "1", "--from", path).status == 0
-
-
-def unwrapped(page: str) -> str:
-    return " ".join(page.split())
-
-
-YARN = {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 100, "beta_fast": 4, "beta_slow": 1}
-LONGROPE = {"rope_type": "longrope", "short_factor": [1, 2, 4], "long_factor": [2, 4, 8]}
-LONGROPE |= {"factor": 4, "original_max_position_embeddings": 100}
-RATES = np.array([1, 1e4 ** (-1 / 3), 1e4 ** (-2 / 3)])
-
-
-def test_a_scaling_multiplies_cosines_and_sines_and_long_texts_have_another_one(tmp_path: Path) -> None:
-    for scaling, length, rates, factor, said in (
-        # Pair 0 turns 15.9 times in 100 positions, the others less than once.
-        (
-            YARN,
-            8,
-            RATES / [1, 4, 4],
-            0.1 * math.log(4) + 1,
-            ", YaRN scaling by 4; cosines and sines are multiplied by ",
-        ),
-        (LONGROPE, 100, RATES / [1, 2, 4], math.sqrt(1 + math.log(4, 100)), "scaling of texts of up to 100 tokens;"),
-        (
-            LONGROPE,
-            101,
-            RATES / [2, 4, 8],
-            math.sqrt(1 + math.log(4, 100)),
-            "scaling of texts of more than 100 tokens;",
-        ),
-    ):
-        config = {"model_type": "llama", **HEADS, "rope_scaling": scaling}
-        opened = embcli.open(model(tmp_path, config, {"token": "/model.embed_tokens"}))
-        found = opened.positions(context_length=length)
-        np.testing.assert_allclose(found.position[3], 3 * rates, rtol=1e-6)
-        assert said in unwrapped(str(found))
-        row = opened[0].astype(np.float64)
-        turned = factor * (row[:3] * np.cos(3 * rates) - row[3:] * np.sin(3 * rates))
-        np.testing.assert_allclose(found.input[3, :3], turned, rtol=1e-5)
-        assert found.kind.document()["attention_factor"] == pytest.approx(factor)
-        lookup = opened.lookup([7] * length, position="rotary")
-        np.testing.assert_allclose(lookup.position[3], 3 * rates, rtol=1e-6)
-
-
-GEMMA_3 = {"model_type": "gemma3_text", "head_dim": 6, "hidden_size": D}
-LINEAR = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
-
-
-@pytest.mark.parametrize(
-    ("config", "thetas", "factor"),
-    [
-        (GEMMA_3, (1e6, 1e4), 1),  # by default
-        ({**GEMMA_3, "rope_theta": 5e5, "rope_local_base_freq": 5e3, "rope_scaling": LINEAR}, (1e6, 5e3), 8),
-        (
-            {**GEMMA_3, "rope_parameters": {"full_attention": LINEAR, "sliding_attention": {"rope_theta": 7e3}}},
-            (1e6, 7e3),
-            8,
-        ),
-        ({"model_type": "modernbert", **HEADS, "global_rope_theta": 9e4}, (9e4, 1e4), 1),
-    ],
-)
-def test_layers_of_two_thetas_are_named_and_can_be_chosen(
-    config: dict[str, Any], thetas: tuple[float, float], factor: float, tmp_path: Path
-) -> None:
-    names = {"token": "/model.embed_tokens", "gain": "/norm.weight"}
-    path = str(model(tmp_path, config, names))
-    for theta, other, layers, by, words in (
-        (*thetas, "full", factor, ()),
-        (*thetas[::-1], "sliding", 1, ("--theta", f"{thetas[1]:.0f}")),
-    ):
-        page = unwrapped(run.ok("positions", "--from", path, *words).text)
-        assert f"in layers of {layers} attention: pair i by p · {theta:,.0f}^(-2i/6)" in page
-        assert f" attention rotate by theta {other:,.0f}: --theta {other:.0f} shows them. " in page
-        words = (*words, "--from", path, "-f", "json")
-        found = json.loads(run.ok("positions", *words, "--rows", "3").out)
-        np.testing.assert_allclose(found["matrices"]["position"][0][1], 3 * theta ** (-1 / 3) / by, rtol=1e-6)
-        assert found["run"]["layers"] == f"{layers} attention"
-        lookup = json.loads(run.ok("lookup", "--ids", "7,7,7,7", "--position", "rotary", *words).out)
-        assert lookup["matrices"]["position"][3] == found["matrices"]["position"][0]
-    assert "is rotated by p · 77^(-2i/D)" in run.ok("positions", "--theta", "77", "--from", path).text
-
-
-GGUF_ROPE = {"embedding_length": D, "attention__head_count": 1, "rope__freq_base": 1e4, "rope__dimension_count": 6}
-
-
-@pytest.mark.parametrize(
-    ("keys", "tensors", "rates", "said"),
-    [
-        ({"rope__freq_base": 1e6}, {}, 1e6 ** (-np.arange(3) / 3), "p · 1,000,000^(-2i/6); pairs are interleaved"),
-        ({"rope__scaling__type": "none", "rope__scaling__factor": 4.0}, {}, RATES, "^(-2i/6); pairs"),
-        ({"rope__scaling__factor": 4.0}, {}, RATES / 4, "linear scaling by 4"),
-        ({}, {"rope_freqs": [1, 2, 8]}, RATES / [1, 2, 8], "divided by the file's rope_freqs"),
-        (
-            {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0, "rope__scaling__original_context_length": 100}
-            | {"rope__scaling__yarn_beta_fast": 4.0, "rope__scaling__attn_factor": 2.0},
-            {},
-            RATES / [1, 4, 4],
-            f"YaRN scaling by 4; cosines and sines are multiplied by {2 * (0.1 * math.log(4) + 1):.6g}",
-        ),
-        (
-            {
-                "context_length": 4096,
-                "rope__scaling__original_context_length": 2048,
-                "rope__scaling__attn_factor": 1.25,
-            },
-            {"rope_factors_short": [1, 2, 4], "rope_factors_long": [1, 4, 8]},
-            RATES / [1, 2, 4],
-            "LongRoPE scaling of texts of up to 2,048 tokens; cosines and sines are multiplied by 1.25",
-        ),
-    ],
-)
-def test_rotary_positions_follow_the_metadata_of_a_gguf_file(
-    keys: dict[str, Any], tensors: dict[str, Any], rates: np.ndarray, said: str, tmp_path: Path
-) -> None:
-    folder = gguf(tmp_path, "llama", {"token_embd": WEIGHTS["token"], **tensors}, **(GGUF_ROPE | keys))
-    found = embcli.open(folder).positions()
-    np.testing.assert_allclose(found.position[3], 3 * rates, rtol=1e-6)
-    assert said in unwrapped(str(found))
-    assert str(found).endswith("its metadata says model_type llama: it has rotary positions inside the blocks")
-
-
-def test_a_gguf_file_with_impossible_rotations_is_refused_by_the_names_of_its_keys(tmp_path: Path) -> None:
-    for keys, tensors, said in (
-        ({"rope__scaling__type": "spiral"}, {}, "its metadata has 'spiral' as rope.scaling.type, which must be one of"),
-        ({"rope__freq_base": 0.0}, {}, "its metadata has '0.0' as rope.freq_base, which must be a finite number of at"),
-        ({"rope__dimension_count": 5}, {}, "its metadata rotates 5 columns of a head of 6; it must be pairs"),
-        ({}, {"rope_freqs": [1, 0, 1]}, "its rope_freqs.weight must be 3 numbers above 0, one for each pair"),
-        ({}, {"rope_factors_short": [1]}, "its metadata has no short_factor of 3 numbers, one for each pair"),
-    ):
-        folder = gguf(tmp_path, "llama", {"token_embd": WEIGHTS["token"], **tensors}, **(GGUF_ROPE | keys))
-        with pytest.raises(embcli.InputError, match=re.escape(said)):
-            embcli.open(folder).positions()
-
+# --- what is told of positions, and what it costs ---------------------------------------------------------------------
 
 TOKEN = {"token": "/model.embed_tokens"}
+ROPE, NONE = "its blocks rotate queries and keys: RoPE", "no position rows are added, so there is nothing to show"
+BY_LAYER = {"full_attention": {"rope_theta": 1e6, "rope_type": "linear"}, "sliding_attention": {"rope_theta": 1e4}}
 
 
 @pytest.mark.parametrize(
-    ("config", "names", "kind", "said"),
+    ("config", "names", "said"),
     [
-        ({"model_type": "llama", **HEADS}, TOKEN, "rotary", "llama: it has rotary positions inside the blocks"),
-        ({"model_type": "mpt", "n_heads": 12}, TOKEN, "alibi", "mpt: it has ALiBi positions inside the blocks"),
-        ({"model_type": "falcon", "alibi": True}, TOKEN, "alibi", "inside the blocks; it rounds them to bfloat16, and"),
-        ({"model_type": "t5"}, TOKEN, "t5", "t5: it has relative positions inside the blocks"),
-        ({"model_type": "xglm"}, TOKEN, "sinusoidal", "xglm: it has sinusoidal positions, which it adds"),
+        ({"model_type": "llama"}, TOKEN, f"{ROPE}; {NONE}"),
         (
-            {"model_type": "mpnet", "hidden_size": D},
-            BERT_LIKE,
-            "learned",
-            "mpnet: it has learned positions, which it adds, and relative positions inside the blocks",
+            {"model_type": "llama", "rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 8}},
+            TOKEN,
+            f"{ROPE}, theta 500,000, scaled: llama3; {NONE}",
         ),
-        ({"model_type": "esm", "position_embedding_type": "rotary", **HEADS}, BERT, "rotary", "esm: it has rotary pos"),
-        ({"model_type": "nobody's"}, BERT, "learned", ""),
-        (None, BERT, "learned", ""),
+        (
+            {"model_type": "llama", "rope_parameters": {"rope_type": "default", "rope_theta": 3}},
+            TOKEN,
+            f"{ROPE}, theta 3;",
+        ),
+        (
+            {"model_type": "gemma3_text", "rope_parameters": BY_LAYER},
+            TOKEN,
+            ", theta 1,000,000 and 10,000, scaled: linear;",
+        ),
+        (
+            {"model_type": "llama", "rope_theta": "x", "rope_scaling": {"type": ["\x1b[31m"], "rope_theta": True}},
+            TOKEN,
+            f"{ROPE}; {NONE}",
+        ),
+        ({"model_type": "llama", "rope_theta": 10**400, "rope_parameters": [1]}, TOKEN, f"{ROPE}; {NONE}"),
+        ({"model_type": "mpt"}, TOKEN, "mpt: its blocks add a bias per distance: ALiBi;"),
+        ({"model_type": "xlnet"}, TOKEN, "xlnet: its blocks use relative positions;"),
+        ({"model_type": "mamba"}, TOKEN, f"mamba: it has no positions; {NONE}"),
+        ({"model_type": "xglm"}, TOKEN, "xglm: it adds sinusoidal positions"),
+        ({"model_type": "mpnet"}, BERT_LIKE, "mpnet: it adds learned positions; its blocks use relative positions"),
+        ({"model_type": "nobody's"}, TOKEN, 'which positions a "nobody\'s" model has is not known'),
+        ({"model_type": "nobody's"}, BERT, ""),
+        (None, BERT, ""),
     ],
 )
-def test_positions_shows_those_that_the_model_has(
-    config: dict[str, Any] | None, names: dict[str, str], kind: str, said: str, tmp_path: Path
+def test_positions_shows_those_that_a_model_adds_and_says_what_its_blocks_do(
+    config: dict[str, Any] | None, names: dict[str, str], said: str, tmp_path: Path
 ) -> None:
     path = str(model(tmp_path, config, names))
-    page, data = (
-        unwrapped(run.ok("positions", "--from", path).text),
-        run.ok("positions", "--from", path, "-f", "json").out,
-    )
-    assert json.loads(data)["run"]["kind"] == kind
-    assert ("config.json says model_type " in page) == bool(said)
-    assert said in page
-    assert run.ok("positions", kind, "--from", path, "-f", "json").out == data
-    if kind == "sinusoidal":
+    ran = run("positions", "--from", path)
+    told = " ".join((ran.text + ran.err).split())
+    assert said in told
+    adds = "adds" in said or names == BERT
+    assert ran.status == (0 if adds else 2)
+    assert ("model_type" in told) == bool(config and config["model_type"] != "nobody's")
+    if "sinusoidal" in said:
         found = embcli.open(path).positions(context_length=T)
         assert_same_bits(found.position, embcli.open(path).lookup(IDS).position)
         products = embcli.open(path).positions(context_length=T, similarity=True).similarity
         np.testing.assert_allclose(products, found.position @ found.position.T, rtol=1e-5)
-        assert "The model's own formula: sines in the first half of the columns, cosines in the second;" in page
+        assert "The model's own formula: sines in the first half of the columns, cosines in the second;" in told
+    for kind in ("rotary", "relative", *(() if "sinusoidal" in said else ("sinusoidal",))):
+        assert f"--kind {kind} is computed, not read from a file" in run.refused("positions", kind, "--from", path)
 
 
-def test_positions_that_embcli_does_not_show_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    for config, said in (
-        (
-            {"model_type": "xlnet"},
-            "config.json says model_type xlnet: it has relative positions inside the blocks, which",
-        ),
-        (
-            {"model_type": "mamba"},
-            "config.json says model_type mamba: it has no positions, so there is nothing to show",
-        ),
-        ({"model_type": "x"}, "which positions a 'x' model has is not known"),
-        ({"model_type": "mpt", "n_heads": 3}, ""),
-    ):
-        path = str(model(tmp_path, config, TOKEN))
-        assert said in (run.refused("positions", "--from", path) if said else "")
-    assert "--heads must be 3 of this model, not 5" in run.refused("positions", "--heads", "5", "--from", path)
-    assert "H = 3 heads" in run.ok("positions", "--heads", "3", "--from", path).text
-    assert "H = 5 heads" in run.ok("positions", "alibi", "--heads", "5").text
-    assert "--heads must be from 1 to 16,384, not 0" in run.refused("positions", "alibi", "--heads", "0")
-    assert "--heads is an option of alibi positions, not of learned ones" in run.refused("positions", "--heads", "5")
-
-
-def test_alibi_and_the_buckets_of_t5_are_kinds_of_positions(tmp_path: Path) -> None:
-    path = str(model(tmp_path, {"model_type": "mpt", "n_heads": 12}, {"token": "/wte"}))
-    found = json.loads(run.ok("positions", "alibi", "--from", path, "--rows", "3", "-f", "json").out)
-    slopes = [2.0**-i for i in range(1, 9)] + [2.0 ** -(i / 2) for i in (1, 3, 5, 7)]
-    np.testing.assert_allclose(found["matrices"]["position"][0], -3 * np.array(slopes), rtol=1e-6)
-    assert "ALiBi positions: T = 16 positions, H = 12 heads\n" in run.ok("positions", "alibi", "--from", path).text
-    assert "--kind t5: this model has no such positions" in run.refused("positions", "t5", "--from", path)
-    steep = model(
-        tmp_path, {"model_type": "mpt", "n_heads": 4, "attn_config": {"alibi_bias_max": 4}}, {"token": "/wte"}
-    )
-    np.testing.assert_allclose(embcli.open(steep).positions().position[1], [-0.5, -0.25, -0.125, -0.0625])
-    t5 = str(model(tmp_path, {"model_type": "t5", "relative_attention_num_buckets": 16}, {"token": "/shared"}))
-    rows = json.loads(run.ok("positions", "t5", "--from", t5, "-f", "json").out)["matrices"]["bucket"]
-    assert rows[:6] == [[0, 0, 0], [1, 9, 1], [2, 10, 2], [3, 11, 3], [4, 12, 4], [4, 12, 5]]
-    assert json.loads(run.ok("positions", "t5", "-f", "json").out)["run"]["buckets"] == 32
-    assert "--similarity shows dot products" in run.refused("positions", "alibi", "--similarity")
-    assert "n_heads, which must be" in run.refused(
-        *("positions", "alibi", "--from"),
-        str(model(tmp_path, {"model_type": "mpt", "n_heads": 10**9}, {"token": "/wte"})),
-    )
-
-
-# --- what is told, and what it costs ------------------------------------------------------------------------------
+def test_a_gguf_file_says_theta_and_scaling(tmp_path: Path) -> None:
+    keys = {"embedding_length": D, "rope__freq_base": 5e5, "rope__scaling__type": "yarn"}
+    path = str(gguf(tmp_path, "llama", {"token_embd": WEIGHTS["token"]}, **keys))
+    said = f"its metadata says model_type llama: {ROPE}, theta 500,000, scaled: yarn"
+    assert said in run.refused("positions", "--from", path)
 
 
 def test_where_the_model_scales_by_another_number_is_told(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,19 +18,21 @@ from embcli.errors import InputError, LayerError
 from embcli.oldpage import Paper
 from embcli.oldpage.terminal import Terminal
 from embcli.options import LookupOptions
-from embcli.positions.learned import Learned
 from embcli.text import Sequences
 from embcli.tokens import tokenize
 from embcli.verbs.lookup import Lookup, look_up
-from embcli.verbs.weights import weights
 from embcli.views.lookup import view
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
+from tests.inside import Inside
 from tests.oracles import Stub, StubSource, assert_same_bits, live, of_ids, stub
+from tests.screen import grids
 
-if TYPE_CHECKING:
-    from tests.conftest import Embcli
-
+V, D = 50257, 6
+CAT, DOG = "the cat saw the dog", "the dog saw the cat"
+IDS = [1169, 3797, 2497, 262, 3290]  # of CAT
+KINDS = ("learned", "sinusoidal", "none")
+run = Inside()
 untimed = settings(deadline=None)
 TRACED = re.compile(r"^ *(\d+) +(-?[\d.]+) \+ +(-?[\d.]+) = +(-?[\d.]+)$", re.MULTILINE)
 
@@ -67,17 +71,6 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
         assert_same_bits(found[name], expected[name])
         pieces = [piece.matrices[name].copy() for piece in result.records().pieces((), (name,))]
         assert_same_bits(np.concatenate([np.empty((0, len(chosen)), np.float32), *pieces]), expected[name])
-
-
-@untimed
-@given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(0, 2**64 - 1))
-def test_rows_are_rows_of_the_weight_matrix(data: st.DataObject, size: int, dim: int, seed: int) -> None:
-    source = SeededSource(Seeded(size, dim, 8, seed))
-    ids = data.draw(st.lists(st.integers(0, size - 1), max_size=8))
-    found = everything(look_up(of_ids(ids), source))
-    for name, rows in (("token", np.array(ids, np.int64)), ("position", np.arange(len(ids)))):
-        shown = weights(source, name, None)
-        assert found[name].tobytes() == shown.rows(shown.ids)[rows].tobytes()
 
 
 def test_text_picks_the_rows_of_its_ids() -> None:
@@ -178,18 +171,6 @@ def test_a_source_is_told_which_rows_will_be_asked_for() -> None:
     assert source.asked["position"].tolist() == [0, 1, 2]
 
 
-def test_the_sum_is_that_of_anybody_s_layers() -> None:
-    token, position = np.arange(12).reshape(4, 3), 100 * np.arange(6).reshape(2, 3)
-    found = everything(look_up(of_ids([3, 0]), stub(token, position)))
-    assert found["input"].tolist() == (token[[3, 0]] + position).tolist()
-
-
-def test_rows_are_only_worked_out_for_the_matrices_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = look_up(of_ids([1, 0]), stub(np.eye(4), np.eye(4)))
-    monkeypatch.setattr(Learned, "rows", lambda *_: pytest.fail("nobody asked for positions"))
-    assert result.rows(np.arange(2), ("token",))["token"].tolist() == np.eye(4)[[1, 0]].tolist()
-
-
 def test_a_source_without_a_layer_says_so() -> None:
     with pytest.raises(LayerError, match="there is no token layer here"):
         look_up(of_ids([0]), StubSource({"position": Stub(np.eye(2))}))
@@ -219,9 +200,157 @@ def test_a_token_that_is_not_there_cannot_be_traced(trace: int) -> None:
         look_up(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), LookupOptions(trace=trace))
 
 
-@pytest.mark.parametrize("precision", [1, 2, 7])
-def test_a_trace_says_how_many_decimals_it_shows(inside: Embcli, precision: int) -> None:
-    arguments = ("--ids", "1", "--vocab", "6", "--dim", "3", "--trace", "0", "--precision", str(precision))
-    printed = inside.ok("lookup", *arguments).text
-    assert f"The sum is computed in float32; it is shown to {precision} decimals.\n" in printed
-    assert all(len(number.split(".")[1]) == precision for row in TRACED.findall(printed) for number in row[1:])
+# --- kinds of positions, and some of the tokens -----------------------------------------------------------------------
+
+
+def looked_up(*arguments: str) -> dict[str, Any]:
+    return json.loads(run.ok("lookup", CAT, "--dim", str(D), *arguments, "-f", "json").out)
+
+
+@pytest.mark.parametrize(
+    ("only", "places"),
+    [([], [0, 1, 2, 3, 4]), (["--only", " the the"], [3]), (["--only", "262,1169"], [0, 3]), (["--only", "262"], [3])],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_joins_the_token_rows_as_its_formula_says(kind: str, only: list[str], places: list[int]) -> None:
+    found = looked_up("--position", kind, *only)
+    layers = live(Seeded(V, D))
+    assert [(row["position"], row["id"]) for row in found["tokens"]] == [(place, IDS[place]) for place in places]
+    matrices = {name: np.array(values, np.float32) for name, values in found["matrices"].items()}
+    token = layers["token"][IDS][places]
+    assert_same_bits(matrices["token"], token)
+    if kind == "learned":
+        assert_same_bits(matrices["position"], layers["position"][places])
+    elif kind == "sinusoidal":
+        rows = [[(math.cos if c % 2 else math.sin)(p / 10000 ** (c // 2 * 2 / D)) for c in range(D)] for p in places]
+        np.testing.assert_allclose(matrices["position"], rows, rtol=0, atol=1e-6)
+    else:
+        assert "position" not in matrices
+    assert_same_bits(matrices["input"], token + matrices.get("position", np.float32(0)))
+    names = ["token", "position"] if kind == "learned" else ["token"]
+    assert [*found["run"]["shapes"]] == names  # what is not needed is not drawn
+    source = StubSource({name: Stub(np.eye(4)) for name in names})
+    look_up(of_ids([1, 2]), source, LookupOptions(position=kind))
+    assert [*source.asked] == names
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_context_length_limits_learned_positions_alone(kind: str) -> None:
+    arguments = ("lookup", CAT, "--dim", "6", "--context-length", "2", "--position", kind)
+    if kind == "learned":
+        assert "5 tokens are more than the context length of 2" in run.refused(*arguments)
+    else:
+        assert len(json.loads(run.ok(*arguments, "-f", "json").out)["tokens"]) == 5
+    windows = json.loads(run.ok(*arguments, "--window", "-f", "json").out)["tokens"]
+    assert [(row["sequence"], row["position"]) for row in windows] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--position", "none", "--show", "position"), "has no rows that --show could name"),
+        (("--position", "rotary"), "choose from learned, sinusoidal, none"),
+        (("--position", "none", "--trace", "0"), "--trace writes out a sum; --position none adds nothing"),
+        (("--only", " bird"), "--only ' bird': ID 6512 (' bird') does not occur"),
+        (("--only", " the bird"), "ID 6512 (' bird') does not occur"),
+        (
+            ("--only", "262,7"),
+            "--only '262,7': ID 7 ('(') does not occur; embcli tokenize shows which tokens do; digi",
+        ),
+        (("--only", " 262"), "--only ' 262': ID 35404 (' 262') does not occur"),
+        (("--only", ""), "--only '' has no tokens"),
+        (("--only-ids", "262"), "No such option: --only-ids"),
+        (("--token-type", "0"), "No such option: --token-type"),
+        (("--theta", "2"), "No such option: --theta"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], said: str) -> None:
+    assert said in run.refused("lookup", CAT, *arguments)
+
+
+def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
+    with pytest.raises(InputError, match="IDs without an encoding take an ID"):
+        look_up(of_ids([1, 2]), SeededSource(Seeded(4, 2)), LookupOptions(only="the"))
+    result = look_up(of_ids([1, 2, 1], [2]), SeededSource(Seeded(4, 2)), LookupOptions(only="2"))
+    assert result.index(np.arange(2)).tolist() == [1, 3]
+
+
+ONLY = """\
+Input embeddings = token + position embeddings: 2 of 6 tokens, D = 2 columns
+token              row  │        0        1
+───────────────────────────────────────────
+␣the   token       262  │  {t}
+       + position    0  │  {p0}
+       = input       0  │  {i0}
+␣the   token       262  │  {t}
+       + position    4  │  {p4}
+       = input       4  │  {i4}
+token: row ID of V = 50,257 tokens; {position}
+Untrained: random rows of seed 123. --from MODEL reads a real model.
+"""
+LEARNED = "position: row p of C = 1,024 positions"
+SINES = "position: columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
+NONE = """\
+Input embeddings = token embeddings: 2 of 6 tokens, D = 2 columns
+         row  token  │        0        1
+────────────────────────────────────────
+token    262  ␣the   │  {t}
+         262  ␣the   │  {t}
+= input    0  ␣the   │  {t}
+           4  ␣the   │  {t}
+token: row ID of V = 50,257 tokens; input: the token row, the same at every position
+Untrained: random rows of seed 123. --from MODEL reads a real model.
+"""
+
+
+@pytest.mark.parametrize(("kind", "page"), [*zip(KINDS, (ONLY, ONLY, NONE), strict=True)])
+def test_the_whole_page_of_one_token_at_two_positions(kind: str, page: str) -> None:
+    layers = live(Seeded(V, 2))
+    token = layers["token"][262]
+    rows = {
+        "learned": layers["position"][[0, 4]],
+        "sinusoidal": np.array([[0, 1], [math.sin(4), math.cos(4)]]),
+    }.get(kind, np.zeros((2, 2)))
+    values = {"t": token, "p0": rows[0], "p4": rows[1], "i0": token + rows[0], "i4": token + rows[1]}
+    written = {name: "  ".join(f"{value:7.4f}" for value in row) for name, row in values.items()}
+    found = run.ok("lookup", " the cat saw on the dog", "--only", " the", "--dim", "2", "--position", kind).text
+    assert found == page.format(**written, position=LEARNED if kind == "learned" else SINES)
+
+
+def test_token_rows_alone_say_where_the_tokens_stand() -> None:
+    printed = run.ok("lookup", CAT, "--only", "262,3797", "--show", "token", "--dim", "2").text
+    (table,) = grids(printed, 120)
+    assert [label[0] for label in table.labels] == ["1", "3"]
+    table.check(live(Seeded(V, 2))["token"][[3797, 262]])
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_of_each_kind_fits_and_holds_its_numbers(kind: str, width: int) -> None:
+    result = look_up(of_ids(IDS), SeededSource(Seeded(V, 256)), LookupOptions(position=kind))
+    found = result.rows(np.arange(5), result.options.matrices)
+    printed = run.ok("lookup", CAT, "--position", kind, COLUMNS=str(width)).text
+    tables = grids(printed, width)
+    each = np.stack([*found.values()], axis=1 if len(found) == 3 else 0)  # one or two are bands
+    (one,) = tables
+    one.check(each.reshape(-1, 256))
+    if width > 80:
+        assert max(map(len, printed.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("lines", "same"),
+    [((CAT, DOG), True), ((CAT, CAT), False), ((CAT, f"{DOG}."), False), ((CAT, DOG, DOG), False), ((CAT,), False)],
+)
+def test_two_orders_of_one_bag_of_tokens_are_called_so(lines: tuple[str, ...], same: bool) -> None:
+    said = "\nBoth sequences are the same bag of tokens in different orders:\n"
+    said += "equal token rows, different input embeddings.\n"
+    printed = run.ok("lookup", "--lines", "--dim", "2", stdin="\n".join(lines)).text
+    assert (said in printed) == same
+    assert ("same bag" in printed) == same
+    assert (": B = 2 sequences, T = 5 tokens, D = 2 columns\n" in printed) == (lines in ((CAT, DOG), (CAT, CAT)))
+
+
+def test_without_positions_the_order_is_lost() -> None:
+    printed = run.ok("lookup", "--lines", "--dim", "2", "--position", "none", stdin=f"{CAT}\n{DOG}").text
+    assert "equal input embeddings: the order is lost." in printed

@@ -1,47 +1,31 @@
-"""Kinds of positions: each against a formula of another form, and the facts that the papers state of them."""
+"""Positions: each kind against torch or a formula of another form, and the matrices, pages and refusals of the verb."""
 
 from __future__ import annotations
 
-import cmath
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli.errors import InputError, LayerError
-from embcli.layer import Layer
-from embcli.names import Pairing
-from embcli.positions import JOINED_KINDS, KINDS, check_options, joined_kind, shown_kind
-from embcli.positions.learned import Learned
-from embcli.positions.none import NoPositions
-from embcli.positions.relative import Relative
-from embcli.positions.rotary import Rotary, model_rotary
+import embcli
+from embcli.errors import EmbcliError, LayerError
+from embcli.positions import KINDS
+from embcli.positions.rotary import Rotary
 from embcli.positions.sinusoidal import Sinusoidal
-from embcli.recipe import Rotation
+from embcli.verbs.positions import PositionTable
+from tests.inside import Inside
 from tests.oracles import normal
 
+V, T, D, SEED = 50, 40, 6, 123
 untimed = settings(deadline=None)
 dims = st.integers(1, 40)
 even_dims = st.integers(1, 20).map(lambda half: 2 * half)
 places = st.lists(st.integers(0, 10_000), min_size=1, max_size=6)
 pairings = st.sampled_from(["interleaved", "halves"])
-
-
-@dataclass
-class Plain(Layer):
-    values: np.ndarray
-    dtype = "float32"
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.values.shape
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        return self.values[ids]
 
 
 @untimed
@@ -62,121 +46,168 @@ def test_sinusoidal_dot_products_of_an_even_d_depend_on_the_distance_alone(d: in
     assert rows[0] @ rows[1] == pytest.approx(rows[2] @ rows[3], abs=1e-9)
 
 
-def turned(row: list[float], position: int, theta: float, pairs: list[tuple[int, int]]) -> list[float]:
-    """Return a row as complex multiplication turns it."""
-    found = [0.0] * len(row)
-    for i, (first, second) in enumerate(pairs):
-        angle = position / theta ** (2 * i / len(row))
-        product = complex(row[first], row[second]) * cmath.exp(1j * angle)
-        found[first], found[second] = product.real, product.imag
-    return found
-
-
 @untimed
-@given(even_dims, places, st.floats(1, 1e6))
-def test_rotary_positions_multiply_pairs_as_complex_numbers(dim: int, positions: list[int], theta: float) -> None:
-    rows = normal(len(positions), dim)
-    ways = {
-        "interleaved": [(column, column + 1) for column in range(0, dim, 2)],
-        "halves": [(column, column + dim // 2) for column in range(dim // 2)],
-    }
-    for pairing, pairs in ways.items():
-        kind = Rotary(dim, pairing=pairing, theta=theta)
-        assert kind.pairs.tolist() == [list(pair) for pair in pairs]
-        expected = [turned(row, at, theta, pairs) for row, at in zip(rows.tolist(), positions, strict=True)]
-        found = kind.joined(rows, np.array(positions))
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
-        angles = [[at / theta ** (2 * i / dim) for i in range(dim // 2)] for at in positions]
-        np.testing.assert_allclose(kind.rows(np.array(positions)), angles, rtol=1e-6)
+@given(even_dims, pairings, places, st.floats(1, 1e6))
+def test_rotary_positions_multiply_pairs_as_complex_numbers(
+    dim: int, pairing: Any, at: list[int], theta: float
+) -> None:
+    row, kind = normal(1, dim), Rotary(dim, pairing=pairing, theta=theta)
+    first = row[0, 0::2] if pairing == "interleaved" else row[0, : dim // 2]
+    second = row[0, 1::2] if pairing == "interleaved" else row[0, dim // 2 :]
+    angles = np.array([[place / theta ** (2 * i / dim) for i in range(dim // 2)] for place in at])
+    np.testing.assert_allclose(kind.rows(np.array(at)), angles, rtol=1e-6)
+    turned = (first + 1j * second.astype(np.float64)) * np.exp(1j * angles)
+    both = [turned.real, turned.imag]
+    wanted = np.stack(both, axis=2).reshape(-1, dim) if pairing == "interleaved" else np.concatenate(both, axis=1)
+    np.testing.assert_allclose(kind.exact(row, np.array(at)), wanted, rtol=0, atol=1e-9)
 
 
 @untimed
 @given(even_dims, pairings, st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 99))
 def test_rotary_dot_products_are_equal_under_a_shift_of_both_positions(
-    dim: int, pairing: str, i: int, j: int, shift: int, seed: int
+    dim: int, pairing: Any, i: int, j: int, shift: int, seed: int
 ) -> None:
     query, key = normal(2, dim, seed)[:, None]
     kind = Rotary(dim, pairing=pairing)
-
-    def dot(left: int, right: int) -> float:
-        (one,), (other,) = kind.exact(query, np.array([left])), kind.exact(key, np.array([right]))
-        return float(one @ other)
-
-    assert dot(i, j) == pytest.approx(dot(i + shift, j + shift), abs=1e-9 * dim)
-
-
-def test_rotary_positions_leave_position_0_and_lengths_as_they_are() -> None:
-    rows = normal(3, 8)
-    found = Rotary(8, pairing="halves").joined(rows, np.array([0, 5, 900]))
-    assert found[0].tobytes() == rows[0].tobytes()
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), np.linalg.norm(rows, axis=1), rtol=1e-6)
+    queries, keys = kind.exact(query, np.array([i, i + shift])), kind.exact(key, np.array([j, j + shift]))
+    assert queries[0] @ keys[0] == pytest.approx(queries[1] @ keys[1], abs=1e-9 * dim)
 
 
 def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
-    assert not np.isfinite(Rotary(2).joined(np.array([[np.inf, 1]], np.float32), np.array([1]))).any()
+    assert not np.isfinite(Rotary(2).exact(np.array([[np.inf, 1]], np.float32), np.array([1]))).any()
 
 
 @pytest.mark.parametrize(("dim", "theta"), [(3, 1e4), (1, 1e4), (4, 0.5), (4, math.inf), (4, math.nan), (4, -1.0)])
 def test_what_rotary_cannot_turn_is_refused(dim: int, theta: float) -> None:
-    with pytest.raises(
-        LayerError, match=f"dim must be even, not {dim}" if dim % 2 else "theta must be a finite number from 1"
-    ):
+    said = f"dim must be even, not {dim}" if dim % 2 else "theta must be a finite number from 1"
+    with pytest.raises(LayerError, match=said):
         Rotary(dim, theta=theta)
 
 
-@untimed
-@given(st.integers(0, 6), dims, st.integers(1, 12))
-def test_relative_positions_pick_the_row_of_the_clipped_distance(clip: int, dim: int, length: int) -> None:
-    values = normal(2 * clip + 1, dim)
-    kind = Relative(dim, Plain(values), clip=clip)
-    every = np.arange(length)
-    distances, rows = kind.distances(every, every), kind.rows(every, every)
-    assert rows.shape == (length, length, dim)
-    for i in range(length):
-        for j in range(length):
-            distance = max(-clip, min(clip, j - i))
-            assert distances[i, j] == distance
-            assert rows[i, j].tobytes() == values[distance + clip].tobytes()
+# --- the verb ---------------------------------------------------------------------------------------------------------
 
 
-def test_learned_positions_are_added_and_none_change_nothing() -> None:
-    tokens, values, at = normal(2, 4), normal(9, 4, seed=1), np.array([7, 0])
-    learned = Learned(4, Plain(values))
-    assert learned.rows(at).tobytes() == values[[7, 0]].tobytes()
-    assert learned.joined(tokens, at).tobytes() == (tokens + values[[7, 0]]).tobytes()
-    assert NoPositions(4).joined(tokens, at).tobytes() == tokens.tobytes()
-    assert (learned.columns, Sinusoidal(4).columns, Rotary(4).columns) == (4, 4, 2)
+def drawn(rows: int = T, dim: int = D) -> tuple[np.ndarray, np.ndarray]:
+    """Return both layers, drawn by torch in the order of the contract."""
+    torch.manual_seed(SEED)
+    return tuple(torch.nn.Embedding(size, dim).weight.detach().numpy() for size in (V, rows))  # type: ignore[return-value]
 
 
-def test_a_layer_that_is_not_open_is_an_error() -> None:
-    with pytest.raises(LayerError, match="there is no position layer"):
-        Learned(4).rows(np.array([0]))
+def table(kind: Any, length: int | None = T, dim: int = D, **more: Any) -> PositionTable:
+    return embcli.seeded(vocab=V, dim=dim, context_length=T if length is None else length).positions(
+        kind, context_length=length, **more
+    )
 
 
-@pytest.mark.parametrize("name", [*KINDS, *JOINED_KINDS])
-def test_each_kind_takes_its_own_options_and_refuses_those_of_others(name: Any) -> None:
-    kind = shown_kind(name) if name in KINDS else joined_kind(name)
-    values = {"clip": 3, "heads": 3, "pairing": "halves", "theta": 5.0, "ids": "1"}
-    for option, value in values.items():
-        if option in kind.options:
-            check_options(name, **{option: value})
-            assert option == "ids" or kind.of(4, values).document()[option] == value
-        else:
-            with pytest.raises(InputError, match=f"^{option} is an option of .* positions, not of {name}"):
-                check_options(name, **{option: value})
-    check_options(name, **dict.fromkeys(values))
+def everything(result: PositionTable) -> dict[str, np.ndarray]:
+    records = result.records()
+    pieces = list(records.pieces(tuple(records.fields), tuple(records.matrices)))
+    assert np.concatenate([piece.fields["position"] for piece in pieces]).tolist() == result.chosen.tolist()
+    found = {name: np.concatenate([piece.matrices[name] for piece in pieces]) for name in records.matrices}
+    for name, values in found.items():
+        assert np.array_equal(getattr(result, name), values)
+        assert (values.shape, values.dtype) == (records.matrices[name].shape, records.matrices[name].dtype)
+    return found
 
 
-@pytest.mark.parametrize(("pairing", "pairs"), [("interleaved", ((0, 1), (2, 3))), ("halves", ((0, 2), (1, 3)))])
-def test_a_models_own_rotation_turns_the_first_columns_of_each_head_alike(pairing: Pairing, pairs: Any) -> None:
-    """Two heads of six columns, of which four are rotated, and three columns that are no head."""
-    rotation = Rotation(pairing, 500.0, head=6, rates=(1.0, 0.1))
-    rows, at = np.random.default_rng(1).standard_normal((3, 15), np.float32), np.array([0, 2, 7])
-    wanted = rows.astype(np.float64)
-    for row, position in zip(wanted, at.tolist(), strict=True):
-        for head in (0, 6):
-            for (first, second), rate in zip(pairs, rotation.rates, strict=True):
-                turned = complex(row[head + first], row[head + second]) * cmath.exp(1j * rate * position)
-                row[head + first], row[head + second] = turned.real, turned.imag
-    np.testing.assert_allclose(model_rotary(rotation, 15, None).joined(rows, at), wanted, rtol=1e-6)
+def test_learned_and_sinusoidal_positions_are_their_rows() -> None:
+    assert everything(table("learned"))["position"].tobytes() == drawn()[1].tobytes()
+    result = table("sinusoidal", dim=7)
+    assert everything(result)["position"].tobytes() == Sinusoidal(7).rows(np.arange(T)).tobytes()
+    assert "seed" not in result.records().run
+    with pytest.raises(AttributeError, match="there are: position"):
+        _ = result.similarity
+
+
+def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance() -> None:
+    distances = (torch.arange(T)[None, :] - torch.arange(T)[:, None]).clamp(-16, 16)
+    layer = torch.tensor(drawn(33)[1])
+    found = everything(table("relative"))
+    assert found["distance"].tolist() == distances.tolist()
+    assert found["position"].tobytes() == torch.nn.functional.embedding(distances + 16, layer).numpy().tobytes()
+    chosen = everything(table("relative", rows="39,0:2", columns="5,1"))["position"]
+    assert chosen.tobytes() == np.ascontiguousarray(found["position"][[39, 0, 1]][:, :, [5, 1]]).tobytes()
+    products = everything(table("relative", ids="9", similarity=True))["similarity"]
+    row = drawn(33)[0][9].astype(np.float64)
+    np.testing.assert_allclose(products, found["position"].astype(np.float64) @ row, rtol=1e-6)
+
+
+@pytest.mark.parametrize("pairing", ["interleaved", "halves"])
+@pytest.mark.parametrize("token_id", [None, 7])
+def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(pairing: Any, token_id: int | None) -> None:
+    result = table("rotary", pairing=pairing, theta=50.0, ids=token_id)
+    kind, row = Rotary(D, pairing=pairing, theta=50.0), drawn()[0][[token_id or 0]]
+    found = everything(result)
+    assert found["position"].tobytes() == kind.rows(np.arange(T)).tobytes()
+    assert found["input"].tobytes() == kind.exact(row, np.arange(T)).astype(np.float32).tobytes()
+    assert found["input"][0].tobytes() == row.tobytes()
+    assert result.records().default == "position"
+    chosen = everything(table("rotary", rows="3,1", columns="2,0", pairing=pairing, theta=50.0, ids=token_id))
+    turned = [4, 5, 0, 1] if pairing == "interleaved" else [2, 0, 5, 3]
+    assert chosen["position"].tobytes() == found["position"][[3, 1]][:, [2, 0]].tobytes()
+    assert chosen["input"].tobytes() == found["input"][[3, 1]][:, turned].tobytes()
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])
+def test_similarity_is_the_dot_product_of_what_two_positions_become(kind: str) -> None:
+    vectors = everything(table(kind))["input" if kind == "rotary" else "position"].astype(np.float64)
+    found = everything(table(kind, similarity=True))["similarity"]
+    np.testing.assert_allclose(found, vectors @ vectors.T, atol=2e-5)
+    chosen = everything(table(kind, rows="5,2", columns="0,39,7", similarity=True))["similarity"]
+    np.testing.assert_allclose(chosen, found[[5, 2]][:, [0, 39, 7]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "message"),
+    [
+        ("relative", {"theta": 3.0}, "^theta is an option of rotary positions, not of relative ones$"),
+        ("sinusoidal", {"pairing": "halves"}, "^pairing is an option of rotary positions, not of sinusoidal ones$"),
+        ("sinusoidal", {"ids": "3"}, "^ids is an option of relative and rotary positions, not of sinusoidal ones$"),
+        ("rotary", {"pairing": "both"}, "^pairing 'both' is not known; choose from interleaved, halves$"),
+        ("alibi", {}, "^kind 'alibi' is not known; choose from learned, sinusoidal, relative, rotary$"),
+        ("rotary", {"dim": 5}, "dim must be even, not 5"),
+        ("rotary", {"ids": "1,2"}, "^ids must be one token ID, not 2: '1,2'$"),
+        ("rotary", {"ids": ""}, "^ids must be one token ID, not 0: ''$"),
+        ("rotary", {"ids": "50"}, "ID 50 at position 0 has no row"),
+        ("learned", {"length": 0}, "^context_length must be at least 1, not 0$"),
+        ("learned", {"rows": "40"}, "position 40 is out of range"),
+        ("rotary", {"columns": "3"}, "column 3 is out of range"),
+    ],
+)
+def test_what_makes_no_positions_is_refused(kind: str, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(EmbcliError, match=message):
+        table(kind, **more)
+
+
+def test_a_row_for_each_pair_of_positions_has_no_flat_format() -> None:
+    relative = ("positions", "--kind", "relative", "--context-length", "3", "--dim", "2", "--vocab", "5")
+    for format in ("csv", "tsv"):
+        assert f"--kind relative cannot be shown in {format}" in Inside().refused(*relative, "-f", format)
+    assert Inside().ok(*relative, "--similarity", "-f", "csv").text.startswith("position,0,1,2\r\n0,")
+
+
+@pytest.mark.parametrize("similarity", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [None, 1024])
+def test_a_page_shows_the_numbers_of_its_corners(kind: Any, similarity: bool, length: int | None) -> None:
+    result = embcli.seeded(vocab=V, dim=64).positions(kind, context_length=length, similarity=similarity)
+    matrices = {each.name: each for each in result.matrices}
+    name = next(iter(matrices)) if kind != "relative" or similarity else "distance"
+    last = 15 if length is None else 1023
+    written = str if name == "distance" else "{:.4f}".format
+    lines = str(result).splitlines()
+    first_row, last_row = (next(line.split() for line in lines if line.split()[:1] == [str(at)]) for at in (0, last))
+    values, corner = matrices[name].rows(np.array([0, last])), last if similarity or name == "distance" else -1
+    assert (first_row[2], last_row[-1]) == (written(values[0][0]), written(values[1][corner]))
+    short = f" 0 to 15 of 1,024: {'T' if similarity else ''}" if length is None and kind != "relative" else ": "
+    assert f"{kind} positions{short}" in lines[0].lower().replace("t =", "T =")
+    whole = everything(result)["similarity" if similarity else "position"]
+    assert len(whole) == (16 if length is None and kind == "relative" else 1024)
+
+
+def test_chosen_rows_and_a_given_length_are_shown_whatever_they_are() -> None:
+    whole = ("positions", "--kind", "sinusoidal", "--dim", "4", "--rows", "1000,1023")
+    assert [line.split()[0] for line in Inside().ok(*whole).text.splitlines()[4:6]] == ["1000", "1023"]
+    given = Inside().ok("positions", "--kind", "sinusoidal", "--dim", "4", "--context-length", "1024").text
+    assert "T = 1,024 positions, D = 4 columns" in given
+    assert "\n1023  │" in given
