@@ -56,7 +56,7 @@ VIEWS = {
     "compare": ("compare", "--ids", "2,3,1", "--draw", "--trace", "--gradient"),
     "batch": ("batch", "-", "--batch-size", "2", "--dim", "3"),
     "batch --draw": ("batch", "-", "--batch-size", "2", "--dim", "3", "--draw"),
-    "positions": ("positions", "--kind", "relative", "--clip", "3", "--context-length", "6"),
+    "positions": ("positions", "--kind", "relative", "--context-length", "6"),
     "positions --similarity": ("positions", "--kind", "sinusoidal", "--similarity"),
     "neighbors": ("neighbors", "--ids", "3", *SMALL),
     "audit": ("audit", *SMALL),
