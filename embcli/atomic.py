@@ -15,7 +15,7 @@ from typing import BinaryIO
 from embcli.errors import OutputError
 
 _OPEN_DESCRIPTOR = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
-_LONGEST_NAME = 255  # bytes that file systems allow
+PARTIAL = re.compile("[.]embcli-[0-9a-f]{12}[.]part")  # the names of unfinished files
 
 
 @contextmanager
@@ -137,7 +137,4 @@ def status_of(path: Path) -> os.stat_result | None:
 
 def _partial(path: Path) -> Path:
     """Return a new name in the same folder for an unfinished file."""
-    partial = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
-    if len(os.fsencode(partial.name)) > _LONGEST_NAME:
-        return _partial(path.with_name(path.name[: len(path.name) // 2]))
-    return partial
+    return path.with_name(f".embcli-{os.urandom(6).hex()}.part")

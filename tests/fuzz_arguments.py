@@ -61,7 +61,7 @@ TEXTS = ["Every effort moves you", "hi", "a b", "<|endoftext|>", "6109", *ODD]
 
 def vector(chance: random.Random) -> list[str]:
     """Return some words, most of them such that they might have been meant."""
-    command = chance.choice([*COMMANDS, *COMMANDS, "cache verify", "cache clear", "lookpu", ""])
+    command = chance.choice([*COMMANDS, *COMMANDS, "cache clear", "lookpu", ""])
     words = command.split()
     known = COMMANDS.get(command, COMMANDS["lookup"])
     if command in ("weights", "audit") or chance.random() < 0.5:

@@ -16,7 +16,7 @@ from embcli.errors import LayerError
 from embcli.notes import Notes
 from embcli.weights import build, source
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
-from embcli.weights.kept import Key
+from embcli.weights.kept import file_name
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT
 from tests.inside import Inside
@@ -72,21 +72,20 @@ def test_whatever_can_change_a_bit_of_a_layer_changes_its_key_and_its_file(
     (tmp_path / "flags").write_text("processor : 0\nflags : fpu sse2\nflags : fpu sse2\n")
     (tmp_path / "more").write_text("processor : 0\nflags : fpu sse2 avx2\nflags : fpu sse2 avx2\n")
 
-    def key(change: Callable[[pytest.MonkeyPatch, Path], object] = lambda *_: None) -> Key:
+    def key(change: Callable[[pytest.MonkeyPatch, Path], object] = lambda *_: None) -> str:
         with monkeypatch.context() as patch:
             patch.setattr(build, "_CPU_FLAGS", str(tmp_path / "flags"))
             patch.setattr(os, "confstr", lambda _: "glibc 2.36")
             with_torch(patch, torch_of(tmp_path))
             change(patch, tmp_path)
             this_build.cache_clear()
-            return Key("token", Seeded(6, 3), this_build())
+            return file_name("token", Seeded(6, 3), this_build())
 
     first = key()
-    assert str(key()) == str(first)
-    assert "torch=2.12.0+aa" in str(first)
+    assert key() == first
+    assert "torch-2.12.0+aa" in first
     others = {name: key(change) for name, change in CHANGES.items()}
-    assert len({str(each) for each in [first, *others.values()]}) == 1 + len(others), others
-    assert len({each.file_name for each in [first, *others.values()]}) == 1 + len(others)
+    assert len({first, *others.values()}) == 1 + len(others), others
 
 
 @pytest.mark.parametrize(
@@ -194,13 +193,17 @@ def test_a_torch_that_does_not_load_is_told_in_a_sentence(
 
 
 @pytest.mark.parametrize(
-    "code", ["raise MemoryError", "raise ImportError('c.so: failed to map segment from shared object')"]
+    ("code", "told"),
+    [
+        ("raise MemoryError", MemoryError),
+        ("raise ImportError('c.so: failed to map segment from shared object')", ImportError),
+    ],
 )
 def test_a_torch_that_memory_is_too_small_for_is_not_called_broken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, told: type[Exception]
 ) -> None:
     with_torch(monkeypatch, torch_of(tmp_path, VERSION, code))
-    with pytest.raises(LayerError, match=r"^memory ran out while torch was loading; "), loading_torch():
+    with pytest.raises(told), loading_torch():
         import torch  # noqa: F401
 
 

@@ -343,8 +343,6 @@ def test_cache_in_every_format_names_its_files(embcli: Embcli, tmp_path: Path) -
     for form, read in SEPARATED.items():
         header, row = read(written(records, form))
         assert dict(zip(header, row, strict=True)) == {key: str(value) for key, value in document["layers"][0].items()}
-    checked = from_json(embcli.ok("cache", "verify", "-f", "json", **environment).out)
-    assert checked["layers"] == [document["layers"][0] | {"fault": None}]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_p
             assert (tmp_path / form).exists() == (form in told)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "cache clear", "cache verify"])
+@pytest.mark.parametrize("name", [*COMMANDS, "cache clear"])
 def test_help_in_a_pipe_is_whole_in_the_order_of_the_groups(name: str) -> None:
     text = Inside().ok(*name.split(), "--help", COLUMNS="140").text
     assert not re.search(r"\[\[|<|>(?!=)|\x1b|None", text.partition("\n\n")[2].partition("\nOptions\n")[2])
@@ -150,7 +150,7 @@ def _long(option: object) -> str:
     return next(name for name in option.opts if name.startswith("--"))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["lookup", "weights", "cache", "cache verify"])
+@pytest.mark.parametrize("name", ["lookup", "weights", "cache"])
 def test_no_name_and_no_metavar_is_broken_however_narrow(name: str) -> None:
     """Each is on a line of its own at 40 columns, as a word of a description is."""
     page = help_on_terminal(40, "help", *name.split())

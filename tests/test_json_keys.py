@@ -339,7 +339,6 @@ DOCUMENTS: dict[str, Schema] = {
     ),
     "explain token": strict(run=strict(embcli=STRING), words=array(strict(**ENTRY))),
     "cache": strict(run=FOLDER, layers=array(strict(**KEPT), length=2)),
-    "cache verify": strict(run=FOLDER, layers=array(strict(**KEPT, fault=NULL), length=2)),
 }
 LINES: dict[str, Schema] = {
     "tokenize Hi": strict(**TOKEN, **SPAN),
@@ -369,7 +368,6 @@ LINES: dict[str, Schema] = {
     f"{SEVERAL} --lines": strict(encoding=STRING, sequence=COUNT, **TOKEN, **SPAN, common=TRUTH),
     "explain token": strict(**ENTRY),
     "cache": strict(**KEPT),
-    "cache verify": strict(**KEPT, fault=NULL),
 }
 
 

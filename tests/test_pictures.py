@@ -62,7 +62,6 @@ VIEWS = {
     "audit": ("audit", *SMALL),
     "info": ("info",),
     "cache": ("cache",),
-    "cache verify": ("cache", "verify"),
 }
 HOSTILE = (
     "<script>alert(1)</script>",

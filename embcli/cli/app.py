@@ -28,6 +28,7 @@ from embcli.errors import InputError
 from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
 from embcli.safe import in_line
 from embcli.selection import select
+from embcli.verbs.cache import clear, contents
 
 if TYPE_CHECKING:
     from embcli.formats import Kind
@@ -112,15 +113,14 @@ def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
 
 def _cache() -> typer.Typer:
     """Return the commands of `embcli cache`."""
-    cache = typer.Typer(cls=GroupHelp, help="Show, clear or verify the cache.", rich_markup_mode=None)
+    cache = typer.Typer(cls=GroupHelp, help="Show or clear the cache.", rich_markup_mode=None)
     examples = {
         "where layers are kept, and how much space they take": "embcli cache",
-        "look for damaged files": "embcli cache verify",
+        "the same as data": "embcli cache -f json",
         "remove everything": "embcli cache clear",
     }
     cache.callback(invoke_without_command=True, epilog=_epilog(examples))(grouped(cache_show, "cache", "list"))
     cache.command("clear", cls=VerbHelp)(cache_clear)
-    cache.command("verify", cls=VerbHelp)(grouped(cache_verify, "cache", "list"))
     return cache
 
 
@@ -489,7 +489,7 @@ def explain(word: list[str] | None = None, *, target: Target) -> None:
     LEARN,
     {
         "all options of a verb, in groups": "embcli help lookup",
-        "of a command of a verb": "embcli help cache verify",
+        "of a command of a verb": "embcli help cache clear",
         "the list of verbs": "embcli help",
     },
 )
@@ -535,24 +535,12 @@ def info(
 def cache_show(context: typer.Context, target: Target) -> None:
     """Show where layers and indexes are kept, and how much space each of them takes."""
     if context.invoked_subcommand is None:
-        from embcli.verbs.cache import contents
-
         target.output_of("list").write(contents(_store()))
 
 
 def cache_clear() -> None:
     """Remove everything from the cache."""
-    from embcli.verbs.cache import clear
-
     typer.echo(in_line(clear(_store()).removed))
-
-
-def cache_verify(target: Target) -> int:
-    """Check everything in the cache. Name damaged files; the exit status is 1 if there are any."""
-    from embcli.verbs.cache import contents
-
-    output = target.output_of("list")
-    return output.write(contents(_store(), verify=True))
 
 
 def _store() -> Store | None:

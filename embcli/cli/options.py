@@ -157,7 +157,7 @@ DECLARED: dict[str, Any] = {
     "file": _option(INPUT, "Read the text from a file.", metavar="PATH"),
     "batch.file": _argument("FILE", "A file with the text; omit it or pass - to read standard input."),
     "tour.file": _argument("FILE", "A tour of your own, in JSON.", show_default="embcli's"),
-    "words": _argument("VERB", "The verb, such as lookup, or cache verify."),
+    "words": _argument("VERB", "The verb, such as lookup, or cache clear."),
     "decode.ids": _argument("IDS", "Token IDs: 6109 3626, or 6109,3626."),
     "ids": _option(INPUT, "Token IDs in place of the text: 2,3,5,1, or - to read them.", metavar="IDS"),
     "positions.ids": _option(INPUT, "Token row that the positions are applied to.", "0", metavar="ID"),

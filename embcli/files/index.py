@@ -77,17 +77,12 @@ def stored_index(binary: Binary, scan: Callable[[], Index], sizes: tuple[int, in
     return index
 
 
-def check(file: FileIO, name: str) -> None:
-    """Read a whole kept index; raises Damaged if it is not what was written or not what its name says."""
-    _load(file, name=name)
-
-
 def _name(key: str) -> str:
     return f"vectors-{zlib.crc32(key.encode()):08x}.safetensors"
 
 
-def _load(file: FileIO, key: str | None = None, name: str | None = None) -> Index:
-    """Read an index; raises Damaged for the index of another file than the one with this key, or name."""
+def _load(file: FileIO, key: str | None = None) -> Index:
+    """Read an index; raises Damaged for the index of another file than the one with this key."""
     try:
         described = read_header(file)
         parts = [file.read(described.tensors[part].end - described.tensors[part].start) for part in _shapes(0, 0)]
@@ -97,7 +92,7 @@ def _load(file: FileIO, key: str | None = None, name: str | None = None) -> Inde
         index = Index(int(dim), np.frombuffer(parts[0], "<i8"), np.frombuffer(parts[1], "<u4"), parts[2], int(end))
     except (Malformed, KeyError, ValueError) as error:
         raise Damaged(str(error)) from None
-    if own != (key or own) or _name(own) != (name or _name(own)):
+    if own != (key or own):
         raise Damaged("it is the index of another file")
     return index
 

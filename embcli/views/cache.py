@@ -1,17 +1,19 @@
-"""The pages of `cache` and `cache verify`."""
+"""The page of `cache`."""
 
 from datetime import datetime
 
 from embcli.oldpage import Column, Page
+from embcli.store import LIMIT
 from embcli.verbs.cache import Files
 from embcli.words import counted, in_bytes
 
 
 def view(result: Files, page: Page) -> None:
     """Put the folder, its size, and a line for each kept file on a page."""
-    thing = "layer" if all(entry.kind in ("token", "position") for entry in result.entries) else "file"
+    names = [entry.path.stem.partition("-torch")[0] for entry in result.entries]
+    thing = "file" if any(name.startswith("vectors") for name in names) else "layer"
     page.line(result.folder)
-    page.line(f"{counted(len(result.entries), thing)}, {in_bytes(result.size)} of at most {in_bytes(result.limit)}")
+    page.line(f"{counted(len(result.entries), thing)}, {in_bytes(result.size)} of at most {in_bytes(LIMIT)}")
     if not result.entries:
         return
     page.line()
@@ -20,14 +22,6 @@ def view(result: Files, page: Page) -> None:
         [
             Column("last used", used, "left"),
             Column("size", [in_bytes(entry.size) for entry in result.entries]),
-            Column(thing, [entry.path.stem for entry in result.entries], "left"),
+            Column(thing, names, "left"),
         ]
     )
-    if result.faults is not None:
-        page.line()
-        for entry, fault in zip(result.entries, result.faults, strict=True):
-            if fault is not None:
-                page.line(f"damaged: {entry.path.name}: {fault}")
-        sound = f"all {len(result.entries)} are sound" if len(result.entries) > 1 else "it is sound"
-        of_all = f"{result.damaged} of {counted(len(result.entries), thing)}"
-        page.line(f"damaged: {of_all}; replaced at the next use" if result.damaged else sound)

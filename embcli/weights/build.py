@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from embcli.errors import LayerError, does_not_load
-from embcli.memory import ran_out, refuse_shortage
+from embcli.memory import ran_out
 from embcli.notes import PATIENCE, Notes
 
 NO_TORCH = "none"
@@ -25,8 +25,6 @@ _CPU_FLAGS = "/proc/cpuinfo"
 _X86 = ("x86_64", "AMD64")
 _AVX2, _AVX512 = {"avx2", "fma"}, {"avx512vl", "avx512bw", "avx512dq", "fma"}
 _FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
-_ADDRESSES, _DATA = 550 * 10**6, 180 * 10**6  # bytes that importing torch takes, and some to spare
-_OUT_OF_MEMORY = "memory ran out while torch was loading; it needs some 700 MB"
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,17 @@ class Build:
     libc: str  # torch's scalar code calls its logarithm and cosine
 
     def __str__(self) -> str:
-        return f"torch={self.torch} machine={self.machine} cpu={self.cpu} libc={self.libc}"
+        return f"torch-{self.torch}-{self.machine}-{self.cpu}-{self.libc}"
 
     @property
     def version(self) -> str:
         """The version of torch, without the commit."""
         return self.torch.rpartition("+")[0] or self.torch
+
+    @property
+    def described(self) -> dict[str, str]:
+        """What the origin of a layer tells of it."""
+        return {"torch": self.version, "cpu_capability": cpu_capability() or self.machine}
 
 
 @lru_cache
@@ -75,12 +78,9 @@ def loading_torch(notes: Notes | None = None) -> Iterator[None]:
     if this_build().torch == NO_TORCH:
         raise LayerError("torch is not installed, and is needed here; pip install torch")
     if "torch" not in sys.modules:
-        refuse_shortage("torch", _ADDRESSES, _DATA)
         error = _imported(notes or Notes())
-        if error is not None and ran_out(error):
-            raise LayerError(_OUT_OF_MEMORY)
         if error is not None:
-            raise LayerError(does_not_load("torch", error))
+            raise error if ran_out(error) else LayerError(does_not_load("torch", error))
     yield
 
 
