@@ -10,7 +10,9 @@ import json
 import os
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, BinaryIO
 
 from embcli.binary import Binary
@@ -28,7 +30,6 @@ _WRITTEN = {name: dtype for dtype, name in _READ.items()} | {"bool": "BOOL", "co
 _LONGEST = 100_000_000  # bytes of a header, a limit of the format
 _LARGEST = 2**63 - 1
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_FIELDS = {"dtype", "shape", "data_offsets"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ class SafetensorsFile(Tensors):
         super().__init__(binary, tensors, contents.metadata)
 
 
-def header(tensors: dict[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str], size: int | None = None) -> bytes:
+def header(
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str], size: int | None = None
+) -> bytes:
     """Return the bytes before the first tensor; `tensors` gives numpy's name of the dtype and the shape, in order.
 
     The header is padded with spaces so that the tensors start at a multiple of 8, or at `size` if given.
@@ -76,7 +79,7 @@ def header(tensors: dict[str, tuple[str, tuple[int, ...]]], metadata: dict[str, 
     entries: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     offset = 0
     for name, (dtype, shape) in tensors.items():
-        end = offset + BITS[_WRITTEN[dtype]] // 8 * _elements(shape)
+        end = offset + BITS[_WRITTEN[dtype]] // 8 * prod(shape)
         entries[name] = {"dtype": _WRITTEN[dtype], "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=True).encode()
@@ -87,29 +90,39 @@ def header(tensors: dict[str, tuple[str, tuple[int, ...]]], metadata: dict[str, 
 
 
 def read_header(file: BinaryIO) -> Header:
-    """Read the header of an open file, and nothing after it; raises Malformed unless it describes the whole file."""
+    """Read the header of an open file, and nothing after it; raises Malformed unless its tensors fill the file."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     first = file.read(8)
-    if len(first) < 8:
-        raise Malformed(f"it is too short, with {len(first)} of the 8 bytes of its header's length")
-    (length,) = struct.unpack("<Q", first)
-    if length > size - 8:
-        raise Malformed(f"it is cut off: its header has {length:,} bytes, and {size - 8:,} follow")
+    length = int.from_bytes(first, "little")
+    if len(first) < 8 or length > size - 8:
+        raise Malformed(f"it is cut off: its header has {length:,} bytes, and {max(size - 8, 0):,} follow")
     if length > _LONGEST:
         raise Malformed(f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows")
     data = file.read(length)
     if data[:1] != b"{":
         raise Malformed(f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'")
-    entries = parsed_object(data, "its header", _number)
-    metadata = _metadata(entries.pop("__metadata__", {}))
+    entries = parsed_object(data, "its header", _natural)
+    metadata = entries.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(map(_is_text, (*entries, *metadata, *metadata.values()))):
+        raise Malformed("its header has a name or metadata that is not text")
     tensors = {name: _entry(name, entry, 8 + length) for name, entry in entries.items()}
-    return Header(_in_place(tensors, 8 + length, size), metadata)
+    ordered = sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end))
+    place = 8 + length
+    for name, tensor in ordered:
+        if tensor.start != place:
+            fault = "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
+            raise Malformed(f"tensor {name[:60]!r} {fault}")
+        place = tensor.end
+    if place != size:
+        cut = "it is cut off: " if place > size else ""
+        raise Malformed(f"{cut}its tensors end at byte {place:,}, and it has {size:,}")
+    return Header(dict(ordered), metadata)
 
 
-def _number(text: str) -> int:
-    if text[0] == "-" or len(text) > 19 or int(text) > _LARGEST:
-        raise Malformed(f"its header has a number out of range, {text[:40]}; sizes and offsets go from 0 to {_LARGEST}")
+def _natural(text: str) -> int:
+    if not text.isdigit() or len(text) > 19 or int(text) > _LARGEST:
+        raise Malformed(f"its header has a number out of range, {text[:40]}")
     return int(text)
 
 
@@ -118,58 +131,13 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and not _SURROGATES.search(value)
 
 
-def _metadata(entry: object) -> dict[str, str]:
-    if not isinstance(entry, dict):
-        raise Malformed("its metadata is not a JSON object")
-    for name, value in entry.items():
-        if not _is_text(name) or not _is_text(value):
-            raise Malformed(f"its metadata has {name[:60]!r}, which is not text")
-    return entry
-
-
-def _entry(name: str, entry: object, data: int) -> Entry:
-    if not _is_text(name):
-        raise Malformed(f"its header has a name that is not text, {name[:60]!r}")
-    what = f"tensor {name[:60]!r}"
-    if not isinstance(entry, dict) or entry.keys() != _FIELDS:
-        raise Malformed(f"{what} has other fields than dtype, shape and data_offsets")
-    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in BITS:
-        raise Malformed(f"{what} has an unknown dtype, {str(dtype)[:40]!r}")
-    if not _are_numbers(shape):
-        raise Malformed(f"{what} has a shape that is not a list of sizes")
-    if not _are_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise Malformed(f"{what} has data_offsets that are not a start and an end")
-    start, end = offsets
-    if BITS[dtype] * _elements(tuple(shape), what) != 8 * (end - start):
-        raise Malformed(f"{what} has {end - start:,} bytes instead of those of {dtype} of shape {shape}")
-    return Entry(dtype, tuple(shape), data + start, data + end)
-
-
-def _are_numbers(values: object) -> bool:
-    return isinstance(values, list) and all(type(value) is int for value in values)
-
-
-def _in_place(tensors: dict[str, Entry], data: int, size: int) -> dict[str, Entry]:
-    """Return the tensors in the order of their offsets; raises Malformed unless they fill the file without overlap."""
-    ordered = sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end))
-    place = data
-    for name, tensor in ordered:
-        if tensor.start != place:
-            fault = "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
-            raise Malformed(f"tensor {name[:60]!r} {fault}")
-        place = tensor.end
-    if place > size:
-        raise Malformed(f"it is cut off: its tensors end at byte {place:,}, and it has {size:,}")
-    if place < size:
-        raise Malformed(f"its last {size - place:,} bytes belong to no tensor")
-    return dict(ordered)
-
-
-def _elements(shape: tuple[int, ...], what: str = "a tensor") -> int:
-    count = 1
-    for size in shape:
-        count *= size
-        if count > _LARGEST:
-            raise Malformed(f"{what} has a shape out of range, {str(shape)[:60]}")
-    return count
+def _entry(name: str, entry: Any, data: int) -> Entry:
+    try:
+        dtype, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+        are_numbers = all(type(each) is int for each in (*shape, start, end))
+        fits = are_numbers and BITS[dtype] * prod(shape) == 8 * (end - start) and len(entry) == 3
+        if fits and prod(size or 1 for size in shape) <= _LARGEST and isinstance(entry["shape"], list):
+            return Entry(dtype, shape, data + start, data + end)
+    except (TypeError, KeyError, ValueError):
+        pass
+    raise Malformed(f"tensor {name[:60]!r} is not described by a dtype, a shape and data_offsets that fit together")

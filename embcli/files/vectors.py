@@ -1,33 +1,57 @@
 """Word vectors: text with one word and its numbers per line (GloVe, word2vec, fastText), and word2vec's binary form.
 
-An index says where the rows begin; one pass over the file makes it, and the store keeps it.
+An index says where the rows begin; one pass over the file makes it, and the store keeps that of a large file.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from io import FileIO
+from typing import BinaryIO
 
 import numpy as np
 
-from embcli.binary import Binary, shortened
-from embcli.encodings.own import OwnWords
-from embcli.files import index
-from embcli.files.index import Index
+from embcli.binary import Binary
+from embcli.encodings.own import OwnWords, Vocabulary
 from embcli.files.numbers import FLOAT32
-from embcli.files.stored import WidenedLayer, runs
+from embcli.files.safetensors import header, read_header
+from embcli.files.stored import WidenedLayer
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
 from embcli.notes import Notes
+from embcli.store import Damaged, Store
+from embcli.strict_json import Malformed
 from embcli.text import is_text
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
+_SMALL = 1 << 22  # bytes of a file below which an index is not worth keeping
+_LARGE = 1 << 29  # bytes of a file that takes seconds to read
+_NEWLINE, _SPACE = b"\n "
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
 FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
 _WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before numbers, to the end of the line
+
+
+@dataclass(frozen=True)
+class Index:
+    """Where each row begins, and its word; a separator and the numbers follow the word."""
+
+    dim: int
+    starts: np.ndarray  # (V,) int64, offsets in the file
+    lengths: np.ndarray  # (V,) uint32, bytes of the words
+    words: bytes  # all words, concatenated
+    end: int  # of the last row, an offset in the file
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the words by row."""
+        ends = np.cumsum(self.lengths, dtype=np.int64)
+        return Vocabulary(self.words, ends - self.lengths, ends)
 
 
 class VectorsFile(Tensors):
@@ -42,10 +66,10 @@ class VectorsFile(Tensors):
         match = _SIZES.match(binary.read(0, 64))
         start, sizes = (match.end(), (int(match[1]), int(match[2]))) if match else (0, None)
         if sizes is None or _looks_like_text(binary.read(start, _SAMPLE)):
-            dtype, scan = "decimal", partial(index.of_text, binary, start, sizes)
+            dtype, scan = "decimal", partial(_of_text, binary, start, sizes)
         else:
-            dtype, scan = "float32", partial(index.of_binary, binary, start, sizes)
-        self._index = index.stored_index(binary, scan, sizes, notes)
+            dtype, scan = "float32", partial(_of_binary, binary, start, sizes)
+        self._index = _kept_index(binary, scan, notes)
         self._first_line = 1 if sizes is None else 2
         shape, first = (len(self._index.starts), self._index.dim), int(self._index.starts[0])
         tensor = Tensor(binary.path.stem, shape, dtype, binary.size - first, binary.path, first)
@@ -66,56 +90,36 @@ class VectorsLayer(WidenedLayer):
     def __init__(self, binary: Binary, index: Index, dtype: str, first_line: int) -> None:
         super().__init__((len(index.starts), index.dim), FLOAT32)
         self.dtype = dtype
-        self._binary, self._index, self._first_line = binary, index, first_line
-        self._ends = np.cumsum(index.lengths, dtype=np.int64)  # of the words
+        self._binary, self._dim, self._first_line = binary, index.dim, first_line
+        self._starts = index.starts + index.lengths + 1  # of the numbers
+        self._stops = np.append(index.starts[1:], index.end)
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
-        rows = np.empty((len(ids), self.shape[1]), np.float32)
-        at_once = max(_WINDOW // max(self._binary.size // self.shape[0], 1), 1)
+        rows = np.empty((len(ids), self._dim), np.float32)
+        base, window = 0, b""
         with np.errstate(over="ignore"):
-            for start in range(0, len(ids), at_once):
-                part = ids[start : start + at_once]
-                for first, last in zip(*(each.tolist() for each in runs(part)), strict=True):
-                    read = self._lines(int(part[first]), int(part[last - 1]) + 1)
-                    for place, (row, data) in enumerate(read, start + first):
-                        rows[place] = self._values(row, data)
+            for place, row in enumerate(ids.tolist()):
+                start, stop = int(self._starts[row]), int(self._stops[row])
+                if stop > base + len(window):
+                    last = ids[min(place + 255, len(ids) - 1)]  # further rows, if they are near
+                    near = int(self._stops[last]) if self._stops[last] - start < _WINDOW else stop
+                    base, window = start, self._binary.read(start, near - start)
+                rows[place] = self._values(row, window[start - base : stop - base])
         return rows
 
     def _values(self, row: int, data: bytes) -> np.ndarray | list[float]:
-        """Return the numbers after the word of a row: of a line of text, or binary numbers with newlines after them."""
+        """Return the numbers of a row: of a line of text, or binary numbers with newlines after them."""
         if self.dtype == "float32":
-            return np.frombuffer(data, "<f4", count=self._index.dim)
+            return np.frombuffer(data, "<f4", count=self._dim)
         line = f"line {row + self._first_line:,}"
         try:
             values = [float(number) for number in data.split()]
         except ValueError as error:
             reason = str(error).removeprefix("could not convert string to float: ").removeprefix("b")
             raise self._binary.refused(f"{line} has {reason} in place of a number") from None
-        if len(values) != self._index.dim:
-            raise self._binary.refused(f"{line} has {len(values):,} numbers, and others have {self._index.dim:,}")
+        if len(values) != self._dim:
+            raise self._binary.refused(f"{line} has {len(values):,} numbers, and others have {self._dim:,}")
         return values
-
-    def _lines(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the ID of each row from `first` to before `last`, and the bytes after its word.
-
-        Raises InputError unless the row is of the word that the index has for it.
-        """
-        edges = [*self._index.starts[first : last + 1].tolist(), self._index.end][: last - first + 1]
-        base = max(edges[0] - 1, 0)  # with the end of the line before
-        data = self._binary.read(base, edges[-1] - base)
-        ends, lengths = self._ends[first:last].tolist(), self._index.lengths[first:last].tolist()
-        for row, (start, stop), end, length in zip(range(first, last), pairwise(edges), ends, lengths, strict=True):
-            word, place, after = self._index.words[end - length : end], start - base, start - base + length
-            is_first = data[max(place - 1, 0) : place] in (b"", b"\n") or self._follows(row, start)
-            if not is_first or data[place:after] != word or not data[after : after + 1].isspace():
-                reason = f"row {row:,} is not of the word {shortened(word.decode(errors='replace'))} of its kept index"
-                raise self._binary.refused(reason, "embcli cache clear removes an index that is damaged")
-            yield row, data[after + 1 : stop - base]
-
-    def _follows(self, row: int, start: int) -> bool:
-        """Return whether binary numbers end where a row begins: a newline need not follow them."""
-        end = self._index.starts[row - 1] + self._index.lengths[row - 1] + 1 + 4 * self.shape[1]
-        return self.dtype == "float32" and row > 0 and int(end) == start
 
 
 def _looks_like_text(sample: bytes) -> bool:
@@ -127,3 +131,138 @@ def _looks_like_text(sample: bytes) -> bool:
     if words:
         sample = sample[: sample.rfind(b"\n") + 1]  # the last line may be cut within its word
     return is_text(sample)
+
+
+def _kept_index(binary: Binary, scan: Callable[[], Index], notes: Notes) -> Index:
+    """Return the index of a file: from the store, or from `scan`, which reads the whole file; then it is kept.
+
+    It belongs to one path, size, and times of change.
+    """
+    store = Store.from_environment(notes) if binary.size >= _SMALL else None
+    if store is None:
+        return scan()
+    status = os.fstat(binary.file.fileno())
+    key = f"{binary.path.resolve()!a} {binary.size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    name = f"vectors-{zlib.crc32(key.encode()):08x}.safetensors"
+    index = store.read(name, partial(_load, key=key))
+    if index is None:
+        if binary.size >= _LARGE:
+            notes.add(f"{binary.path.name} is read once to index its words; this takes a while")
+        index = scan()
+        store.write(name, 12 * len(index.starts) + len(index.words), partial(_write, key=key, index=index))
+    return index
+
+
+def _load(file: FileIO, key: str) -> Index:
+    """Read an index; raises Damaged for that of another file."""
+    try:
+        described = read_header(file)
+        data = [file.read(each.end - each.start) for each in described.tensors.values()]
+        metadata = described.metadata
+        if metadata["key"] != key:
+            raise Damaged("it is the index of another file")
+        starts, lengths = np.frombuffer(data[0], "<i8"), np.frombuffer(data[1], "<u4")
+        return Index(int(metadata["dim"]), starts, lengths, data[2], int(metadata["end"]))
+    except (Malformed, LookupError, ValueError) as error:
+        raise Damaged(str(error)) from None
+
+
+def _write(file: BinaryIO, key: str, index: Index) -> None:
+    rows = (len(index.starts),)
+    shapes = {"starts": ("int64", rows), "lengths": ("uint32", rows), "words": ("uint8", (len(index.words),))}
+    file.write(header(shapes, {"key": key, "dim": str(index.dim), "end": str(index.end)}))
+    file.writelines((index.starts.astype("<i8").tobytes(), index.lengths.astype("<u4").tobytes(), index.words))
+
+
+def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index:
+    """Index lines of a word and its numbers from offset `start` on.
+
+    Without `sizes`, V and D of a first line, D is that of the first word. Raises InputError for a line with another
+    number of numbers, and for another number of lines.
+    """
+    line, dim = (1, None) if sizes is None else (2, sizes[1])
+    tail = binary.read(max(binary.size - _WINDOW, start), _WINDOW)
+    end = binary.size - len(tail) + len(tail.rstrip())
+    starts, lengths, words = [], [], []
+    place = start
+    while place < end:
+        data = binary.read(place, min(_WINDOW, end - place))
+        if place + len(data) == end:
+            data += b"\n"
+        data = data[: data.rfind(b"\n") + 1]
+        if not data:
+            raise binary.refused(f"line {line:,} has more than {_WINDOW:,} bytes; it is not a word vector")
+        if dim is None:
+            dim = len(data[: data.index(b"\n")].split()) - 1
+        begins, widths = _lines(binary, data, line, dim)
+        starts.append(begins + place)
+        lengths.append(widths)
+        words += [data[first : first + size] for first, size in zip(begins.tolist(), widths.tolist(), strict=True)]
+        place, line = place + len(data), line + len(begins)
+    if not dim or not starts:
+        raise binary.refused("it has no line of a word and its numbers")
+    if sizes is not None and sum(map(len, starts)) != sizes[0]:
+        raise binary.refused(f"its first line promises {sizes[0]:,} rows, and it has {sum(map(len, starts)):,}")
+    return Index(dim, np.concatenate(starts), np.concatenate(lengths).astype(np.uint32), b"".join(words), end)
+
+
+def _lines(binary: Binary, data: bytes, line: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each line begins and how long its word is, both (lines,) int64."""
+    letters = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(letters == _NEWLINE)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    spaces = np.append(np.flatnonzero(letters == _SPACE), len(data))
+    first = np.searchsorted(spaces, starts)
+    count = np.searchsorted(spaces, ends) - first - (letters[ends - 1] == _SPACE)
+    lengths: np.ndarray = spaces[first] - starts
+    for place in np.flatnonzero((count != dim) | (lengths == 0)).tolist():
+        lengths[place] = _length_of_word(binary, data[starts[place] : ends[place]], line + place, dim)
+    return starts, lengths
+
+
+def _length_of_word(binary: Binary, text: bytes, line: int, dim: int) -> int:
+    """Return the length of the word in a line that has tabs, more spaces than D, or a word with spaces."""
+    fields = text.split()
+    numbers = len(fields) - 1
+    if numbers > dim and not _is_number(fields[-dim - 1]):
+        return len(text.rsplit(None, dim)[0])  # the word has spaces
+    if numbers != dim:
+        raise binary.refused(f"line {line:,} has {max(numbers, 0):,} numbers after its word, not {dim:,}")
+    return text.index(fields[0]) + len(fields[0])
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
+    """Index V rows of a word, a space and D float32 numbers; a newline may follow each row.
+
+    Raises InputError if the file is shorter or longer than that.
+    """
+    count, dim = sizes
+    if dim < 1 or not 0 < count <= (binary.size - start) // (4 * dim + 1):
+        raise binary.refused(
+            f"its first line promises {count:,} rows of {dim:,} numbers; {binary.size - start:,} bytes follow"
+        )
+    starts, lengths, words = np.empty(count, np.int64), np.empty(count, np.uint32), []
+    window, base, place = b"", start, start
+    for row in range(count):
+        space = window.find(b" ", place - base) if place - base < len(window) else -1
+        if space < 0:
+            window, base = binary.read(place, _WINDOW), place
+            space = window.find(b" ")
+        word = window[place - base : space].lstrip(b"\n")
+        next_place = base + space + 1 + 4 * dim
+        if space < 0 or next_place > binary.size:
+            raise binary.refused(f"it ends within row {row:,} of {count:,}")
+        starts[row], lengths[row] = base + space - len(word), len(word)
+        words.append(word)
+        place = next_place
+    if binary.read(place, 2) not in (b"", b"\n"):
+        raise binary.refused(f"{binary.size - place:,} bytes follow the {count:,} rows that its first line promises")
+    return Index(dim, starts, lengths, b"".join(words), place)
