@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 import sys
+import warnings
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -27,6 +28,8 @@ def run() -> NoReturn:
     garbage collector is off, as a short process collects few cycles.
     """
     gc.disable()
+    # numpy warns of NaN and infinity, on some processors more than on others; pages show them as they are.
+    warnings.simplefilter("ignore", RuntimeWarning)
     # numpy's BLAS would start threads when it is loaded, and no command needs them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:

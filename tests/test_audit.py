@@ -13,12 +13,12 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
 import embcli
-from embcli import formats, statistics
+from embcli import formats, memory
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.stored import StoredLayer
 from embcli.statistics import Covariance
-from embcli.verbs.audit import Audit, audit, passes
+from embcli.verbs.audit import Audit, audit
 from tests.inside import Inside
 from tests.test_startup import imported
 
@@ -78,8 +78,8 @@ def test_planted_faults_are_all_found_and_nothing_else_is(inside: Inside, tmp_pa
     assert found.zero.tolist() == PLANTED["zero"]
     assert found.non_finite.tolist() == PLANTED["non-finite"]
     assert [*found.equal] == PLANTED["equal"]
-    assert {*found.undertrained.candidates.tolist()} == PLANTED["candidates"]
-    assert found.undertrained.indicator == ("cosine" if tied else "norm")
+    assert {*found.candidates.tolist()} == PLANTED["candidates"]
+    assert found.indicator == ("cosine" if tied else "norm")
     assert {why: rows.tolist() for why, rows in found.by_use.items()} == {
         "reserved": [*range(USED, TOKENS)],
         "padding": [*range(TOKENS, TOKENS + PADDING)],
@@ -102,29 +102,6 @@ def test_a_sound_matrix_has_no_faults(inside: Inside, tmp_path: Path, tied: bool
     found = audited(folder)
     assert found.faults == {"non-finite": 0, "zero": 0, "missing": 0, "equal": 0, "padding": 12, "candidates": 0}
     assert inside.ok("audit", "--from", str(folder)).text.endswith("Sound: no row is non-finite, zero or missing\n")
-
-
-@pytest.mark.parametrize("top", [1, 5])
-def test_rows_far_shorter_or_longer_than_others_are_outliers(inside: Inside, tmp_path: Path, top: int) -> None:
-    """By Tukey's outer fences of log norms; the rows of unused tokens are none, and the status does not change."""
-    matrix = trained(False)
-    matrix[[60, 61]] /= 50
-    matrix[62] *= 50
-    folder = model(tmp_path / "model", matrix)
-    norms = np.linalg.norm(matrix[:USED].astype(float), axis=1)
-    first, third = np.percentile(np.log(norms), [25, 75])
-    fences = np.exp([first - 3 * (third - first), third + 3 * (third - first)])
-    document = json.loads(inside.ok("audit", "--from", str(folder), "-f", "json").out)
-    assert {*document["audit"]["outliers"]} == {60, 61, 62} == {row["id"] for row in document["rows"] if row["outlier"]}
-    assert document["audit"]["fences"] == pytest.approx(fences, rel=1e-5)
-    text = inside.ok("audit", "--from", str(folder), "-k", str(top)).text
-    named = ", ".join(map(str, document["audit"]["outliers"][:top])) + ", ..." * (top == 1)
-    limits = f"(norm < {fences[0]:.4f} or > {fences[1]:.4f})"
-    assert f"outliers      3 rows: {named} {limits}\n" in text
-    assert text.endswith("Sound: no row is non-finite, zero or missing; 3 rows of unusual norm\n")
-    matrix[:] = matrix[0]
-    matrix[:20, 0] = np.nextafter(matrix[0, 0], np.float32(9))
-    assert not len(audited(model(tmp_path / "model", matrix)).outliers), "the last bits of equal norms are rounding"
 
 
 def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(inside: Inside, tmp_path: Path) -> None:
@@ -152,7 +129,7 @@ def test_the_fullest_page_fits_a_small_screen(tmp_path: Path, monkeypatch: pytes
     text = Inside(terminal=True)("audit", "./m", COLUMNS="80", LINES="24", NO_COLOR="1").text
     assert text.startswith("Audit of a token matrix")
     assert text.count("\n") <= 22
-    assert all(part in text for part in ("; 1 zero row", "groups:", "own logits", "Left out:", "Broken: "))
+    assert all(part in text for part in ("; 1 zero row", "groups:", "output head", "Left out:", "Broken: "))
 
 
 def test_each_row_says_what_is_odd_about_it(inside: Inside, tmp_path: Path) -> None:
@@ -219,49 +196,29 @@ def test_rows_in_one_direction_have_none_without_it(tmp_path: Path) -> None:
     assert not found.cosine.any()
 
 
-def test_an_unused_row_that_outweighs_the_others_is_held_against_them(tmp_path: Path) -> None:
-    matrix = trained(True)
-    matrix[UNUSED[4]] *= 1e9
-    found = audited(model(tmp_path / "model", matrix, True))
-    wide = matrix[UNUSED].astype(np.float64)
-    own = [cosine_distances(wide[[row]], np.delete(wide, row, axis=0).mean(axis=0))[0] for row in range(len(wide))]
-    middle = np.median(own)
-    assert found.undertrained.threshold == pytest.approx(
-        middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9
-    )
-    assert second_pass(matrix).unused_distances[UNUSED] == pytest.approx(own, abs=1e-6)
-
-
-def second_pass(matrix: np.ndarray) -> passes.SecondPass:
-    first = passes.FirstPass(len(matrix), DIM, dict.fromkeys(UNUSED.tolist(), "reserved"))
-    first.add(matrix)
-    second = passes.SecondPass(first)
-    second.add(matrix)
-    return second
-
-
 def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_read(
     inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "free", lambda: 5 * 8 * DIM**2)
+    monkeypatch.setattr(memory, "free", lambda: 5 * 8 * DIM**2)
     folder = str(model(tmp_path / "model", trained(False)))
     inside.ok("audit", "--from", folder)
     monkeypatch.setattr(StoredLayer, "blocks", lambda _: pytest.fail("the matrix was read"))
-    monkeypatch.setattr(statistics, "free", lambda: 5 * 8 * DIM**2 - 1)
+    monkeypatch.setattr(memory, "free", lambda: 5 * 8 * DIM**2 - 1)
     message = inside.refused("audit", "--from", folder)
     assert "the covariance of 16 columns does not fit into memory" in message
-    assert "stored as (D, V)?" in message
+    assert "is it stored as (D, V)?" in message
 
 
-def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [1, 1e9])
+def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path, factor: float) -> None:
+    """Also a row that outweighs the others."""
     matrix = trained(True)
+    matrix[UNUSED[4]] *= np.float32(factor)
     found = audited(model(tmp_path / "model", matrix, True))
     wide = matrix[UNUSED].astype(np.float64)
     own = [cosine_distances(wide[[row]], np.delete(wide, row, axis=0).mean(axis=0))[0] for row in range(len(wide))]
     middle = np.median(own)
-    assert found.undertrained.threshold == pytest.approx(
-        middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9
-    )
+    assert found.threshold == pytest.approx(middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9)
 
 
 @pytest.mark.parametrize("block", [1 << 18, 100])
@@ -271,99 +228,27 @@ def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path, monkeypatch: pyte
     matrix = vectors(3000, 7) * np.arange(1, 8, dtype=np.float32) + np.float32(0.5)
     matrix[17], matrix[1200, 3] = 0, np.nan
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    summary = audited(tmp_path).statistics
-    wide = np.delete(matrix, 1200, axis=0).astype(np.float64)
-    norms = np.linalg.norm(wide, axis=1)
-    assert summary.rows == 2999
-    np.testing.assert_allclose(summary.quantiles, np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)), rtol=1e-12)
-    assert [*summary.histogram] == np.histogram(norms, 24)[0].tolist()
-    assert summary.mean_cosine == pytest.approx(mean_of_all_pairs(wide), abs=1e-9)
-    assert summary.centred_mean_cosine == pytest.approx(mean_of_all_pairs(wide - wide.mean(axis=0)), abs=1e-9)
-    assert summary.iso_score == pytest.approx(written_out(np.cov(wide.T)), abs=1e-9)
+    found = audited(tmp_path)
+    norms = np.linalg.norm(np.delete(matrix, 1200, axis=0).astype(np.float64), axis=1)
+    assert len(found.measured) == 2999
+    np.testing.assert_allclose(found.quantiles, np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)), rtol=1e-12)
+    assert [*found.histogram] == np.histogram(norms, 24)[0].tolist()
 
 
-@pytest.mark.parametrize("rows", [5000, 40_000])
-def test_equal_rows_vary_in_no_direction(tmp_path: Path, rows: int) -> None:
-    save_file({"wte.weight": np.repeat(vectors(1, 8), rows, axis=0)}, tmp_path / "model.safetensors")
-    summary = audited(tmp_path).statistics
-    assert summary.iso_score is None
-    assert summary.centred_mean_cosine is None
-    assert summary.mean_cosine == pytest.approx(1)
-
-
-def test_rows_that_differ_in_their_last_bits_vary_as_numpy_says(tmp_path: Path) -> None:
+def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys() -> None:
     """Far from zero, where sums of products have no digit of the variance left; one column does not vary."""
     steps = np.random.default_rng(5).integers(-2, 3, (3000, 6)) * np.spacing(np.float32(1000))
-    matrix = (1000 + steps).astype(np.float32)
+    matrix = (1000 + steps).astype(np.float32).astype(np.float64)
     matrix[:, 2] = 0.1
-    save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    assert audited(tmp_path).statistics.iso_score == pytest.approx(
-        written_out(np.cov(matrix.T.astype(np.float64))), abs=1e-9
-    )
     covariance = Covariance(6)
-    covariance.add(matrix.astype(np.float64))
-    np.testing.assert_allclose(covariance.matrix(), np.cov(matrix.T.astype(np.float64)), rtol=1e-9, atol=1e-20)
-
-
-def mean_of_all_pairs(rows: np.ndarray) -> float:
-    units = rows[np.linalg.norm(rows, axis=1) > 0]
-    units = units / np.linalg.norm(units, axis=1, keepdims=True)
-    above = np.triu_indices(len(units), 1)
-    return float((units @ units.T)[above].mean())
-
-
-def written_out(covariance: np.ndarray) -> float:
-    """Return IsoScore by the steps of the paper: from the variances along the principal components."""
-    variances = np.linalg.eigvalsh(covariance)
-    n = len(variances)
-    scaled = np.sqrt(n) * variances / np.linalg.norm(variances)
-    defect = np.linalg.norm(scaled - 1) / np.sqrt(2 * (n - np.sqrt(n)))
-    share = (n - defect**2 * (n - np.sqrt(n))) ** 2 / n**2
-    return float((n * share - 1) / (n - 1))
-
-
-def test_norms_are_ranked_against_ids_of_merges(tmp_path: Path) -> None:
-    """By the definition, with the mean rank of equal values, over GPT-2's 50,000 merges."""
-    matrix = vectors(50257, 2)
-    matrix[::3] = 1.5
-    matrix[400] = np.nan
-    save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
-    found = audited(tmp_path)
-    norms = np.linalg.norm(np.delete(matrix[256:50256], 400 - 256, axis=0).astype(np.float64), axis=1)
-    values, places, counts = np.unique(norms, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
-    assert len(values) < len(norms)
-    assert found.statistics.norm_by_merge == pytest.approx(np.corrcoef(ranks, np.arange(49999))[0, 1], abs=1e-12)
-    words = model(tmp_path / "words", trained(False))
-    assert audited(words).statistics.norm_by_merge is None, "whole words have no merges"
-
-
-@pytest.mark.parametrize("most", [1 << 37, 0])
-def test_a_head_of_its_own_is_asked_for_each_rows_own_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    """All used rows, or 64 that are evenly spread where all would take too long."""
-    monkeypatch.setattr(passes, "_PRODUCTS", most)
-    monkeypatch.setattr(stored, "_BLOCK", 500)
-    matrix = planted(False)
-    head = matrix + 2 * vectors(len(matrix), seed=5)
-    head[3], head[60, 4] = np.nan, np.nan
-    folder = model(tmp_path / "model", matrix, **{"lm_head.weight": head})
-    found = audited(folder).head
-    used = np.delete(np.arange(USED), [5, 7, 9])
-    rows = used if most else used[np.arange(64) * len(used) // 64]
-    logits = np.nan_to_num(matrix[rows].astype(np.float64) @ head.T.astype(np.float64), nan=-np.inf)
-    assert found is not None
-    assert (found.rows, found.used) == (len(rows), len(used))
-    assert found.wins == np.count_nonzero(logits.argmax(axis=1) == rows)
-    assert 0 < found.wins < len(rows)
-    assert f"of {len(rows)} " in Inside()("audit", "--from", str(folder)).text
+    covariance.add(matrix)
+    np.testing.assert_allclose(covariance.matrix(), np.cov(matrix.T), rtol=1e-9, atol=1e-20)
 
 
 def test_which_head_was_taken_as_the_token_matrix_is_told(inside: Inside, tmp_path: Path) -> None:
     folder = model(tmp_path / "model", planted(True))
     (folder / "config.json").write_text(json.dumps({"architectures": ["GPT2LMHeadModel"]}))
-    found = audited(folder).undertrained
+    found = audited(folder)
     assert found.indicator == "cosine"
     assert {*found.candidates.tolist()} == PLANTED["candidates"]
     text = inside("audit", "--from", str(folder)).text
@@ -379,7 +264,7 @@ def test_which_head_was_taken_as_the_token_matrix_is_told(inside: Inside, tmp_pa
 def test_small_indicators_keep_their_digits_on_the_page(inside: Inside, tmp_path: Path) -> None:
     matrix = planted(False) * np.float32(1e-6)
     folder = model(tmp_path / "model", matrix)
-    found = audited(folder).undertrained
+    found = audited(folder)
     text = inside("audit", "--from", str(folder)).text
     assert f"candidates    3 like unused rows by norm: up to {found.threshold:.4e}\n" in text
     rows = [line.split() for line in text.partition("candidates  ")[2].splitlines()]
@@ -397,11 +282,6 @@ def test_unused_rows_that_cancel_out_tell_candidates_by_norm_alone(inside: Insid
     ran = inside("audit", "--from", str(model(tmp_path / "model", matrix, True)))
     assert "candidates    1 like unused rows by norm: up to 0.0400\n" in ran.text
     assert "60  w60    0.0200\n" in ran.text
-
-
-def test_a_tied_head_is_not_asked(tmp_path: Path) -> None:
-    matrix = trained(True)
-    assert audited(model(tmp_path / "model", matrix, **{"lm_head.weight": matrix})).head is None
 
 
 @pytest.mark.parametrize(
@@ -452,7 +332,7 @@ def test_a_matrix_that_was_never_trained_has_no_candidates(inside: Inside, tmp_p
     assert "too few known unused rows for comparison: 1 row\n" in inside("audit", "--from", str(folder)).text
 
 
-def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_matrix_is_gone_through_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passes: list[str] = []
     blocks, rows = StoredLayer.blocks, StoredLayer.rows
 
@@ -467,11 +347,11 @@ def test_the_matrix_is_gone_through_twice_and_the_head_once(tmp_path: Path, monk
     folder = model(tmp_path / "model", planted(False), **{"lm_head.weight": vectors(TOKENS + PADDING, seed=9)})
     monkeypatch.setattr(StoredLayer, "blocks", counted)
     monkeypatch.setattr(StoredLayer, "rows", counted_rows)
-    found = Checkpoint(str(folder))
-    assert found.head.relation == "other"
+    audit(embcli.open(folder).source)
+    assert passes == ["blocks", "blocks"]
     passes.clear()
-    audit(found)
-    assert passes == ["blocks", "blocks", "rows", "blocks"]
+    audit(Checkpoint(str(folder)))
+    assert passes == ["blocks"], "no row is known to be unused"
 
 
 @pytest.mark.parametrize(

@@ -210,3 +210,14 @@ def test_no_number_is_too_many_for_a_pipe_or_a_file(tmp_path: Path, where: str) 
 
 def test_a_table_of_any_size_goes_to_a_terminal(embcli: Embcli) -> None:
     assert "50252" in on_terminal(80, "weights", height=24).text
+
+
+def test_a_warning_of_numpy_stays_off_standard_error() -> None:
+    """Some processors set "invalid" for NaN where others do not; numpy then warns."""
+    script = (
+        "import embcli.cli.app as app, numpy\n"
+        "app.run = lambda *_: numpy.float32([0]) / numpy.float32([0])\n"
+        "from embcli.__main__ import run; run()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=TIMEOUT, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -106,8 +106,7 @@ def _findings(audit: Audit) -> list[tuple[str, int]]:
         "non-finite": audit.non_finite.tolist(),
         "all zero": audit.zero.tolist(),
         "equal": [row for group in audit.equal for row in group],
-        "candidate": audit.undertrained.candidates.tolist(),
-        "outlier": audit.outliers.tolist(),
+        "candidate": audit.candidates.tolist(),
         **{f"unused: {why}": rows.tolist() for why, rows in audit.by_use.items()},
     }
     return [(what, row) for what, rows in kinds.items() for row in rows]

@@ -160,6 +160,7 @@ def steps(name: str, values: np.ndarray) -> np.ndarray:
     if name not in _STEPS:
         return np.zeros(values.shape)
     bits, least = _STEPS[name]
-    exponents = np.where(values == 0, least, np.frexp(values)[1] - bits)
+    finite = np.where(np.isfinite(values), values, 0)  # some processors set "invalid" for others
+    exponents = np.where(finite == 0, least, np.frexp(finite)[1] - bits)
     gaps: np.ndarray = np.ldexp(1.0, np.maximum(exponents, least))
     return gaps

@@ -1,0 +1,304 @@
+"""Problems of a token matrix: broken, equal, unused and under-trained rows, and the norms of all rows.
+
+One pass takes norms, digests and sums in float64. If rows of unused tokens are known, a second one compares each row
+with them. Rows that contain NaN or infinity count for neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Literal
+
+import numpy as np
+
+from embcli import memory
+from embcli.encodings import Encoding
+from embcli.encodings.unused import unused
+from embcli.errors import InputError
+from embcli.files.checkpoint import Checkpoint, Head
+from embcli.layer import Layer, Origin, Source, shape_of
+from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
+from embcli.passes import Watch, unwatched
+from embcli.records import FieldType, Names, Records, in_pieces, run_of
+from embcli.result import Result
+from embcli.statistics import AT, Covariance, histogram, norms_of, quantiles, squares
+from embcli.tokens import token_text, tokens_of
+from embcli.words import counted
+
+BINS = 24  # of the histogram of norms
+_PIECE = 4096  # rows written at a time
+_MATRICES = 5  # of (D, D) float64 in memory at a time
+_LEAST_UNUSED = 2  # unused rows that other rows can be compared with
+_SCALE = 1.4826  # turns a median absolute deviation into a standard deviation, for normally distributed numbers
+_SPREAD = 3  # standard deviations from the median of the unused rows that a candidate may be
+_ROUNDING = 1e-12  # of a cosine
+_LAST_BITS = 2.0**-52  # of a length, for each value of a row
+
+
+@dataclass(frozen=True)
+class Indicators:
+    """How far each row is from the rows of unused tokens, (V,) float64 each; lower means less trained.
+
+    These are indicators of Land and Bartolo 2024, "Fishing for Magikarp: Automatically Detecting Under-trained Tokens
+    in Large Language Models", for the token matrix, tied or not; their published code uses the output head. With u the
+    mean of the unused rows, `cosine` is 1 - cos(row, u), `centred` the same after subtracting the mean of all rows from
+    both, and `without_first` the same after subtracting their first principal component. NaN for a row without a
+    direction.
+    """
+
+    cosine: np.ndarray
+    centred: np.ndarray
+    without_first: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Audit(Result, verb="audit", content="ranking"):
+    """The problems of a token matrix, by row and in total.
+
+    Candidates are tokens whose rows resemble those of unused tokens; only prompting a model can confirm one. Their
+    `indicator` is `cosine` if the output head is the token matrix, otherwise the `norm` of a row, and at most
+    `threshold`: the median for the unused rows (for the cosine, of each row to the mean of the others) plus three times
+    their scaled median absolute deviation. `reason` says why there is no threshold.
+    """
+
+    shape: tuple[int, int]
+    dtype: str
+    encoding: Encoding | None
+    origin: Origin
+    run: dict[str, Any]
+    norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
+    unused: dict[int, Unused]  # ID -> why no text can produce it
+    equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
+    measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
+    indicators: Indicators | None  # None if no row is known to be unused
+    indicator: Literal["cosine", "norm"]
+    threshold: float | None
+    reason: str
+    candidates: np.ndarray  # (n,) int64, by indicator
+    output: Head | None  # the output head; None without a checkpoint
+    fail_on: tuple[Fault, ...]
+    top: int = SHOWN_ROWS  # rows of each kind on a page
+
+    @cached_property
+    def non_finite(self) -> np.ndarray:
+        """The rows that contain NaN or infinity, (n,) int64."""
+        return np.flatnonzero(np.isnan(self.norms))
+
+    @cached_property
+    def zero(self) -> np.ndarray:
+        """The zero rows of used tokens, (n,) int64."""
+        return np.array([row for row in np.flatnonzero(self.norms == 0).tolist() if row not in self.unused], np.int64)
+
+    @cached_property
+    def by_use(self) -> dict[Unused, np.ndarray]:
+        """The unused rows by the reason why they are unused, (n,) int64 each."""
+        reasons = dict.fromkeys(self.unused.values())
+        return {why: np.array([row for row, each in self.unused.items() if each == why], np.int64) for why in reasons}
+
+    @cached_property
+    def quantiles(self) -> tuple[float, ...]:
+        """The quantiles of the norms at AT; empty if no token has a finite row."""
+        return quantiles(self.norms[self.measured])
+
+    @cached_property
+    def histogram(self) -> tuple[int, ...]:
+        """The number of norms in each of BINS bins, from the smallest to the largest."""
+        return histogram(self.norms[self.measured], BINS)
+
+    @cached_property
+    def faults(self) -> dict[Fault, int]:
+        """The number of rows with each fault; of equal rows, those of used tokens except the first of each group."""
+        used = (sum(row not in self.unused for row in group) for group in self.equal)
+        counts: dict[Fault, int] = {
+            "non-finite": len(self.non_finite),
+            "zero": len(self.zero),
+            "missing": max(self.encoding.vocabulary_size - self.shape[0], 0) if self.encoding else 0,
+            "equal": sum(max(count - 1, 0) for count in used),
+            "padding": len(self.by_use.get("padding", ())),
+            "candidates": len(self.candidates),
+        }
+        return {name: counts[name] for name in FAULTS}
+
+    @property
+    def broken(self) -> tuple[Fault, ...]:
+        """The faults found, of those in `fail_on`."""
+        return tuple(name for name in self.fail_on if self.faults[name])
+
+    @property
+    def why_no(self) -> str:
+        """The faults that make the matrix broken, with their counts; empty if there are none."""
+        return ", ".join(f"{name} ({self.faults[name]:,})" for name in self.broken)
+
+    @property
+    def distances(self) -> dict[str, np.ndarray]:
+        """The indicators of all rows, (V,) float64 each, by name: first the one that decides about candidates."""
+        others = vars(self.indicators) if self.indicators else {}
+        return {self.indicator: others.get(self.indicator, self.norms), **others}
+
+    def tokens(self, ids: np.ndarray) -> list[bytes | None]:
+        """Return the bytes of the token that each row stands for."""
+        return tokens_of(ids, self.encoding)
+
+    def records(self) -> Records:
+        """Return the rows as data, and a summary of all."""
+        indicators = vars(self.indicators) if self.indicators else {}
+        by_row: dict[str, dict[int, Any]] = {  # fields that most rows do not have
+            "unused": dict(self.unused),
+            "fault": dict.fromkeys(self.non_finite.tolist(), "non-finite") | dict.fromkeys(self.zero.tolist(), "zero"),
+            "equal_to": {row: group[0] for group in self.equal for row in group[1:]},
+        }
+
+        def values(ids: np.ndarray, names: Names) -> dict[str, Any]:
+            return {
+                "id": ids,
+                "token": list(map(token_text, self.tokens(ids))) if "token" in names else [],
+                "norm": self.norms[ids],
+                **{name: each[ids] for name, each in indicators.items()},
+                **{name: list(map(each.get, ids.tolist())) for name, each in by_row.items()},
+                "candidate": np.isin(ids, self.candidates).tolist(),
+            }
+
+        fields: dict[str, FieldType] = {"id": int, **({"token": str} if self.encoding else {}), "norm": float}
+        fields |= {**dict.fromkeys(indicators, float), "unused": str, "fault": str, "equal_to": int, "candidate": bool}
+        more = {
+            "tokens": self.encoding.vocabulary_size if self.encoding else None,
+            "faults": self.faults,
+            "broken": list(self.broken),
+            "unused": {why: len(rows) for why, rows in self.by_use.items()},
+            "equal": [list(group) for group in self.equal],
+            "rows": len(self.measured),
+            "quantiles": self.quantiles,
+            "quantiles_at": list(AT),
+            "histogram": self.histogram,
+            "indicator": self.indicator,
+            "threshold": self.threshold,
+            "reason": self.reason or None,
+            "candidates": self.candidates.tolist(),
+        }
+        pieces = in_pieces(self.shape[0], _PIECE, values)
+        return Records(self.run, "rows", self.shape[0], fields, pieces, more={"audit": more})
+
+
+def audit(
+    source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch = unwatched, top: int = SHOWN_ROWS
+) -> Audit:
+    """Return the problems of the token matrix of a source.
+
+    `fail_on` are the faults that make it broken, by default those of a matrix that no model can use. `watch` counts the
+    rows of each pass; a page shows `top` rows of each kind.
+    """
+    size, dim = shape_of(source, "token")
+    encoding = source.encoding
+    unused_rows = unused(encoding, size) if encoding else {}
+    if unused_rows and _MATRICES * 8 * dim**2 > memory.free():
+        raise InputError(f"the covariance of {dim:,} columns does not fit into memory; is it stored as (D, V)?")
+    layers = source.open({"token": None})
+    layer = layers["token"]
+    of_unused, of_token = np.zeros(size, bool), np.ones(size, bool)
+    of_unused[[*unused_rows]] = True
+    of_token[[row for row, why in unused_rows.items() if why in ("padding", "gap")]] = False
+    norms, unused_sum = np.empty(size), np.zeros(dim)
+    covariance = Covariance(dim) if unused_rows else None
+    by_bits: dict[bytes, list[int]] = {}
+    done = 0
+    for block in watch(layer.blocks(), size, len):
+        part = slice(done, done + len(block))
+        for row, values in enumerate(block, done):
+            by_bits.setdefault(sha256(values.data).digest(), []).append(row)
+        exact = block.astype(np.float64)
+        norms[part] = norms_of(exact)
+        if covariance is not None:
+            finite = np.isfinite(norms[part])
+            unused_sum += exact[finite & of_unused[part]].sum(axis=0)
+            covariance.add(exact[finite & of_token[part]])
+        done = part.stop
+
+    indicators, distances = None, np.full(size, np.nan)
+    if covariance is not None and unused_sum.any():
+        indicators, distances = _indicators(layer, norms, of_unused, unused_sum, covariance, watch)
+    output = source.head if isinstance(source, Checkpoint) else None
+    tied = output is not None and output.relation in ("same", "equal")
+    values, of_others = norms, np.where(norms > 0, norms, np.nan)
+    if tied and indicators:
+        values, of_others = indicators.cosine, distances
+    used = np.flatnonzero(of_token & (norms > 0) & ~of_unused)
+    threshold, reason = _threshold(values[used], of_others[of_unused & ~np.isnan(of_others)])
+    candidates = used[values[used] <= threshold] if threshold is not None else used[:0]
+    return Audit(
+        shape=(size, dim),
+        dtype=layer.dtype,
+        encoding=encoding,
+        origin=layers.origin,
+        run=run_of(encoding, **layers.origin.document()),
+        norms=norms,
+        unused=unused_rows,
+        equal=tuple(tuple(group) for group in by_bits.values() if len(group) > 1 and norms[group[0]] > 0),
+        measured=np.flatnonzero(of_token & np.isfinite(norms)),
+        indicators=indicators,
+        indicator="cosine" if tied and indicators else "norm",
+        threshold=threshold,
+        reason=reason,
+        candidates=candidates[np.argsort(values[candidates], kind="stable")],
+        output=output,
+        fail_on=BROKEN if fail_on is None else fail_on,
+        top=top,
+        notes=source.notes,
+    )
+
+
+def _indicators(
+    layer: Layer,
+    norms: np.ndarray,
+    of_unused: np.ndarray,
+    unused_sum: np.ndarray,
+    covariance: Covariance,
+    watch: Watch,
+) -> tuple[Indicators, np.ndarray]:
+    """Return the indicators, and for each unused row 1 - cos to the mean of the others, (V,) float64; NaN elsewhere."""
+    mean, component = covariance.mean(), np.linalg.eigh(covariance.matrix())[1][:, -1]
+    unused_mean = unused_sum / np.count_nonzero(np.isfinite(norms[of_unused]))
+    without = unused_mean - (unused_mean @ component) * component
+    length = np.sqrt(squares(unused_mean[None]))
+    directions = [_units(row[None], length)[0] for row in (unused_mean, unused_mean - mean, without)]
+    found, to_others = np.full((3, len(norms)), np.nan), np.full(len(norms), np.nan)
+    done = 0
+    for block in watch(layer.blocks(), len(norms), len):
+        rows = done + np.flatnonzero(np.isfinite(norms[done : done + len(block)]))
+        exact, lengths = block[rows - done].astype(np.float64), norms[rows]
+        changed = exact, exact - mean, exact - np.outer(exact @ component, component)
+        for indicator, each, direction in zip(found, changed, directions, strict=True):
+            indicator[rows] = _one_minus_cosine(_units(each, lengths), direction)
+        own = of_unused[rows]
+        others = unused_sum - exact[own]
+        units = _units(others, np.full(len(others), np.sqrt(unused_sum @ unused_sum)))
+        to_others[rows[own]] = _one_minus_cosine(_units(exact[own], lengths[own]), units)
+        done += len(block)
+    return Indicators(*found), to_others
+
+
+def _units(rows: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Return rows, (n, D), scaled to length 1; NaN if only rounding is left of their earlier lengths, (n,)."""
+    lengths = np.sqrt(squares(rows))
+    directed = lengths > rows.shape[1] * _LAST_BITS * before
+    units: np.ndarray = rows / np.where(directed, lengths, np.nan)[:, None]
+    return units
+
+
+def _one_minus_cosine(units: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return 1 - cos of unit rows, (n, D), to one unit row, (D,), or to one each, (n, D)."""
+    cosines: np.ndarray = np.einsum("ij,ij->i", units, np.broadcast_to(other, units.shape))
+    return 1 - cosines.clip(-1, 1)
+
+
+def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]:
+    """Return the largest indicator of a row that resembles unused rows; None, with a reason, if there is none."""
+    if len(unused) < _LEAST_UNUSED:
+        return None, f"too few known unused rows for comparison: {counted(len(unused), 'row')}"
+    middle = np.median(unused)
+    spread = _SCALE * np.median(np.abs(unused - middle))
+    threshold = float(middle + _SPREAD * spread + _ROUNDING)
+    if not len(used) or np.median(used) <= threshold:
+        return None, "the unused rows resemble all others, as in an untrained matrix"
+    return threshold, ""
