@@ -181,7 +181,6 @@ ROW: dict[str, Schema] = {
     "fault": optional({"enum": ["non-finite", "zero"]}),
     "equal_to": optional(COUNT),
     "candidate": TRUTH,
-    "outlier": TRUTH,
 }
 APART: dict[str, Schema] = dict.fromkeys(("cosine", "centred", "without_first"), optional(NUMBER))
 FOUND = strict(
@@ -193,28 +192,21 @@ FOUND = strict(
     rows=COUNT,
     quantiles=array(NUMBER, 7),
     histogram=array(COUNT, 24),
-    mean_cosine=optional(NUMBER),
-    centred_mean_cosine=optional(NUMBER),
-    iso_score=optional(NUMBER),
-    norm_by_merge=optional(NUMBER),
     quantiles_at=array(NUMBER, 7),
-    fences=optional(array(NUMBER, 2)),
-    outliers=array(COUNT),
     indicator={"enum": ["norm", "cosine"]},
     threshold=optional(NUMBER),
     reason=optional(STRING),
     candidates=array(COUNT),
-    head=optional(strict(tensor=STRING, rows=COUNT, used=COUNT, wins=COUNT)),
 )
 PAIR: dict[str, Schema] = {
     "base_id": optional(COUNT),
     "tuned_id": optional(COUNT),
-    "state": {"enum": ["equal", "rounded", "moved", "base only", "tuned only"]},
+    "state": {"enum": ["equal", "changed", "removed", "added"]},
     "cosine": optional(NUMBER),
     "distance": optional(NUMBER),
 }
 MOVES = strict(
-    counts=named(COUNT, "equal", "rounded", "moved", "base only", "tuned only"),
+    counts=named(COUNT, "equal", "changed", "removed", "added"),
     different=TRUTH,
     matched_by={"enum": ["id", "token"]},
     quantiles_at=array(NUMBER, 7),
@@ -314,7 +306,7 @@ DOCUMENTS: dict[str, Schema] = {
     "neighbors Hi --plus you --minus me": near({**NEAR, "token": STRING, "score": NUMBER}),
     f"audit {TOY}": strict(run=seeded("token"), audit=FOUND, rows=array(strict(id=COUNT, **ROW), 6)),
     "audit --from model.safetensors --encoding gpt2": strict(
-        run=strict(embcli=VERSION, **taken("token", "head")),
+        run=strict(embcli=VERSION, **taken("token")),
         audit=FOUND,
         rows=array(strict(id=COUNT, token=STRING, **ROW, **APART), 200),
     ),

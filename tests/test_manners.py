@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +16,7 @@ from embcli import formats, names
 from embcli.oldpage.document import pretty
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
-from tests.conftest import Embcli
+from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 from tests.screen import bare, on_terminal, styled
 

@@ -148,7 +148,7 @@ def bins(printed: str) -> tuple[int, int]:
     return int(said[1]), int(said[2])
 
 
-@pytest.mark.parametrize(("environment", "palette"), [[*DEPTHS.values()][0], DEPTHS["16"]])
+@pytest.mark.parametrize(("environment", "palette"), [next(iter(DEPTHS.values())), DEPTHS["16"]])
 @pytest.mark.parametrize(("width", "lines"), [(80, 24), (200, 50), (60, 24)])
 def test_the_colours_of_a_map_are_the_sizes_of_its_bins(
     tmp_path: Path, environment: dict[str, str], palette: tuple[Any, ...], width: int, lines: int
