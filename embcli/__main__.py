@@ -15,10 +15,8 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from embcli.errors import EmbcliError, OutputError
-from embcli.memory import end_with_2_when_libraries_exit, ran_out, refuse_shortage
+from embcli.memory import ran_out
 from embcli.words import spelled
-
-_LEAST_MEMORY = 180 * 10**6, 120 * 10**6  # bytes of addresses and of data: numpy, and a buffer of its BLAS
 
 
 def run() -> NoReturn:
@@ -34,7 +32,6 @@ def run() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _handle(signal.SIG_DFL, _end_at_once)
-        end_with_2_when_libraries_exit()
         status = main()
     except KeyboardInterrupt:
         status = 130
@@ -102,7 +99,6 @@ def _command() -> object:
     from embcli.cli import app, completion
 
     words = None if completion.prepare() else sys.argv[1:]
-    refuse_shortage("embcli", *_LEAST_MEMORY)
     _handle(_end_at_once, _end)
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -181,7 +181,7 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
 
 
 class Meter:
-    """Sums of a matrix, added piece by piece, in float64."""
+    """Statistics of a matrix, added piece by piece, in float64; squares are of differences from the mean so far."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -191,33 +191,35 @@ class Meter:
     def add(self, piece: np.ndarray) -> None:
         """Add float32 values, in any shape."""
         if piece.size:
+            own = Meter()
+            own._count = piece.size
+            own._minimum, own._maximum = float(piece.min()), float(piece.max())  # NaN if there is one, like torch
             values = piece.ravel().astype(np.float64)
             with np.errstate(invalid="ignore"):  # the sum of infinities of both signs is NaN
-                total = float(values.sum())
-                squares = float(np.square(values, out=values).sum())  # np.dot would start threads that wait
-                self.take(piece, total, squares)
+                own._sum = float(values.sum())
+                values -= own._sum / own._count
+                own._squares = float(np.square(values, out=values).sum())  # np.dot would start threads that wait
+            self._join(own)
 
-    def take(self, piece: np.ndarray, total: float, squares: float) -> None:
-        """Add float32 values with a known sum and sum of squares, in float64."""
-        self._count += piece.size
-        self._sum += total
-        self._squares += squares
-        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN if there is one, like torch
-        self._maximum = float(np.maximum(self._maximum, piece.max()))
+    def _join(self, other: Meter) -> None:
+        """Add the statistics of other values (Chan, Golub, LeVeque 1979)."""
+        self._squares += other._squares
+        if self._count and other._count:
+            with np.errstate(invalid="ignore"):
+                between = np.square(np.float64(self._sum) / self._count - np.float64(other._sum) / other._count)
+            self._squares += float(between) * self._count * other._count / (self._count + other._count)
+        self._count += other._count
+        self._sum += other._sum
+        self._minimum = float(np.minimum(self._minimum, other._minimum))
+        self._maximum = float(np.maximum(self._maximum, other._maximum))
 
     def __add__(self, other: Meter) -> Meter:
         both = Meter()
-        both._count = self._count + other._count
-        both._sum, both._squares = self._sum + other._sum, self._squares + other._squares
-        both._minimum = float(np.minimum(self._minimum, other._minimum))
-        both._maximum = float(np.maximum(self._maximum, other._maximum))
+        both._join(self)
+        both._join(other)
         return both
 
     def summary(self) -> Summary:
         """Return the statistics; the standard deviation of a single value is NaN, like torch."""
-        mean = self._sum / self._count
-        if self._count > 1:
-            std = float(np.sqrt(max(self._squares - mean * self._sum, 0.0) / (self._count - 1)))
-        else:
-            std = float("nan")
-        return Summary(mean, std, self._minimum, self._maximum)
+        std = float(np.sqrt(self._squares / (self._count - 1))) if self._count > 1 else float("nan")
+        return Summary(self._sum / self._count, std, self._minimum, self._maximum)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
 from embcli.errors import OutputError, lacks
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able
-from embcli.memory import refuse_shortage
 from embcli.names import DEFAULT_PRECISION, Theme, check_choice
 from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 Own = TypeVar("Own", bound="Result")
 _PIPE_WIDTH, _PICTURE_WIDTH = 120, 100
-_ARROW = 130 * 10**6, 40 * 10**6  # bytes of addresses and of data that pyarrow takes; it aborts without them
 _RANGES = {"precision": (1, 16), "width": (40, 1000)}  # a float32 has at most 9 significant digits
 
 
@@ -244,8 +242,6 @@ def _refuse_without_package(format: FormatName) -> None:
     required = FORMATS[format].extra
     if required is None:
         return
-    if format == "parquet":
-        refuse_shortage(required[0], *_ARROW)
     try:
         import_module(required[0])
     except Exception as error:  # matplotlib raises ValueError for an unknown MPLBACKEND

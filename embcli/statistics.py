@@ -122,8 +122,7 @@ def norm_order(layer: Layer, watch: Watch = unwatched) -> NormOrder:
     norms = np.empty(layer.shape[0])
 
     def add(meter: Meter, first: int, block: np.ndarray) -> None:
-        exact = block.astype(np.float64)
-        norms[first : first + len(block)] = part = norms_of(exact)
-        meter.take(block, float(exact.sum()), float(np.square(part).sum()))
+        norms[first : first + len(block)] = norms_of(block.astype(np.float64))
+        meter.add(block)
 
     return NormOrder(norms, sum(layer.sums(Meter, add, watch), Meter()).summary())

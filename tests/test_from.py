@@ -218,10 +218,10 @@ def test_a_matrix_that_does_not_fit_into_memory_is_refused_before_it_is_read(
     blocks = StoredLayer.blocks
     monkeypatch.setattr(StoredLayer, "blocks", pytest.fail)
     for more, options in ((0, ()), (2 * 4 * 50257 * 5, ("--gradient",))):
-        monkeypatch.setattr(memory, "free", lambda size=pair + more: size - 1)
+        monkeypatch.setattr(memory, "total", lambda size=pair + more: size - 1)
         told = inside.refused("compare", "--ids", "1", "--from", str(gpt2[0]), *options)
         assert "a pair of layers of 50,257 x 5 takes" in told
-    monkeypatch.setattr(memory, "free", lambda: pair)
+    monkeypatch.setattr(memory, "total", lambda: pair)
     monkeypatch.setattr(StoredLayer, "blocks", blocks)
     inside.ok("compare", "--ids", "1", "--from", str(gpt2[0]))
 

@@ -189,7 +189,16 @@ def test_a_meter_sums_up_pieces_of_any_size_and_none(pieces: list[list[float]]) 
     assert (summary.minimum, summary.maximum) == (together.min(), together.max())
     assert np.isclose(summary.mean, together.mean(), rtol=1e-9, atol=1e-6)
     if len(together) > 1:
-        assert np.isclose(summary.std, together.std(ddof=1), rtol=1e-6, atol=1e-1)
+        assert np.isclose(summary.std, together.std(ddof=1), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("step", [1, 2, 4])
+def test_the_standard_deviation_of_large_numbers_close_together_is_exact(step: int) -> None:
+    values = np.array([16777216, 16777218, 16777216, 16777218], np.float32)
+    meter = Meter()
+    for start in range(0, 4, step):
+        meter.add(values[start : start + step])
+    assert meter.summary().std == pytest.approx((4 / 3) ** 0.5, rel=1e-9)
 
 
 @pytest.mark.parametrize("odd", [[np.nan], [np.inf], [np.inf, -np.inf], [np.nan, -np.inf]])

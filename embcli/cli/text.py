@@ -129,9 +129,11 @@ def _all_of(file: BinaryIO, name: str) -> bytes:
         if size > most:
             if _is_device(file):
                 raise InputError(f"cannot read {name}: it is a device that gives more than {in_bytes(most)}")
-            most = max(most, memory.free() // _COPIES)
+            most = max(most, memory.total() // _COPIES)
         if size > most:
-            raise InputError(f"cannot read {name}: it holds more than {in_bytes(most)}, too much for the free memory")
+            raise InputError(
+                f"cannot read {name}: it holds more than {in_bytes(most)}, too much for this machine's memory"
+            )
     return b"".join(pieces)
 
 

@@ -22,7 +22,7 @@ from embcli.encodings.encoding import Encoding
 from embcli.encodings.merging import NEVER, derived
 from embcli.encodings.spelling import from_characters, from_piece, spans_of
 from embcli.errors import lacks
-from embcli.memory import free, refuse_shortage
+from embcli.memory import total
 from embcli.safe import in_data
 from embcli.strict_json import read_object
 from embcli.words import counted
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 _LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
-_MEMORY = 12 * 10**6  # bytes that the package takes for itself
-_MEMORY_PER_BYTE = 42  # bytes that it takes for each byte of a file
 _MANY_CHARACTERS = 1 << 20  # below which nobody asks how much memory is free
 _BYTES_OF_A_CHARACTER = 64  # of memory, in the package, while it normalizes a text
 _REPLACES = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes
@@ -66,7 +64,6 @@ class HuggingFaceEncoding(Encoding):
         except Exception as error:
             raise refused(self.path, lacks(f"a {self.kind}", "models", error)) from None
         data = Binary(self.path).read_whole(_LONGEST)
-        refuse_shortage(str(self.path), *[_MEMORY + _MEMORY_PER_BYTE * len(data)] * 2)
         self._growth = Growth(data)
         self._refuse_growth("normalizer", self._growth.added)
         tokenizer: tokenizers.Tokenizer = self._call(lambda: self._made(data), f"it is not a {self.kind}")
@@ -256,7 +253,7 @@ class HuggingFaceEncoding(Encoding):
     def _refuse_growth(self, part: str, length: int) -> None:
         """Raise InputError if the rules of a part can expand this many characters beyond memory."""
         most = self._growth.most(part, length)
-        if most > max(length, _MANY_CHARACTERS) and most > free() // _BYTES_OF_A_CHARACTER:
+        if most > max(length, _MANY_CHARACTERS) and most > total() // _BYTES_OF_A_CHARACTER:
             raise refused(self.path, f"its Replace rules multiply {counted(length, 'character')} beyond memory")
 
     def _call(self, function: Callable[[], Any], failure: str) -> Any:

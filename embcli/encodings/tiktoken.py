@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError, does_not_load
-from embcli.memory import refuse_shortage
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -49,7 +48,6 @@ _O200K_PATTERN = "|".join(
 )
 
 _END = "<|endoftext|>"
-_BYTES_OF_A_TOKEN = 640  # of memory, in tiktoken: 515 to 560, by encoding
 _HARMONY_NAMED = {
     "startoftext": 199998,
     "endoftext": 199999,
@@ -156,7 +154,6 @@ class TiktokenEncoding(Encoding):
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
         """The `tiktoken.Encoding` itself."""
-        refuse_shortage(self.name, *[_BYTES_OF_A_TOKEN * self.vocabulary_size] * 2)
         encoding: tiktoken.Encoding = loaded().Encoding(
             self.name,
             pat_str=self.definition.pattern,

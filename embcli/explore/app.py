@@ -16,7 +16,6 @@ from textual.widget import Widget
 
 from embcli.explore.paint import Paint
 from embcli.explore.terminal import driver
-from embcli.memory import share_heaps
 from embcli.oldpage.terminal import depth
 
 if TYPE_CHECKING:
@@ -172,7 +171,6 @@ def stay() -> None:
     gc.freeze()  # looking through all objects takes 0.1 s, in which no key is answered
     gc.set_threshold(5_000)  # objects, about a screen of them
     gc.enable()  # a short process has no need of it
-    share_heaps()
 
 
 def run(desk: Desk) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from embcli.binary import shortened
 from embcli.errors import InputError
 from embcli.layer import Origin, Source, shape_of
+from embcli.memory import refuse_too_large
 from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.options import PositionOptions
 from embcli.positions import DEFAULT_KIND, Kind, kind_of
@@ -21,7 +22,7 @@ from embcli.selection import select
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.hidden import sinusoids
 from embcli.version import __version__
-from embcli.weights.seeded import check_size, refuse_too_large
+from embcli.weights.seeded import check_size
 
 _PIECE = 1 << 18  # values that are computed at a time
 

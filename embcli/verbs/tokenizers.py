@@ -11,7 +11,6 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError
-from embcli.memory import free
 from embcli.notes import Notes
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
@@ -19,11 +18,8 @@ from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
 from embcli.version import __version__
-from embcli.words import in_bytes
 
 _MOST = 100  # encodings: their cuts are counted in a byte
-_MEMORY = 20  # bytes for each byte of a text, measured on 20 MB of many kinds under two encodings
-_SMALL = 1 << 20  # bytes of a text below which nobody asks how much memory is free
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +177,6 @@ def tokenizers(given: Sequences, encodings: Sequence[Encoding], special: bool, n
     if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
         raise InputError(f"encoding names {twice} twice; give each tokenizer once", parameters=("encoding",))
     bases = np.cumsum([0, *(len(text.encode(errors="replace")) + 1 for text in given.texts)])
-    _refuse_large(int(bases[-1]))
     tokens = tuple(tokenize(given, encoding, special, spans=True, around=False) for encoding in encodings)
     if not any(map(len, tokens)):
         notes.add("the input is empty: there are no tokens")
@@ -193,14 +188,6 @@ def tokenizers(given: Sequences, encodings: Sequence[Encoding], special: bool, n
         cuts += is_cut
     cuts[bases] = len(encodings)
     return Tokenizers(given.texts, tuple(encodings), tokens, ends, cuts, bases, notes=notes)
-
-
-def _refuse_large(size: int) -> None:
-    """Raise InputError for a text of so many bytes that memory has no room for its tokens."""
-    needed = _MEMORY * size
-    if size > _SMALL and needed > (left := free()):
-        need = f"a text of {in_bytes(size)} takes some {in_bytes(needed)} of memory under several tokenizers"
-        raise InputError(f"{need}, and {in_bytes(left)} are free; give a part of it")
 
 
 def _ends(tokens: Tokens, texts: tuple[str, ...], bases: np.ndarray) -> np.ndarray:

@@ -270,10 +270,9 @@ class _Sums:
     def add(self, row: int, block: np.ndarray) -> None:
         """Add a block from a row on."""
         exact = block.astype(np.float64)
-        total = float(exact.sum())
         np.square(exact, out=exact)
         rows = exact.sum(axis=1)
-        self._meter.take(block, total, float(rows.sum()))
+        self._meter.add(block)
         first, last = row // self._rows, (row + len(block) - 1) // self._rows
         for place in range(first, last + 1):
             part = slice(max(place * self._rows - row, 0), (place + 1) * self._rows - row)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 
-from embcli import memory
 from embcli.errors import LayerError
+from embcli.memory import refuse_too_large
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
-from embcli.words import in_bytes
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,7 @@ class Seeded:
             check_size(name, getattr(self, name))
         object.__setattr__(self, "seed", torch_seed(self.seed))
         for name in ("token", "position"):  # drawing needs little memory; the whole machine is the limit
-            rows, columns = self.shape(name)
-            _refuse(f"a {name} layer", self.shape(name), 4 * rows * columns, memory.total(), "")
+            refuse_too_large(f"a {name} layer", self.shape(name))
 
     def shape(self, name: str) -> tuple[int, int]:
         """Return the shape of the `token` or of the `position` layer."""
@@ -54,16 +52,3 @@ def torch_seed(seed: int) -> int:
     if not -(2**63) <= operator.index(seed) < 2**64:
         raise LayerError(f"seed must be from -2**63 to 2**64 - 1, as in torch, not {seed}", parameters=("seed",))
     return seed % 2**64
-
-
-def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:
-    """Raise LayerError if float32 matrices of this shape, and `more` bytes, do not fit into free memory."""
-    _refuse(what, shape, 4 * shape[0] * shape[1] * copies + more, memory.free(), " free")
-
-
-def _refuse(what: str, shape: tuple[int, int], size: int, available: int, free: str) -> None:
-    if size > available:
-        raise LayerError(
-            f"{what} of {shape[0]:,} x {shape[1]:,} takes {in_bytes(size)}, and this machine has "
-            f"{in_bytes(available)} of memory{free}"
-        )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from embcli.layer import Source, shape_of
+from embcli.memory import refuse_too_large
 from embcli.names import DEFAULT_SEED
 from embcli.options import ComparisonOptions
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.result import Comparison
 from embcli.weights.build import loading_torch
-from embcli.weights.seeded import refuse_too_large, torch_seed
+from embcli.weights.seeded import torch_seed
 
 __all__ = ["Comparison", "ComparisonOptions", "compare"]
 
