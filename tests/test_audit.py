@@ -199,11 +199,11 @@ def test_rows_in_one_direction_have_none_without_it(tmp_path: Path) -> None:
 def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_read(
     inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free", lambda: 5 * 8 * DIM**2)
+    monkeypatch.setattr(memory, "total", lambda: 5 * 8 * DIM**2)
     folder = str(model(tmp_path / "model", trained(False)))
     inside.ok("audit", "--from", folder)
     monkeypatch.setattr(StoredLayer, "blocks", lambda _: pytest.fail("the matrix was read"))
-    monkeypatch.setattr(memory, "free", lambda: 5 * 8 * DIM**2 - 1)
+    monkeypatch.setattr(memory, "total", lambda: 5 * 8 * DIM**2 - 1)
     message = inside.refused("audit", "--from", folder)
     assert "the covariance of 16 columns does not fit into memory" in message
     assert "is it stored as (D, V)?" in message

@@ -192,7 +192,7 @@ def audit(
     size, dim = shape_of(source, "token")
     encoding = source.encoding
     unused_rows = unused(encoding, size) if encoding else {}
-    if unused_rows and _MATRICES * 8 * dim**2 > memory.free():
+    if unused_rows and _MATRICES * 8 * dim**2 > memory.total():
         raise InputError(f"the covariance of {dim:,} columns does not fit into memory; is it stored as (D, V)?")
     layers = source.open({"token": None})
     layer = layers["token"]
