@@ -29,7 +29,7 @@ from embcli.verbs.tour import Step, as_typed, read
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, Stream
 from tests.screen import OWN_ESCAPES, bare
-from tests.test_readme import README, printed
+from tests.test_readme import printed
 
 # Python 3.12 warns where a process with threads forks to start a terminal.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -210,10 +210,6 @@ def test_steps_read_nothing_of_what_is_piped_in(inside: Inside, tmp_path: Path) 
     ran = inside("tour", a_tour(tmp_path, {**STEP, "command": "embcli tokenize"}), stdin="Every effort")
     assert ran.status == 0
     assert "6109" not in ran.text
-
-
-def test_the_step_in_the_readme_is_what_the_tour_prints(inside: Inside) -> None:
-    assert f"```text\n{inside.ok('tour', '--step', '1', COLUMNS='80').text}```\n" in README.read_text()
 
 
 # --- tours that are none ----------------------------------------------------------------------------------------------
