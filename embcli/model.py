@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import numpy as np
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from embcli.verbs.merges import Merges
     from embcli.verbs.neighbors import Neighbors
     from embcli.verbs.positions import PositionTable
-    from embcli.verbs.roundtrip import Roundtrip
     from embcli.verbs.tokenize import Tokenization
     from embcli.verbs.tokenizers import Tokenizers
     from embcli.verbs.weights import WeightMatrix
@@ -67,7 +65,6 @@ def seeded(
     dim: int = DEFAULT_DIM,
     *,
     encoding: str = DEFAULT_ENCODING,
-    pre: str | None = None,
     seed: int = DEFAULT_SEED,
     context_length: int = DEFAULT_CONTEXT_LENGTH,
     no_cache: bool = False,
@@ -76,10 +73,9 @@ def seeded(
     """Return a model with random layers, bit for bit those of PyTorch after `torch.manual_seed(seed)`.
 
     The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the position layer, drawn right after it,
-    `torch.nn.Embedding(context_length, dim)`, (C, D). V is that of the encoding unless it is given; `pre` names the
-    pre-tokenizer of a vocabulary that does not name it. Nothing is drawn yet; a layer that has been drawn is kept in
-    the user's cache folder unless `no_cache`. Raises InputError for an unknown encoding, and LayerError for shapes and
-    seeds out of range.
+    `torch.nn.Embedding(context_length, dim)`, (C, D). V is that of the encoding unless it is given. Nothing is
+    drawn yet; a layer that has been drawn is kept in the user's cache folder unless `no_cache`. Raises InputError for
+    an unknown encoding, and LayerError for shapes and seeds out of range.
 
     >>> seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
     ['1.2753', '-0.201', '-0.1606']
@@ -89,7 +85,7 @@ def seeded(
     from embcli.weights.seeded import Seeded
     from embcli.weights.source import SeededSource
 
-    known = encodings.get(encoding, pre)
+    known = encodings.get(encoding)
     size = known.vocabulary_size if vocab is None else vocab
     spec = Seeded(size, dim, context_length, seed)
     remarks = Notes() if notes is None else notes
@@ -101,17 +97,15 @@ def open(
     path: str | Path,
     *,
     encoding: str | None = None,
-    pre: str | None = None,
     tensor: str | None = None,
     notes: Notes | None = None,
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
 
     Only what describes the tensors is read. `tensor` names the token matrix where its name does not tell. Of an encoder
-    and a decoder that both read tokens, the encoder counts. The encoding is the file's own vocabulary (`pre` names its
-    pre-tokenizer if it does not), a tokenizer beside the weights, or tiktoken's with as many tokens as there are rows,
-    unless it is named.
-    Raises InputError for what is not found, damaged, or not clear.
+    and a decoder that both read tokens, the encoder counts. The encoding is the file's own vocabulary, a tokenizer
+    beside the weights, or tiktoken's with as many tokens as there are rows, unless it is named. Raises InputError for
+    what is not found, damaged, or not clear.
 
     >>> import numpy, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "own.npy")
@@ -126,9 +120,9 @@ def open(
     checkpoint = Checkpoint(str(path), tensor, remarks)
     tensors, reason = checkpoint.tensors, ""
     if encoding is not None:
-        known: Encoding | None = encodings.get(encoding, pre)
+        known: Encoding | None = encodings.get(encoding)
     else:
-        known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks, pre)
+        known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks)
         if known is None and (known := encodings.encoding_of_size(shape_of(checkpoint, "token")[0])):
             reason = f"{known.name}, by the number of rows"
         if known is not None and not checkpoint.has_tokens:
@@ -140,7 +134,6 @@ def tokenizers(
     text: Text,
     encodings: Sequence[str],
     *,
-    pre: str | None = None,
     special: bool = False,
     lines: bool = False,
     notes: Notes | None = None,
@@ -158,7 +151,7 @@ def tokenizers(
     from embcli.verbs.tokenizers import tokenizers as split
 
     names = (encodings,) if isinstance(encodings, str) else encodings
-    known = [get(name, pre) for name in names]
+    known = [get(name) for name in names]
     return split(_sequences(text, lines), known, special, Notes() if notes is None else notes)
 
 
@@ -264,7 +257,9 @@ class Model:
         """
         from embcli.verbs.tokenize import Tokenization
 
-        return Tokenization(self.tokens(text, special, lines, spans=True))
+        given = text if isinstance(text, Tokens) else _sequences(text, lines)
+        texts = () if isinstance(given, Tokens) else given.texts or ()
+        return Tokenization(self.tokens(given, special, spans=True), texts, special)
 
     def merges(self, text: Text, *, special: bool = False, draw: bool = False) -> Merges:
         """Return how each piece of a text becomes tokens: merge by merge, or as the encoding does it.
@@ -278,24 +273,6 @@ class Model:
 
         sequences = _sequences(text, False)
         return merges(self.tokens(sequences, special, around=False), sequences.texts or (), special, draw)
-
-    def roundtrip(self, text: Text, *, special: bool = False) -> Roundtrip:
-        """Return whether texts come back from their tokens, byte for byte, and from where on not.
-
-        Raises InputError for IDs, which have no text.
-
-        >>> seeded().roundtrip("Every effort").places
-        [None]
-        """
-        from embcli.verbs.roundtrip import Roundtrip
-
-        sequences = _sequences(text, False)
-        if sequences.texts is None:
-            raise InputError("only a text comes back from its tokens, not IDs")
-        tokens = self.tokens(sequences, special, around=False)
-        ends = pairwise(tokens.starts.tolist())
-        decoded = tuple(self.decode_bytes(tokens.ids[start:stop]) for start, stop in ends)
-        return Roundtrip(tokens, sequences.texts, decoded, notes=self.notes)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.

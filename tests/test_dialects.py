@@ -13,6 +13,7 @@ import tiktoken
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 
 from embcli import encodings
+from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.hub import tokenizer_file
 from tests.conftest import Embcli
@@ -42,8 +43,8 @@ def listed(path: Path, first: int = 0) -> Path:
     return path
 
 
-def same_as(oracle: tiktoken.Encoding, path: Path, pre: str | None, special: bool = False) -> None:
-    encoding = encodings.get(str(path), pre)
+def same_as(oracle: tiktoken.Encoding, path: Path, special: bool = False) -> None:
+    encoding = encodings.get(str(path))
     for text in TEXTS:
         ids = encoding.encode(text, special)
         wanted = oracle.encode(text, allowed_special="all" if special else set(), disallowed_special=())
@@ -56,13 +57,49 @@ def same_as(oracle: tiktoken.Encoding, path: Path, pre: str | None, special: boo
 
 
 def test_tokens_by_rank_are_merged_as_tiktoken_merges_them(inside: Embcli, tmp_path: Path) -> None:
-    path = listed(tmp_path / "own.tiktoken")
-    same_as(tiktoken.Encoding("own", pat_str=CUTS, mergeable_ranks=RANKS, special_tokens={}), path, "llama-bpe")
-    assert encodings.get(str(path), "llama-bpe").merges() == list(range(256, 263))
-    assert "does not name its pre-tokenizer" in inside.refused("tokenize", "a", "--encoding", str(path))
-    named = listed(tmp_path / "cl100k_base.tiktoken")
-    assert encodings.get(str(named)).encode("ab ab").tolist() == [256, 262]
-    assert encodings.get(str(named)).encode("<|endoftext|>", True).tolist() == [100257]
+    path, known = listed(tmp_path / "cl100k_base.tiktoken"), DEFINITIONS["cl100k_base"]
+    special = known.special_tokens
+    oracle = tiktoken.Encoding("own", pat_str=known.pattern, mergeable_ranks=RANKS, special_tokens=special)
+    same_as(oracle, path)
+    same_as(oracle, path, True)
+    assert encodings.get(str(path)).merges() == list(range(256, 263))
+    assert encodings.get(str(path)).encode("<|endoftext|>", True).tolist() == [100257]
+    other = str(listed(tmp_path / "own.tiktoken"))
+    assert "nothing else tells how it splits a text" in inside.refused("tokenize", "a", "--encoding", other)
+
+
+def tekken(path: Path, **changed: object) -> str:
+    """Write a tekken.json of all bytes."""
+    config = {"pattern": ".", "default_vocab_size": 258, "default_num_special_tokens": 2} | changed
+    vocab = [{"rank": byte, "token_bytes": b64encode(bytes([byte])).decode()} for byte in range(256)]
+    path.write_text(json.dumps({"config": config, "vocab": vocab}).replace("Infinity", "1e999"))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"pattern": "("}, "tiktoken cannot take its tokens or its pattern (Parsing error"),
+        ({"pattern": "(a|aa|a)+$(?!b)"}, "Max limit for backtracking count exceeded"),
+        ({"default_vocab_size": float("inf")}, "it is not a tekken.json"),
+        ({"default_num_special_tokens": -1}, "a rank that no vocabulary has"),
+    ],
+)
+def test_a_hostile_tekken_is_refused_in_a_sentence(
+    inside: Embcli, tmp_path: Path, changed: dict[str, object], told: str
+) -> None:
+    path = tekken(tmp_path / "tekken.json", **changed)
+    for merges in ((), ("--merges",)):
+        assert told in inside.refused("tokenize", "a" * 40 + "!", *merges, "--encoding", path)
+
+
+def test_a_tekken_without_some_bytes_is_refused_in_a_sentence(embcli: Embcli, tmp_path: Path) -> None:
+    path = tekken(tmp_path / "tekken.json", default_vocab_size=100)
+    told = embcli.refused(
+        "tokenize", "é", "--encoding", path, RUST_BACKTRACE="1"
+    )  # tiktoken panics, and writes a trace
+    assert told.count("\n") == 1
+    assert "it cannot split this text of 1 characters" in told
 
 
 def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
@@ -75,7 +112,7 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
     names = {"<SPECIAL_0>": 0, "<s>": 1, "<SPECIAL_2>": 2}
     for special_too in (False, True):
         oracle = tiktoken.Encoding("own", pat_str=CUTS, mergeable_ranks=kept, special_tokens=names)
-        same_as(oracle, path, None, special_too)
+        same_as(oracle, path, special_too)
     assert encodings.get(str(path)).encode("a<s>b", True).tolist() == [ord("a") + 3, 1, ord("b") + 3]
 
 
@@ -105,9 +142,9 @@ def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) 
     (tmp_path / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(WORDS)}))
     (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]))
     told = inside.refused("tokenize", "a", "--encoding", str(tmp_path / "vocab.json"))
-    assert "does not name its pre-tokenizer, so it cannot split a text; --pre names one" in told
+    assert "names a tokenizer that embcli knows, so it cannot split a text" in told
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2TokenizerFast"}')
-    encoding, oracle = encodings.get(f"{tmp_path}/."), bytes_level(False, None)
+    encoding, oracle = encodings.get(f"{tmp_path}/./vocab.json"), bytes_level(False, None)
     for text in TEXTS:
         ids = encoding.encode(text)
         assert ids.tolist() == oracle.encode(text).ids, text
@@ -174,7 +211,8 @@ def sentencepiece(
 def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path: Path, joins: bool) -> None:
     scored = list(zip(PIECES, SCORES, PIECE_KINDS, strict=True))
     path = sentencepiece(
-        tmp_path / "tokenizer.model", 2, scored, (4, int(joins)), (2, trie({"A": "a", "e\u0301": "é"}))
+        *(tmp_path / "tokenizer.model", 2, scored, (4, int(joins)), (2, trie({"A": "a", "e\u0301": "é"}))),
+        by_bytes=True,
     )
     encoding, scores = encodings.get(path), dict(zip(PIECES, SCORES, strict=True))
 
@@ -221,7 +259,7 @@ def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: P
         assert spans is not None
         assert len(spans) == len(ids)
     fewer = encodings.get(sentencepiece(tmp_path / "fewer.model", 1, words[:-1], by_bytes=True))
-    with pytest.raises(InputError, match="has no tokens for some of them"):
+    with pytest.raises(InputError, match="there are not 256 byte pieces"):
         fewer.encode("a")
 
 
@@ -249,14 +287,14 @@ def test_ways_that_are_nearly_as_good_are_decided_by_sums_in_float32(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("own.tiktoken", "YQ==", "not a file of tokens and ranks"),
-        ("own.tiktoken", "YQ== x", "not a file of tokens and ranks"),
-        ("own.tiktoken", "YQ== -1", "a rank that no vocabulary has"),
+        ("gpt2.tiktoken", "YQ==", "not a file of tokens and ranks"),
+        ("gpt2.tiktoken", "YQ== x", "not a file of tokens and ranks"),
+        ("gpt2.tiktoken", "YQ== -1", "a rank that no vocabulary has"),
         ("tekken.json", "{}", "it is not a tekken.json"),
         ("tekken.json", "[]", "is not an object"),
         ("vocab.json", '{"a": "b"}', "not a list of tokens"),
         ("vocab.json", '{"a": 9999999999}', "not a list of tokens"),
-        ("vocab.json", '{"a": 1}', "merges.txt"),
+        ("vocab.json", '{"a": 1}', "nor config.json|or config.json"),
         ("vocab.txt", "\udcff", "it is not a vocab.txt"),
         ("tokenizer.model", "x", "it is not a SentencePiece model"),
         ("tokenizer.model", "", "it is not a SentencePiece model"),

@@ -77,7 +77,6 @@ SAME: dict[str, tuple[str, Callable[[Path, Path], Result]]] = {
         "tokenize,Unbelievable 日!,--encoding,gpt2,--encoding,o200k_base",
         lambda *_: embcli.tokenizers("Unbelievable 日!", ["gpt2", "o200k_base"]),
     ),
-    "roundtrip": ("tokenize,This is it,--roundtrip", lambda *_: embcli.seeded().roundtrip("This is it")),
     "merges": ("tokenize,This is it,--merges", lambda *_: embcli.seeded().merges("This is it")),
     "explain": ("explain,one-hot", lambda *_: embcli.explain("one-hot")),
     "diff": ("diff,{0},{1}", lambda path, other: embcli.open(path).diff(embcli.open(other))),

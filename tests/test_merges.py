@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 import embcli
 from embcli import encodings
-from embcli.encodings.algorithm import Derivation
+from embcli.encodings.encoding import Derivation
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model
@@ -136,8 +136,8 @@ def test_the_steps_of_a_gguf_lead_to_its_tokens(kind: str, tmp_path: Path) -> No
 def test_the_steps_of_a_file_of_ranks_lead_to_its_tokens(tmp_path: Path) -> None:
     tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b" a", b"abc", b"xyz"]  # no merge makes the last one
     lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(tokens)]
-    (tmp_path / "own.tiktoken").write_bytes(b"".join(lines))
-    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "own.tiktoken"), pre="gpt-2")
+    (tmp_path / "gpt2.tiktoken").write_bytes(b"".join(lines))
+    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "gpt2.tiktoken"))
     result = opened.merges("abc abxyz xyz")
     assert result.ids == opened.encoding.encode("abc abxyz xyz").tolist()
     assert [len(piece.steps) for piece in opened.merges("xyz abc").pieces] == [0, 2]
@@ -220,8 +220,8 @@ def test_the_numbers_below_a_tree_are_apart(kind: str, tmp_path: Path) -> None:
 
 def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(tmp_path: Path) -> None:
     lines = [b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate([*map(bytes, zip(range(256))), b"xyz"])]
-    (tmp_path / "own.tiktoken").write_bytes(b"".join(lines))
-    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "own.tiktoken"), pre="gpt-2")
+    (tmp_path / "gpt2.tiktoken").write_bytes(b"".join(lines))
+    opened = embcli.seeded(vocab=1, dim=1, encoding=str(tmp_path / "gpt2.tiktoken"))
     drawn = str(opened.merges("xyz", draw=True)).splitlines()
     assert drawn[1:5] == ["x  y  z", "╰──┼──╯", "  xyz", "  256"]
 

@@ -147,10 +147,8 @@ def embcli(
 def tokenize(
     source: LinesInput,
     encoding: tuple[str, ...] = (names.DEFAULT_ENCODING,),
-    pre: str | None = None,
     merges: bool = False,
     draw: bool = False,
-    roundtrip: bool = False,
     *,
     target: Target,
 ) -> int | None:
@@ -160,7 +158,7 @@ def tokenize(
     """
     if draw and not merges:
         raise InputError("--draw draws the trees of --merges; give both")
-    modes = {"--merges": merges, "--roundtrip": roundtrip, "--encoding with several names": len(encoding) > 1}
+    modes = {"--merges": merges, "--encoding with several names": len(encoding) > 1}
     pages = [flag for flag, is_given in modes.items() if is_given]
     if len(pages) > 1:
         raise InputError(f"{pages[0]} and {pages[1]} are two pages; give one of them")
@@ -172,12 +170,10 @@ def tokenize(
         from embcli.model import tokenizers
 
         notes, text = PrintedNotes(), source.sequences()
-        return output.write(tokenizers(text, encoding, pre=pre, special=source.special, notes=notes))
-    model = AnyModel(pre=pre).opened(encoding[0])
+        return output.write(tokenizers(text, encoding, special=source.special, notes=notes))
+    model = AnyModel().opened(encoding[0])
     if merges:
         return output.write(model.merges(source.sequences(), special=source.special, draw=draw))
-    if roundtrip:
-        return output.write(model.roundtrip(source.sequences(), special=source.special))
     return output.write(model.tokenize(source.sequences(), special=source.special))
 
 
@@ -194,7 +190,6 @@ def tokenize(
 def decode(
     ids: list[str] | None = None,
     encoding: str = names.DEFAULT_ENCODING,
-    pre: str | None = None,
     output: Path | None = None,
 ) -> None:
     """Turn token IDs back into text.
@@ -204,7 +199,7 @@ def decode(
     from embcli.cli.output import Output, named
     from embcli.cli.text import read_ids
 
-    model = AnyModel(pre=pre).opened(encoding)
+    model = AnyModel().opened(encoding)
     Output("table", named(output)).write_text(model.decode_bytes(read_ids(" ".join(ids) if ids else None)))
 
 

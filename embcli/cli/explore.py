@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from embcli.explore.desk import Spell
 
 _POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
-_OF_TEXT = ("encoding", "pre")  # options of a verb that reads no matrix
+_OF_TEXT = ("encoding",)  # options of a verb that reads no matrix
 
 
 def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | None, sort: str) -> int:

@@ -34,14 +34,12 @@ class FileModel(ModelOptions):
     """A checkpoint's file, if one is named."""
 
     path: str | None = None
-    pre: str | None = None
     tensor: str | None = None
 
 
 class SeededModel(ModelOptions):
     """A seeded pair of layers."""
 
-    pre: str | None = None
     vocab: int | None = None
     dim: int | None = None
     context_length: int | None = None
@@ -119,12 +117,11 @@ class TwoModels(Group):
 
     base: str
     tuned: str
-    pre: str | None = None
     tensor: str | None = None
 
     def opened(self, encoding: str | None) -> tuple[Model, Model]:
         """Return both models."""
-        options = {"pre": self.pre, "tensor": self.tensor}
+        options = {"tensor": self.tensor}
         return _opened(encoding, {"path": self.base, **options}), _opened(encoding, {"path": self.tuned, **options})
 
 

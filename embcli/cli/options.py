@@ -177,7 +177,6 @@ DECLARED: dict[str, Any] = {
     "tokenize.encoding": _encoding(
         "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base.", metavar="NAMES"
     ),
-    "pre": _option(INPUT, "Pre-tokenizer for a vocabulary that names none: gpt-2, llama-bpe, ...", metavar="NAME"),
     "step": _option(VIEW, "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
     "batch_size": _option(INPUT, "Samples in a batch.", metavar="B"),
     "max_length": _option(INPUT, "Tokens in a sample.", metavar="T"),
@@ -187,7 +186,6 @@ DECLARED: dict[str, Any] = {
     "index": _option(INPUT, "Which batch, counted from 0.", "0", metavar="K"),
     "all": _option(INPUT, "All batches."),
     "merges": _option(VIEW, "Show how each piece becomes tokens, merge by merge."),
-    "roundtrip": _option(VIEW, "Decode the tokens again and compare; status 1 if they differ."),
     "tokenize.draw": _option(VIEW, "Draw the merges as trees."),
     # The model.
     "path": _option(MODEL, _MODEL, flags="--from", metavar="PATH"),

@@ -34,92 +34,76 @@ def encoding_of_size(size: int) -> Encoding | None:
     return next((get(name) for name, each in DEFINITIONS.items() if each.vocabulary_size == size), None)
 
 
-def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes, pre: str | None = None) -> Encoding | None:
+def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes) -> Encoding | None:
     """Return the encoding of the rows of a checkpoint's file: its own tokens, or those of a tokenizer beside it.
 
     The file's own tokens are preferred if they can split a text. A note says if the tokenizer.json is not used because
     a package is missing.
     """
-    from embcli.encodings.gguf import GgufEncoding
     from embcli.hub import TOKENIZERS, tokenizer_file
 
-    if isinstance(own, GgufEncoding):
-        own = own.with_splitting(pre)
     if own is not None and own.splits:
         return own
     try:
         path = tokenizer_file(weights.parent, TOKENIZERS)
     except InputError:
-        if own is None:
-            _refuse_splitting(weights.name, pre)
         return own
-    if path.name in ("tokenizer.json", "vocab.txt") and find_spec("tokenizers") is None:
+    package = {".json": "tokenizers", ".txt": "tokenizers", ".model": "sentencepiece"}.get(path.suffix)
+    if package and path.name != "tekken.json" and find_spec(package) is None:
         notes.add(lacks(f"the {path.name} beside the weights", "models"))
         return own
-    return _of_path(path, str(path), pre)
+    return _of_path(path, str(path))
 
 
 @lru_cache  # freeing a large tokenizer takes a tenth of the time of loading it
-def _of_path(path: Path, name: str, pre: str | None) -> Encoding:
+def _of_path(path: Path, name: str) -> Encoding:
     """Return the encoding of a file, whose first bytes or name tell the dialect."""
     with suppress(OSError), open(path, "rb") as file:
         if file.read(4) == b"GGUF":
             from embcli.encodings.gguf import gguf_encoding
 
-            return gguf_encoding(path, name, pre)
-    from embcli.encodings.pairs import read_pairs
-    from embcli.encodings.ranks import read_tekken, read_tiktoken
-    from embcli.encodings.sentencepiece import read_sentencepiece
-    from embcli.encodings.vocabulary import FileEncoding
+            return gguf_encoding(path, name)
+    if path.suffix == ".tiktoken" or path.name == "tekken.json":
+        from embcli.encodings.ranks import RankFileEncoding
 
-    readers = {"*.tiktoken": read_tiktoken, "tekken.json": read_tekken, "*vocab.json": read_pairs}
-    readers |= {"*.model": read_sentencepiece}
-    for pattern, read in readers.items():
-        if path.match(pattern):
-            return FileEncoding(path, name, read, pre)
-    _refuse_splitting(name, pre)
-    from embcli.encodings.huggingface import BertEncoding, HuggingFaceEncoding
+        return RankFileEncoding(path, name)
+    if path.suffix == ".model":
+        from embcli.encodings.sentencepiece import SentencePieceEncoding
 
-    return (BertEncoding if path.suffix == ".txt" else HuggingFaceEncoding)(path, name)
+        return SentencePieceEncoding(path, name)
+    from embcli.encodings import huggingface
+
+    if path.name.endswith("vocab.json"):
+        return huggingface.PairsEncoding(path, name)
+    return (huggingface.BertEncoding if path.suffix == ".txt" else huggingface.HuggingFaceEncoding)(path, name)
 
 
 @lru_cache
-def get(name: str, pre: str | None = None) -> Encoding:
+def get(name: str) -> Encoding:
     """Return the encoding with this name, or of the model with this name.
 
-    The name can also be the path of a tokenizer's file, of a GGUF or of a folder, or a model of a local store; `pre`
-    names the pre-tokenizer of a file that does not name it. Raises InputError with the nearest names if nothing is
-    found.
+    The name can also be the path of a tokenizer's file, of a GGUF or of a folder, or a model of a local store. Raises
+    InputError with the nearest names if nothing is found.
 
     >>> get("gpt-4o").name
     'o200k_base'
     """
     if name in DEFINITIONS:
-        _refuse_splitting(name, pre)
         return TiktokenEncoding(name)
     from embcli.hub import located, tokenizer_file
     from embcli.ollama import PREFIX
 
     if "/" in name or name.endswith(_SUFFIXES) or name.startswith(PREFIX):
-        return _of_path(located(name, tokenizer_file), name, pre)
+        return _of_path(located(name, tokenizer_file), name)
     model = loaded("tiktoken.model")
     try:
         known = TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:
         with suppress(InputError):
-            return _of_path(located(name, tokenizer_file), name, pre)
+            return _of_path(located(name, tokenizer_file), name)
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"encodings are {', '.join(DEFINITIONS)}"
         raise InputError(f"no encoding or model is named {name[:60]!r}; {hint}") from None
-    _refuse_splitting(name, pre)
     return known
-
-
-def _refuse_splitting(name: str, pre: str | None) -> None:
-    """Raise InputError if a pre-tokenizer is named for an encoding that has its own."""
-    if pre is not None:
-        raise InputError(
-            f"pre is for byte-pair encodings that do not name their pre-tokenizer; {name!r} is not", parameters=("pre",)
-        )

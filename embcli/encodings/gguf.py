@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from embcli.binary import Binary, shortened
-from embcli.encodings.algorithm import Algorithm
-from embcli.encodings.merging import BytePairs, Scores, merged_ids, merges_by_score, ranks_of
-from embcli.encodings.normalizing import Charsmap, Normalization
+from embcli.encodings.guard import guarded
+from embcli.encodings.merging import merged_ids, merges_by_score
+from embcli.encodings.normalizing import Normalizer
 from embcli.encodings.own import Vocabulary
+from embcli.encodings.pieces import BytePairs, Scores, Unigrams, WordPieces
 from embcli.encodings.spelling import from_characters, from_piece
-from embcli.encodings.splitting import SPLITTINGS, Splitting, splitting_of
-from embcli.encodings.unigram import Unigrams
-from embcli.encodings.vocabulary import NamedToken, VocabularyEncoding
-from embcli.encodings.wordpiece import WordPieces
-from embcli.errors import InputError
+from embcli.encodings.splitting import SPLITTINGS, Splitting
+from embcli.encodings.vocabulary import NamedToken, Splitter, VocabularyEncoding
+from embcli.errors import InputError, lacks
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
@@ -51,40 +51,34 @@ _OLD_TASKS = {"pre": "prefix", "suf": "suffix", "mid": "middle"}
 
 
 class GgufEncoding(VocabularyEncoding):
-    """The tokens of a file's rows; a text is split if the file says how, or if `pre` names a pre-tokenizer."""
+    """The tokens of a file's rows; a text is split if the file says how."""
 
-    def __init__(self, binary: Binary, header: Header, name: str, pre: str | None = None) -> None:
+    def __init__(self, binary: Binary, header: Header, name: str) -> None:
         super().__init__(binary.path, name)
-        self._binary, self._header, self._pre = binary, header, pre
+        self._binary, self._header = binary, header
         self.model = header.metadata.get("tokenizer.ggml.model")
         self.splits = self._refusal is None
         leads = self._flag("add_space_prefix", self.model == "llama")
         self.adds_space = self.model == "bert" or (leads and self.model in ("llama", "t5"))
 
-    def with_splitting(self, pre: str | None) -> GgufEncoding:
-        """Return the same encoding with the pre-tokenizer of this name; None keeps the file's own."""
-        return self if pre is None else GgufEncoding(self._binary, self._header, self.name, pre)
-
     @property
     def vocabulary_size(self) -> int:
-        """V: the number of tokens."""
         return self._header.arrays["tokenizer.ggml.tokens"].count
 
     @cached_property
     def words(self) -> Vocabulary:
         """The bytes of the tokens: control tokens and user-defined ones are spelled as they are."""
-        spelled: Callable[[bytes], bytes] = from_piece if self.model in _ALGORITHMS else bytes
+        spelled: Callable[[bytes], bytes] = from_piece if self.model in _SPLITTERS else bytes
         if self.model == "gpt2" and (self._splitting is None or self._splitting.is_of_bytes):
             spelled = from_characters
         plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
         return Vocabulary(*self._stored, spelled, np.isin(self._stored_kinds, plain))
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None for an ID after the last one."""
         return self.words[token_id] if 0 <= token_id < self.vocabulary_size else None
 
     @cached_property
-    def named(self) -> list[NamedToken]:
+    def named(self) -> list[NamedToken]:  # type: ignore[override]
         """The special and the user-defined tokens, the longest first, as a text is searched for them."""
         chosen = np.flatnonzero((self._kinds != _NORMAL) & (self._kinds <= _USER_DEFINED) & (self._kinds > 0))
         names = {at: self._words[at].decode(errors="ignore") for at in chosen.tolist()}
@@ -108,46 +102,40 @@ class GgufEncoding(VocabularyEncoding):
         return (self._special("bos", bos),) if adds_bos else (), (self._special("eos", eos),) if adds_eos else ()
 
     @cached_property
-    def algorithm(self) -> Algorithm:
-        """What splits a text between named tokens; raises InputError if the file does not say how."""
+    def splitter(self) -> Splitter:  # type: ignore[override]
         if self._refusal is not None:
             raise self._refusal
-        return _ALGORITHMS[str(self.model)](self)
+        return _SPLITTERS[str(self.model)](self)
 
     def merges(self) -> list[int]:
-        """Return the IDs of the merged tokens, in the order of the merges, or of their scores."""
         if self.model == "llama":
             normal = np.flatnonzero(self._kinds == _NORMAL).tolist()
             return merges_by_score(self._words, self._numbers("scores", _SCORE).tolist(), normal)
-        return merged_ids(self._merges, self._ids) if self.model in ("gpt2", "gemma4") else []
+        tokens = (merge.replace(b" ", b"", 1) for merge in self._merges) if self.model in ("gpt2", "gemma4") else ()
+        return merged_ids(tokens, self._ids)
 
     @cached_property
     def _refusal(self) -> InputError | None:
         """Why no text can be split."""
         model = shortened(str(self.model))
-        if self.model not in _ALGORITHMS:
+        if self.model not in _SPLITTERS:
             why = "it does not name its tokenizer" if self.model is None else f"its tokenizer {model} is unknown"
             return self._binary.refused(
                 f"it has the tokens of its rows, but cannot split a text: {why}; give ids or encoding",
                 parameters=("ids", "encoding"),
             )
-        if self._pre is not None and self.model != "gpt2":
-            return self._binary.refused(
-                f"pre is for byte-pair encodings; its tokenizer is {model}", parameters=("pre",)
-            )
         if self.model != "gpt2" or self._splitting is not None:
             return None
-        name = self._pre or self._header.metadata.get("tokenizer.ggml.pre")
-        try:
-            splitting_of(self._binary, None if name is None else str(name))
-        except InputError as error:
-            return error
-        return None
+        name = self._header.metadata.get("tokenizer.ggml.pre")
+        if name is None:
+            reason = "it does not name its pre-tokenizer, so it cannot split a text; give ids or encoding"
+            return self._binary.refused(reason, parameters=("ids", "encoding"))
+        return self._binary.refused(f"its pre-tokenizer {shortened(str(name))} is unknown, so it cannot split a text")
 
     @property
     def _splitting(self) -> Splitting | None:
-        name = "gemma4" if self.model == "gemma4" else self._pre
-        return SPLITTINGS.get(str(name or self._header.metadata.get("tokenizer.ggml.pre")))
+        pre = "gemma4" if self.model == "gemma4" else self._header.metadata.get("tokenizer.ggml.pre")
+        return SPLITTINGS.get(str(pre))
 
     @cached_property
     def _stored(self) -> tuple[bytes, np.ndarray, np.ndarray]:
@@ -239,48 +227,54 @@ class GgufEncoding(VocabularyEncoding):
             raise self._binary.refused(f"it says that a text gets its {name} token, but not which one this is")
         return known[0]
 
-    def _of_merges(self) -> Algorithm:
+    def _of_merges(self) -> Splitter:
         merges = [] if self._array("merges") is None and self._splitting is SPLITTINGS["kimi-k2"] else self._merges
-        return BytePairs(self._ids, ranks_of(merges), self._splitting or SPLITTINGS["default"])
+        ranks = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))  # the first of equal ones
+        return BytePairs(self._ids, ranks, self._splitting or SPLITTINGS["default"])
 
-    def _of_scores(self) -> Algorithm:
+    def _of_scores(self) -> Splitter:
         scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))
-        normalization = Normalization(adds_space=self.adds_space)
-        return Scores(self._ids, scores, self._special("unknown", 0), normalization)
+        return Scores(self._ids, scores, self._special("unknown", 0), self.adds_space)
 
-    def _of_words(self) -> Algorithm:
+    def _of_words(self) -> Splitter:
+        self._package("tokenizers")
         lowers = self._flag("normalizer.lowercase", True)
         return WordPieces(
             self._ids, self._special("unknown", 100), lowers, self._flag("normalizer.strip_accents", lowers)
         )
 
-    def _of_unigrams(self) -> Algorithm:
+    def _of_unigrams(self) -> Splitter:
+        self._package("tokenizers")
         kinds, scores = self._stored_kinds, self._numbers("scores", _SCORE)
         known = np.where(kinds == _USER_DEFINED, 0.0, scores).tolist()
         tokens = {
             self._words[token_id].decode(errors="replace"): (token_id, known[token_id])
             for token_id in np.flatnonzero(np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))).tolist()
         }
-        charsmap, stored = None, self._array("precompiled_charsmap")
-        if stored is not None:
-            try:
-                charsmap = Charsmap(self._binary.read(stored.start, stored.end - stored.start))
-            except ValueError as error:
-                raise self._binary.refused(str(error)) from None
-        worst = float(scores[kinds == _NORMAL].min(initial=0))
+        stored = self._array("precompiled_charsmap")
+        charsmap = b"" if stored is None else self._binary.read(stored.start, stored.end - stored.start)
         joins = self._flag("remove_extra_whitespaces", False)
-        normalization = Normalization(charsmap, joins, self.adds_space, adds_space_to_word=True)
-        return Unigrams(tokens, self._special("unknown", 2), worst, normalization)
+        self._package("sentencepiece")
+        failure = "its map of characters is damaged"
+        normalizer = guarded(self.path, failure, lambda: Normalizer(charsmap, joins, self.adds_space))
+        worst = float(scores[kinds == _NORMAL].min(initial=0))
+        return Unigrams(tokens, self._special("unknown", 2), worst, normalizer)
+
+    def _package(self, name: str) -> None:
+        try:
+            import_module(name)
+        except Exception as error:
+            raise self._binary.refused(lacks(f"a tokenizer of the kind {self.model}", "models", error)) from None
 
 
-def gguf_encoding(path: Path, name: str, pre: str | None = None) -> GgufEncoding:
+def gguf_encoding(path: Path, name: str) -> GgufEncoding:
     """Return the encoding of a file; raises InputError for one that has no tokens, or cannot split a text."""
     binary = Binary(path)
     header = read_header(binary)
     words = header.arrays.get("tokenizer.ggml.tokens")
     if words is None or not words.has_strings:
         raise binary.refused("it has no vocabulary (tokenizer.ggml.tokens)")
-    return GgufEncoding(binary, header, name, pre)
+    return GgufEncoding(binary, header, name)
 
 
 def _cut(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
@@ -288,7 +282,7 @@ def _cut(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
 
 
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name
-_ALGORITHMS: dict[str, Callable[[GgufEncoding], Algorithm]] = {
+_SPLITTERS: dict[str, Callable[[GgufEncoding], Splitter]] = {
     "gpt2": GgufEncoding._of_merges,
     "gemma4": GgufEncoding._of_merges,
     "llama": GgufEncoding._of_scores,

@@ -1,44 +1,39 @@
-"""A `tokenizer.json` or BERT's `vocab.txt` as an encoding, read by the package `tokenizers`, with bytes and spans."""
+"""What the package `tokenizers` splits: `tokenizer.json`, BERT's `vocab.txt`, GPT-2's `vocab.json` and `merges.txt`."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
-from embcli.binary import Binary, refused, shortened
-from embcli.encodings.algorithm import Derivation, Step
-from embcli.encodings.encoding import Encoding
+from embcli.binary import Binary, refused
+from embcli.encodings.encoding import Derivation, Encoding, Step
+from embcli.encodings.guard import LOCK, guarded
 from embcli.encodings.merging import NEVER, derived
 from embcli.encodings.spelling import from_characters, from_piece, spans_of
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS
 from embcli.errors import lacks
-from embcli.memory import total
 from embcli.safe import in_data
 from embcli.strict_json import read_object
-from embcli.words import counted
 
 if TYPE_CHECKING:
     import tokenizers
 
-_LONGEST = 1 << 27  # bytes; 262,144 tokens take a quarter of it
-_MANY_CHARACTERS = 1 << 20  # below which nobody asks how much memory is free
-_BYTES_OF_A_CHARACTER = 64  # of memory, in the package, while it normalizes a text
-_REPLACES = re.compile(rb"Replace|\\u00[4-7]")  # the rule, and letters that no honest file escapes
-_LONGEST_TEXT = 1 << 60  # characters
 _LONGEST_CONFIG = 1 << 24  # bytes of a tokenizer_config.json
 _SPECIAL = ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]")  # of a vocab.txt
 _LAST_ID = (1 << 32) - 1
-_LOCK = RLock()  # special tokens and standard error are set for one call at a time
+# A tokenizer's class in tokenizer_config.json, or a model's type in config.json -> its pre-tokenizer.
+_PRE = {
+    **dict.fromkeys(("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer"), "gpt-2"),
+    **dict.fromkeys(("gpt2", "roberta", "bart", "opt", "longformer"), "gpt-2"),
+    **dict.fromkeys(("Qwen2Tokenizer", "qwen2"), "qwen2"),
+}
 
 
 class HuggingFaceEncoding(Encoding):
@@ -63,10 +58,9 @@ class HuggingFaceEncoding(Encoding):
             import tokenizers  # noqa: F401
         except Exception as error:
             raise refused(self.path, lacks(f"a {self.kind}", "models", error)) from None
-        data = Binary(self.path).read_whole(_LONGEST)
-        self._growth = Growth(data)
-        self._refuse_growth("normalizer", self._growth.added)
-        tokenizer: tokenizers.Tokenizer = self._call(lambda: self._made(data), f"it is not a {self.kind}")
+        binary = Binary(self.path)
+        data = binary.read_whole(LONGEST)
+        tokenizer = guarded(self.path, f"it is not a {self.kind}", lambda: self._made(binary, data))
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None) is not None:
@@ -114,8 +108,9 @@ class HuggingFaceEncoding(Encoding):
         """Return the tokens of a piece from left to right, with their scores in a unigram model."""
         scores = self._model["vocab"] if self._kind == "Unigram" else ()
         known = [float(scores[token_id][1]) if token_id < len(scores) else None for token_id in ids]
-        steps = [Step(self.token_bytes(at) or b"", at, score=score) for at, score in zip(ids, known, strict=True)]
-        return Derivation.in_order(b"".join(step.token for step in steps), steps)
+        return Derivation.in_order(
+            [Step(self.token_bytes(at) or b"", at, score=score) for at, score in zip(ids, known, strict=True)]
+        )
 
     def _spelled(self, token: bytes) -> bytes:
         return self._spelling(token) if self._spelling is not None else token
@@ -202,20 +197,17 @@ class HuggingFaceEncoding(Encoding):
         joined = super().decode(np.array(ids))
         if not joined.startswith(b" "):
             return False
-        self._refuse_growth("decoder", len(joined))
         return not self._decoded(ids).startswith(" ")
 
     def _decoded(self, ids: list[int]) -> str:
-        text: str = self._call(lambda: self.tokenizer.decode(ids, False), "it cannot decode these IDs")
-        return text
+        return guarded(self.path, "it cannot decode these IDs", lambda: str(self.tokenizer.decode(ids, False)))
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
         added: dict[int, tokenizers.AddedToken] = self.tokenizer.get_added_tokens_decoder()
         return added
 
-    def _made(self, data: bytes) -> tokenizers.Tokenizer:
-        """Return the tokenizer of the bytes of a file."""
+    def _made(self, binary: Binary, data: bytes) -> tokenizers.Tokenizer:
         from tokenizers import Tokenizer
 
         return Tokenizer.from_buffer(data)
@@ -239,32 +231,13 @@ class HuggingFaceEncoding(Encoding):
 
     def _encoded(self, text: str, special: bool) -> tokenizers.Encoding:
         """Return the tokenizer's encoding of a text; the last one is kept, for its IDs and then its spans."""
-        with _LOCK:
+        with LOCK:
             if self._last is None or self._last[:2] != (text, special):
                 self.tokenizer.encode_special_tokens = not special
-                self._refuse_growth("normalizer", len(text))
-                encoded = self._call(
-                    lambda: self.tokenizer.encode(text, add_special_tokens=False),
-                    f"it cannot split this text of {len(text):,} characters",
-                )
+                failure = f"it cannot split this text of {len(text):,} characters"
+                encoded = guarded(self.path, failure, lambda: self.tokenizer.encode(text, add_special_tokens=False))
                 self._last = text, special, encoded
             return self._last[2]
-
-    def _refuse_growth(self, part: str, length: int) -> None:
-        """Raise InputError if the rules of a part can expand this many characters beyond memory."""
-        most = self._growth.most(part, length)
-        if most > max(length, _MANY_CHARACTERS) and most > total() // _BYTES_OF_A_CHARACTER:
-            raise refused(self.path, f"its Replace rules multiply {counted(length, 'character')} beyond memory")
-
-    def _call(self, function: Callable[[], Any], failure: str) -> Any:
-        """Call the package; raises InputError for its errors and its panics, which are not Exceptions."""
-        try:
-            with _LOCK, _silenced():
-                return function()
-        except (KeyboardInterrupt, SystemExit, MemoryError):
-            raise
-        except BaseException as error:
-            raise refused(self.path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
 
 
 class BertEncoding(HuggingFaceEncoding):
@@ -272,7 +245,7 @@ class BertEncoding(HuggingFaceEncoding):
 
     kind = "vocab.txt"
 
-    def _made(self, data: bytes) -> tokenizers.Tokenizer:
+    def _made(self, binary: Binary, data: bytes) -> tokenizers.Tokenizer:
         from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
         ids = {word: token_id for token_id, word in enumerate(data.decode().splitlines())}
@@ -288,57 +261,43 @@ class BertEncoding(HuggingFaceEncoding):
         return not path.is_file() or read_object(Binary(path), _LONGEST_CONFIG).get("do_lower_case") is not False
 
 
-class Growth:
-    """The Replace and Prepend rules of the bytes of a `tokenizer.json`; malformed ones count as none."""
+class PairsEncoding(HuggingFaceEncoding):
+    """The IDs of tokens in `vocab.json`, and the merges in the `merges.txt` beside it.
 
-    def __init__(self, data: bytes) -> None:
-        try:
-            described = orjson.loads(data) if _REPLACES.search(data) else {}
-            self._rules = {part: [*_rules(described.get(part))] for part in ("normalizer", "decoder")}
-            self.added = sum(len(each["content"]) for each in described.get("added_tokens", ()))
-        except (ValueError, TypeError, AttributeError, KeyError):  # the package refuses such a file
-            self._rules, self.added = {}, 0
+    A file beside them names the class of the tokenizer, or of the model, which tells how a text is cut into pieces.
+    """
 
-    def most(self, part: str, length: int) -> int:
-        """Return how many characters a text of `length` characters can become in the normalizer or the decoder."""
-        for times, more in self._rules.get(part, ()):
-            length = min(length * times + more, _LONGEST_TEXT)
-        return length
+    kind = "vocab.json with a merges.txt"
 
+    def _made(self, binary: Binary, data: bytes) -> tokenizers.Tokenizer:
+        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-def _rules(part: Any) -> Iterator[tuple[int, int]]:
-    """Yield by how much the rules in a part of a tokenizer multiply a text and lengthen it, in their order."""
-    waiting = [part] if part else []
-    while waiting:
-        each = waiting.pop(0)
-        waiting = [*each.get("normalizers", ()), *each.get("decoders", ()), *waiting]
-        if each["type"] == "Prepend":
-            yield 1, len(each["prepend"])
-        elif each["type"] == "Replace":
-            pattern, length = each["pattern"].get("String"), len(each["content"])
-            # A regular expression can match before each character.
-            yield (max(-(-length // len(pattern)), 1) if pattern else length + 1), 0
+        from embcli.encodings.splitting import SPLITTINGS
 
+        ids = read_object(binary, LONGEST)
+        if not all(type(token_id) is int and 0 <= token_id < MOST_IDS for token_id in ids.values()):
+            raise binary.refused("it is not a list of tokens with their IDs")
+        pre = self._named_beside()
+        if pre is None:
+            reason = "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
+            raise binary.refused(f"{reason}, so it cannot split a text")
+        lines = Binary(self.path.with_name("merges.txt")).read_whole(LONGEST).decode().split("\n")
+        merges = [line.partition(" ")[::2] for line in lines if line.strip() and not line.startswith("#version")]
+        tokenizer: tokenizers.Tokenizer = Tokenizer(models.BPE(ids, merges))
+        cut = pre_tokenizers.Split(Regex(str(SPLITTINGS[pre].rules[0])), "isolated")
+        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, level])
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer
 
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Discard standard error below Python: the package writes a trace of its panics to it."""
-    try:
-        standard_error = os.dup(2)
-    except OSError:  # it is closed
-        yield
-        return
-    try:
-        os.dup2(_null_device(), 2)
-        yield
-    finally:
-        os.dup2(standard_error, 2)
-        os.close(standard_error)
-
-
-@cache
-def _null_device() -> int:
-    return os.open(os.devnull, os.O_WRONLY)
+    def _named_beside(self) -> str | None:
+        for name, key in (("tokenizer_config.json", "tokenizer_class"), ("config.json", "model_type")):
+            beside = self.path.with_name(name)
+            if beside.is_file():
+                value = str(read_object(Binary(beside), _LONGEST_CONFIG).get(key)).removesuffix("Fast")
+                if value in _PRE:
+                    return _PRE[value]
+        return None
 
 
 def _kinds(part: Any) -> set[str]:

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
 from struct import error, unpack_from
+from typing import Any
 
 import numpy as np
 
-from embcli.binary import Binary
-from embcli.encodings.algorithm import Algorithm
-from embcli.encodings.merging import Scores, merges_by_score
-from embcli.encodings.normalizing import Charsmap, Normalization
-from embcli.encodings.ranks import read_tiktoken
-from embcli.encodings.spelling import from_piece
-from embcli.encodings.unigram import Unigrams
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS, FileVocabulary, NamedToken
+from embcli.binary import Binary, refused
+from embcli.encodings.encoding import Derivation, Step
+from embcli.encodings.guard import guarded
+from embcli.encodings.merging import merges_by_score
+from embcli.encodings.normalizing import without_spaces
+from embcli.encodings.pieces import Scores
+from embcli.encodings.spelling import SPACE, from_piece
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, Splitter, VocabularyEncoding
+from embcli.errors import lacks
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
 _FIXED = {1: 8, 5: 4}  # bytes of a value by its wire type
+_CHUNK = 1 << 16  # characters of a text that are merged at a time
 
 
 @dataclass
 class _Model:
     """The parts of a model that tell how a text is split."""
 
+    data: bytes
     pieces: list[tuple[bytes, float, int]] = field(default_factory=list)  # spelling, score, type
     trainer: dict[int, int | bytes] = field(default_factory=dict)
     normalizer: dict[int, int | bytes] = field(default_factory=dict)
@@ -38,75 +44,154 @@ class _Model:
         """Return the IDs of the pieces of these types."""
         return [at for at, (_, _, kind) in enumerate(self.pieces) if kind in kinds]
 
-
-def read_sentencepiece(binary: Binary, pre: str | None) -> FileVocabulary:
-    """Return the tokens of a `tokenizer.model`; Llama 3's is a `.tiktoken` with this name."""
-    if pre is not None:
-        return read_tiktoken(binary, pre)
-    model = _model(binary)
-    if model.kind not in (_UNIGRAM, _BPE) or model.trainer.get(24) or model.normalizer.get(5, 1) == 0:
-        raise binary.refused("it is a kind of SentencePiece model that embcli does not know")
-    if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in model.pieces]).all():
-        raise binary.refused("it has no unknown token, or scores that are not finite")
-    try:
-        algorithm = _algorithm(model)
-    except ValueError as reason:
-        raise binary.refused(str(reason)) from None
-    plain = {*model.of(_CONTROL, _UNKNOWN)}
-    tokens = {at: word if at in plain else from_piece(word) for at, (word, _, _) in enumerate(model.pieces)}
-    named = [NamedToken(tokens[at].decode(errors="replace"), at, True) for at in plain if tokens[at]]
-    named.sort(key=lambda each: -len(each.name))
-    words, scores, _ = zip(*model.pieces, strict=True)
-    merges = merges_by_score(words, scores, model.of(_NORMAL)) if model.kind == _BPE else []
-    return FileVocabulary(tokens, algorithm, named, merges, model.normalizer.get(3, 1) != 0)
+    def is_set(self, number: int) -> bool:
+        """Return a flag of the normalizer: 3 adds a space before a text, 4 joins spaces."""
+        return self.normalizer.get(number, 1) != 0
 
 
-def _algorithm(model: _Model) -> Algorithm:
-    stored = bytes(model.normalizer.get(2, b""))
-    leads, joins = (model.normalizer.get(key, 1) != 0 for key in (3, 4))
-    normalization = Normalization(Charsmap(stored) if stored else None, joins, leads)
-    unknown, normal, added = model.of(_UNKNOWN)[0], model.of(_NORMAL), model.of(_USER_DEFINED)
-    words = [word for word, _, _ in model.pieces]
-    if model.kind == _BPE:
-        whole = sorted((words[at] for at in added), key=lambda word: -len(word))
-        scores = {words[at]: model.pieces[at][1] for at in normal}
-        return Scores({word: at for at, word in enumerate(words)}, scores, unknown, normalization, whole)
-    scored = {at: model.pieces[at][1] for at in normal}
-    best = max([0.0, *scored.values()])  # others are logarithms of frequencies
-    scored |= {at: len(words[at]) * best - 0.1 for at in added}
-    known = {words[at].decode(errors="replace"): (at, score) for at, score in scored.items() if words[at]}
-    worst = min((scored[at] for at in normal), default=0.0)
-    ids_of_bytes = _ids_of_bytes(model) if model.trainer.get(35) else ()
-    return Unigrams(known, unknown, worst, normalization, ids_of_bytes, sums="f")
+class SentencePieceEncoding(VocabularyEncoding):
+    """A model's own pieces; control tokens are found by their names."""
+
+    @cached_property
+    def _model(self) -> _Model:
+        return _read(Binary(self.path))
+
+    @property
+    def adds_space(self) -> bool:  # type: ignore[override]
+        return self._model.is_set(3)
+
+    @cached_property
+    def named(self) -> list[NamedToken]:  # type: ignore[override]
+        words = {at: self._model.pieces[at][0] for at in self._model.of(_CONTROL, _UNKNOWN)}
+        named = [NamedToken(word.decode(errors="replace"), at, True) for at, word in words.items() if word]
+        return sorted(named, key=lambda each: -len(each.name))
+
+    @cached_property
+    def splitter(self) -> Splitter:  # type: ignore[override]
+        return _ModelSplitter(self._model, self._package())
+
+    def _package(self) -> tuple[Any, Any]:
+        """Return the package's own processor of a text, and one for texts that are normalized already."""
+        try:
+            package = import_module("sentencepiece")
+        except Exception as error:
+            raise refused(self.path, lacks("a tokenizer.model", "models", error)) from None
+        package.set_min_log_level(4)
+        plain = self._model.data + without_spaces(b"")
+        return guarded(
+            self.path,
+            "it is not a SentencePiece model",
+            lambda: tuple(package.SentencePieceProcessor(model_proto=each) for each in (self._model.data, plain)),
+        )
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self._model.pieces)
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        if not 0 <= token_id < self.vocabulary_size:
+            return None
+        word, _, kind = self._model.pieces[token_id]
+        return word if kind in (_CONTROL, _UNKNOWN) else from_piece(word)
+
+    def merges(self) -> list[int]:
+        if self._model.kind != _BPE:
+            return []
+        words, scores, _ = zip(*self._model.pieces, strict=True)
+        return merges_by_score(words, scores, self._model.of(_NORMAL))
 
 
-def _ids_of_bytes(model: _Model) -> list[int]:
-    """Return the tokens of the 256 bytes; raises ValueError if the model lacks one."""
-    known = {model.pieces[at][0]: at for at in model.of(_BYTE)}
-    ids = [known[name] for byte in range(256) if (name := b"<0x%02X>" % byte) in known]
-    if len(ids) < 256:
-        raise ValueError("it spells unknown characters by bytes, and has no tokens for some of them")
-    return ids
+class _ModelSplitter(Splitter):
+    def __init__(self, model: _Model, package: tuple[Any, Any]) -> None:
+        self._whole, self._plain = package
+        self._pieces = model.pieces
+        self._joins_spaces = model.is_set(4)
+        scores = [model.pieces[at][1] for at in model.of(_NORMAL)]
+        self._worst = float(np.float32(min(scores, default=0.0)) - np.float32(10))  # of what is unknown
+        self._best = max([0.0, *scores])
+        self._merging: Scores | None = None
+        if model.kind == _BPE:
+            ids = {word: at for at, (word, _, _) in enumerate(model.pieces)}
+            known = {model.pieces[at][0]: model.pieces[at][1] for at in model.of(_NORMAL)}
+            whole = sorted((model.pieces[at][0] for at in model.of(_USER_DEFINED)), key=lambda word: -len(word))
+            self._merging = Scores(ids, known, model.of(_UNKNOWN)[0], False, whole)
+
+    def ids(self, text: str) -> np.ndarray:
+        if self._merging is None:  # sums of scores run through a whole text
+            return np.array(self._encoded(self._whole, text, "numpy"), np.uint32)
+        chunks, length = [[""]], 0
+        for word in self._merging.words(self._spelled(text)):
+            if length > _CHUNK:
+                chunks, length = [*chunks, []], 0
+            chunks[-1].append(word)
+            length += len(word)
+        ids = [self._encoded(self._plain, "".join(chunk), "numpy") for chunk in chunks]
+        return np.concatenate(ids).astype(np.uint32)
+
+    def spans(self, text: str) -> np.ndarray:
+        encoded = self._encoded(self._whole, text, "offset_mapping")
+        spans: list[tuple[int, int]] = encoded["offsets"]
+        for place in range(len(spans) - 1, -1, -1):
+            (start, end), (word, _, kind) = spans[place], self._pieces[encoded["ids"][place]]
+            if start == end and (kind == _BYTE or word.strip(SPACE.encode())) and place + 1 < len(spans):
+                # part of a character, of which only the last part has a span
+                spans[place] = spans[place + 1]
+            elif self._joins_spaces and word.startswith(SPACE.encode()):  # the spaces before it may be several
+                spans[place] = end - len(text[start:end].replace(SPACE, " ").lstrip()), end
+        return np.array(spans, np.int64).reshape(-1, 2)
+
+    def derivations(self, text: str) -> Iterator[Derivation]:
+        if self._merging is not None:
+            for word in self._merging.words(self._spelled(text)):
+                yield self._merging.merges_of(word, self._encoded(self._plain, word, int))
+            return
+        encoded = self._encoded(self._whole, text, "offset_mapping")
+        steps: list[Step] = []
+        for token_id, piece in zip(encoded["ids"], encoded["pieces"], strict=True):
+            if piece.startswith(SPACE) and steps and steps[-1].token.strip(b" "):
+                yield Derivation.in_order(steps)
+                steps = []
+            word, score, kind = self._pieces[token_id]
+            token = from_piece(piece.encode()) if kind != _UNKNOWN else piece.encode()
+            if kind == _UNKNOWN or (kind == _BYTE and token[0] & 0xC0 != 0x80):  # the first byte of one
+                score = self._worst
+            elif kind == _USER_DEFINED:
+                score = len(word) * self._best - 0.1
+            steps.append(Step(token, token_id, score=score))
+        if steps:
+            yield Derivation.in_order(steps)
+
+    def _spelled(self, text: str) -> str:
+        text.encode()  # the package's own error for a lone surrogate says nothing
+        return str(self._whole.normalize(text))
+
+    def _encoded(self, package: Any, text: str, kind: Any) -> Any:
+        text.encode()
+        return package.encode(text, return_type=kind)
 
 
-def _model(binary: Binary) -> _Model:
+def _read(binary: Binary) -> _Model:
     """Return the model of a file; raises InputError for a damaged one."""
-    model = _Model()
+    model = _Model(binary.read_whole(LONGEST))
     try:
-        for number, value in _fields(binary.read_whole(LONGEST)):
+        for number, value in _fields(model.data):
             if number == 1:
                 piece = dict(_fields(bytes(value)))
                 score = unpack_from("<f", bytes(piece.get(2, bytes(4))))[0]
                 model.pieces.append((bytes(piece[1]), score, int(piece.get(3, _NORMAL))))
             elif number == 2:
-                model.trainer = dict(_fields(bytes(value)))
+                model.trainer |= dict(_fields(bytes(value)))
             elif number == 3:
-                model.normalizer = dict(_fields(bytes(value)))
+                model.normalizer |= dict(_fields(bytes(value)))
         kind = model.kind
     except (ValueError, TypeError, KeyError, IndexError, error):
         raise binary.refused("it is not a SentencePiece model") from None
     if not 0 < len(model.pieces) < MOST_IDS or kind < 0:
         raise binary.refused("it is not a SentencePiece model")
+    if kind not in (_UNIGRAM, _BPE) or model.trainer.get(24) or not model.is_set(5):
+        raise binary.refused("it is a kind of SentencePiece model that embcli does not know")
+    if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in model.pieces]).all():
+        raise binary.refused("it has no unknown token, or scores that are not finite")
     return model
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -40,6 +41,21 @@ def from_piece(word: bytes) -> bytes:
     """
     byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
     return bytes([int(byte[1], 16)]) if byte else word.replace(SPACE.encode(), b" ")
+
+
+def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
+    r"""Return a pattern of words, each with the spaces before it, such that no token reaches over their edges.
+
+    A space within a token is ignored: a merge is its two tokens with a space between them.
+
+    >>> words_between([b"a", b"\xe2\x96\x81a", b"b\xe2\x96\x81"]).findall("\u2581a\u2581\u2581b\u2581c\u2581d")
+    ['▁a', '▁▁b▁c', '▁d']
+    """
+    end = "\udcff"  # what a byte that UTF-8 never has is decoded to
+    text = b"\xff".join(tokens).decode(errors="surrogateescape")
+    inside = {match[1] for match in re.finditer(f"([^ {SPACE}{end}]) ?(?={SPACE})", text)}
+    before = "".join(map(re.escape, sorted(inside)))  # characters that a space can follow within a token
+    return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{before}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)
 
 
 def spans_of(tokens: list[bytes]) -> np.ndarray:

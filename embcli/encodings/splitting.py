@@ -11,12 +11,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
-from typing import Any
-
-from embcli.binary import Binary, shortened
-from embcli.encodings.algorithm import LONGEST_CACHED, Cache
+from typing import Any, TypeVar
 
 Rule = str | Callable[[str], Iterable[str]]
+_Value = TypeVar("_Value")
+_LONGEST_CACHED, _MOST_CACHED = 64, 1 << 18  # characters of a piece whose value is kept, and pieces
+
+
+class Cache(dict[str, _Value]):
+    """What a function returns for pieces; that of short ones is kept."""
+
+    def __init__(self, function: Callable[[str], _Value]) -> None:
+        self._function = function
+
+    def __missing__(self, piece: str) -> _Value:
+        value = self._function(piece)
+        if len(piece) <= _LONGEST_CACHED and len(self) < _MOST_CACHED:
+            self[piece] = value
+        return value
+
 
 _SUFFIX = r"'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
 _HEAD = r"[^\r\n\p{L}\p{N}]?"
@@ -133,7 +146,7 @@ def _split(rule: Rule, text: str) -> Iterator[str]:
 
 
 def _split_again(rule: Rule, cached: Cache[tuple[str, ...]], piece: str) -> Iterable[str]:
-    return cached[piece] if len(piece) <= LONGEST_CACHED else _split(rule, piece)
+    return cached[piece] if len(piece) <= _LONGEST_CACHED else _split(rule, piece)
 
 
 @cache
@@ -253,18 +266,3 @@ SPLITTINGS: dict[str, Splitting] = {
         )
     ),
 }
-
-
-def splitting_of(binary: Binary, name: str | None) -> Splitting:
-    """Return the pre-tokenizer with a name; raises InputError, for a file, if there is none."""
-    if name is None:
-        reason = "it does not name its pre-tokenizer, so it cannot split a text; pre names one"
-        examples = "such as gpt-2, llama-bpe, qwen2, deepseek-llm, falcon or default"
-        raise binary.refused(reason, examples, parameters=("pre",))
-    if name not in SPLITTINGS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, SPLITTINGS, n=3, cutoff=0.5)
-        reason = f"the pre-tokenizer {shortened(name)} is unknown; pre names one"
-        raise binary.refused(reason, f"did you mean {' or '.join(near)}?" if near else "", parameters=("pre",))
-    return SPLITTINGS[name]

@@ -1,4 +1,4 @@
-"""tiktoken's encodings, built from the rank files in data/, without a network.
+"""Encodings that tiktoken splits: its own, built from the rank files in data/ without a network, and files of ranks.
 
 The ranks, patterns and special tokens are those of tiktoken's own `tiktoken_ext.openai_public`; a test compares each of
 them with the installed tiktoken.
@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embcli.encodings.encoding import Encoding
+from embcli.encodings.encoding import Derivation, Encoding
 from embcli.errors import InputError, does_not_load
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     import tiktoken
 
-    from embcli.encodings.algorithm import Derivation
 
 _GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 _CL100K_PATTERN = (
@@ -48,6 +47,7 @@ _O200K_PATTERN = "|".join(
 )
 
 _END = "<|endoftext|>"
+_SECONDS = 20  # for the search of a piece, which takes milliseconds
 _HARMONY_NAMED = {
     "startoftext": 199998,
     "endoftext": 199999,
@@ -115,19 +115,29 @@ class TiktokenEncoding(Encoding):
     needs only V, or the bytes of a few IDs, starts faster.
     """
 
+    first_rank = 0  # the ID of the token of rank 0
+
     def __init__(self, name: str) -> None:
         self.name = name
-        self.definition = DEFINITIONS[name]
+
+    @cached_property
+    def definition(self) -> Definition:
+        return DEFINITIONS[self.name]
+
+    @cached_property
+    def _named(self) -> dict[int, list[str]]:
+        """The names of special tokens; o200k_harmony has two for 200018, and the first one is used."""
         named: dict[int, list[str]] = {}
         for token, token_id in self.definition.special_tokens.items():
             named.setdefault(token_id, []).append(token)
-        # o200k_harmony has two names for 200018; the first one is used.
-        self._bytes: dict[int, bytes | None] = {token_id: names[0].encode() for token_id, names in named.items()}
-        self._ambiguous = {token_id: names for token_id, names in named.items() if len(names) > 1}
+        return named
+
+    @cached_property
+    def _bytes(self) -> dict[int, bytes | None]:
+        return {token_id: names[0].encode() for token_id, names in self._named.items()}
 
     @property
     def vocabulary_size(self) -> int:
-        """V: one more than the highest ID."""
         return self.definition.vocabulary_size
 
     @cached_property
@@ -147,7 +157,7 @@ class TiktokenEncoding(Encoding):
         return self._ranks.split(b"\n")[:-1]
 
     @cached_property
-    def _rank_of(self) -> dict[bytes, int]:
+    def rank_of(self) -> dict[bytes, int]:
         words = self._ranks.split()
         return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
 
@@ -157,7 +167,7 @@ class TiktokenEncoding(Encoding):
         encoding: tiktoken.Encoding = loaded().Encoding(
             self.name,
             pat_str=self.definition.pattern,
-            mergeable_ranks=self._rank_of,
+            mergeable_ranks=self.rank_of,
             special_tokens=self.definition.special_tokens,
         )
         return encoding
@@ -176,18 +186,33 @@ class TiktokenEncoding(Encoding):
             raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
-        """Yield the merges of each piece that the encoding's regular expression cuts; a special token is a piece."""
-        from embcli.encodings.algorithm import Derivation
-        from embcli.encodings.merging import Ranks
-        from embcli.encodings.splitting import Splitting
+        """Yield the merges of each piece that the encoding's regular expression finds; a special token is a piece.
 
-        names = self.definition.special_tokens
-        ranks = Ranks(self._rank_of, Splitting((self.definition.pattern,)))
-        for part in re.split(f"({'|'.join(map(re.escape, names))})", text) if special else [text]:
+        A piece that is a token is looked up; it has no merges if they lead elsewhere.
+        """
+        import regex
+
+        from embcli.encodings.merging import NEVER, derived
+
+        names, ranks = self.definition.special_tokens, self.rank_of
+        pattern = regex.compile(self.definition.pattern, regex.VERSION1)
+        cut = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+
+        def order(left: bytes, right: bytes) -> float:
+            return ranks.get(left + right, NEVER) - self.first_rank
+
+        for part in re.split(f"({cut})", text) if special and names else [text]:
             if special and part in names:
                 yield Derivation((part.encode(),), (), (names[part],))
-            else:
-                yield from ranks.derivations(part)
+                continue
+            for match in pattern.finditer(part, timeout=_SECONDS):
+                piece = match[0].encode()
+                symbols = [piece[place : place + 1] for place in range(len(piece))]
+                derivation = derived(symbols, order, ranks.get)
+                if piece in ranks and derivation.ids != (ranks[piece],):
+                    derivation = Derivation(derivation.symbols, (), (ranks[piece],))
+                if piece:
+                    yield derivation
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the encoding has no such token.
@@ -203,8 +228,8 @@ class TiktokenEncoding(Encoding):
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
         """Return the names in the text of special tokens for which `token_bytes` has another name, by place."""
         spelled: dict[int, bytes] = {}
-        for token_id, names in self._ambiguous.items():
-            places = (ids == token_id).nonzero()[0].tolist()
+        for token_id, names in self._named.items():
+            places = (ids == token_id).nonzero()[0].tolist() if len(names) > 1 else []
             if places:  # only these names give the ID, so they appear in the text in the order of the places
                 spellings = re.findall("|".join(map(re.escape, names)), text)
                 pairs = zip(places, spellings, strict=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from embcli.encodings.algorithm import Derivation, Step
+from embcli.encodings.encoding import Derivation, Step
 from embcli.errors import InputError
 from embcli.records import Names, Piece, Records, run_of
 from embcli.result import Result

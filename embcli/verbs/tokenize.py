@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,6 +42,8 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
     """
 
     tokens: Tokens
+    texts: tuple[str, ...] = ()  # none for IDs
+    special: bool = False
 
     def __post_init__(self) -> None:
         if self.tokens.encoding is not None:
@@ -49,6 +53,18 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
     def ids(self) -> np.ndarray:
         """The token IDs, (T,) uint32 or int64."""
         return self.tokens.ids
+
+    @cached_property
+    def comes_back(self) -> bool:
+        """Whether the tokens decode to the texts, byte for byte; IDs have no text to differ from."""
+        encoding, starts = self.tokens.encoding, self.tokens.starts.tolist()
+        if encoding is None:
+            return True
+        before, after = map(len, encoding.around) if self.special else (0, 0)
+        return all(
+            encoding.decode(self.ids[start + before : stop - after]) == text.encode()
+            for text, (start, stop) in zip(self.texts, pairwise(starts), strict=False)
+        )
 
     def spans(self) -> Iterator[Spans]:
         """Yield all tokens in consecutive pieces, with their spans."""

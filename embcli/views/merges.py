@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from embcli.encodings import Encoding
-from embcli.encodings.algorithm import Derivation
+from embcli.encodings.encoding import Derivation
 from embcli.oldpage import LEAST_TOKEN, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.oldpage.layout import cell_len, token_tone
 from embcli.tokens import shown

@@ -40,11 +40,15 @@ def view(result: Tokenization, page: Page) -> None:
         size += sum(map(len, spans.tokens))
         rows += _rows(spans, excerpt)
     groups = _groups(rows)
+    if result.texts:
+        characters, size = sum(map(len, result.texts)), sum(len(text.encode()) for text in result.texts)
     page.table(_columns(result, groups, excerpt), excerpt.gaps)
     page.line()
     ratio = f", {characters / len(tokens):.2f} characters per token" if len(tokens) else ""
     counts = (counted(characters, "character"), counted(size, "byte"), counted(len(tokens), "token"))
-    page.line(f"{', '.join(counts)}{ratio} ({tokens.encoding.name if tokens.encoding else 'no encoding'})")
+    name = tokens.encoding.name if tokens.encoding else "no encoding"
+    change = "" if result.comes_back else "; they decode to another text"
+    page.line(f"{', '.join(counts)}{ratio} ({name}){change}")
     put_left_out(page, excerpt.missing("row"), how=hint("tsv"))
     shared = [_shared(group) for group in groups if len(group) > 1 and not group[0].joined]
     for line in shared[:_MOST_SHARED]:

@@ -1,0 +1,306 @@
+"""The rules by which llama.cpp splits a text: cut into pieces, each of which becomes tokens by itself.
+
+BPE and SentencePiece's merges are our own, because they also tell their steps; the longest and the best tokens of a
+word are found by `tokenizers`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+import numpy as np
+
+from embcli.encodings.encoding import Derivation, Step
+from embcli.encodings.merging import NEVER, derived, merged
+from embcli.encodings.normalizing import Normalizer
+from embcli.encodings.spelling import SPACE, byte_of, characters_of, from_characters, from_piece, words_between
+from embcli.encodings.splitting import Cache, Splitting
+from embcli.encodings.vocabulary import Splitter
+
+Parts = list[tuple[int, int]]  # IDs, and how many bytes of the piece each of them spells
+NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary cannot spell
+
+
+class Pieces(Splitter):
+    """The tokens of a piece depend on nothing around it."""
+
+    def __init__(self) -> None:
+        self._parts: Cache[Parts] = Cache(self.parts)
+        self._ids: Cache[tuple[int, ...]] = Cache(self.ids_of)
+
+    @abstractmethod
+    def pieces(self, text: str) -> Iterable[str]:
+        """Return the pieces of a text in order, as the vocabulary spells them."""
+
+    @abstractmethod
+    def parts(self, piece: str) -> Parts:
+        """Return the tokens of a piece in order."""
+
+    @abstractmethod
+    def derivation(self, piece: str) -> Derivation:
+        """Return how a piece becomes tokens."""
+
+    def origins(self, text: str) -> list[tuple[int, int]] | None:
+        """Return the span in the text of each character of the pieces, joined; None if they are the text's own."""
+        return None
+
+    def ids_of(self, piece: str) -> tuple[int, ...]:
+        return tuple(token_id for token_id, _ in self._parts[piece] if token_id != NO_TOKEN)
+
+    def ids(self, text: str) -> np.ndarray:
+        return np.fromiter(chain.from_iterable(map(self._ids.__getitem__, self.pieces(text))), np.uint32)
+
+    def derivations(self, text: str) -> Iterator[Derivation]:
+        return map(self.derivation, self.pieces(text))
+
+    def spans(self, text: str) -> np.ndarray:
+        parts = chain.from_iterable(map(self._parts.__getitem__, self.pieces(text)))
+        ids, lengths = np.fromiter(chain.from_iterable(parts), np.int64).reshape(-1, 2).T
+        ends = np.cumsum(lengths)[ids != NO_TOKEN]
+        starts = ends - lengths[ids != NO_TOKEN]
+        spans = characters_of("".join(self.pieces(text)).encode(), starts, ends)
+        origins = self.origins(text)
+        if origins is None:
+            return spans
+        known = np.array([*origins, (len(text), len(text))], np.int64)
+        first, end = known[spans[:, 0], 0], known[np.maximum(spans[:, 1] - 1, 0), 1]
+        return np.stack([first, np.where(spans[:, 1] > spans[:, 0], end, first)], axis=1)
+
+
+class BytePairs(Pieces):
+    """Byte-pair encoding: the pieces of a pre-tokenizer, merged by rank.
+
+    Unlike `tokenizers`, llama.cpp merges what has no token, too, and spells the result by its bytes in the end.
+    """
+
+    def __init__(self, ids: Mapping[bytes, int], ranks: Mapping[bytes, int], splitting: Splitting) -> None:
+        """Take the IDs of tokens and the ranks of merges, each `left right`, as the vocabulary spells them."""
+        super().__init__()
+        self._tokens, self._ranks, self._splitting = ids, ranks, splitting
+        self._of_bytes = splitting.is_of_bytes
+        self._symbols = {byte: character.encode() for character, byte in byte_of().items()}
+        self._words = words_between(ranks) if splitting.escapes_spaces else None
+
+    def pieces(self, text: str) -> Iterable[str]:
+        if self._words is None:
+            return self._splitting.pieces(text)
+        lines = self._splitting.pieces(text.replace(" ", SPACE))
+        return chain.from_iterable(map(self._words.findall, lines))
+
+    def parts(self, piece: str) -> Parts:
+        symbols = self._symbols_of(piece)
+        whole = self._whole(piece, symbols)
+        if whole is not None:
+            return [(whole, len(piece.encode()))]
+        parts: Parts = []
+        for symbol in merged(symbols, self._order):
+            token_id = self._tokens.get(symbol)
+            if token_id is not None:
+                parts.append((token_id, len(symbol.decode()) if self._of_bytes else len(symbol)))
+            elif self._of_bytes:
+                parts += [(self._tokens.get(character.encode(), NO_TOKEN), 1) for character in symbol.decode()]
+            else:
+                parts += [(self._tokens.get(b"<0x%02X>" % byte, NO_TOKEN), 1) for byte in symbol]
+        return parts
+
+    def derivation(self, piece: str) -> Derivation:
+        symbols, ids = self._symbols_of(piece), self.ids_of(piece)
+        spelled = from_characters if self._of_bytes else from_piece
+        if self._whole(piece, symbols) is not None:
+            return Derivation(tuple(map(spelled, symbols)), (), ids)
+        return derived(symbols, self._order, self._tokens.get, ids, spelled)
+
+    def _symbols_of(self, piece: str) -> list[bytes]:
+        if self._of_bytes:
+            return [self._symbols[byte] for byte in piece.encode()]
+        return [each.encode() for each in piece]
+
+    def _whole(self, piece: str, symbols: list[bytes]) -> int | None:
+        """Return the ID of a piece that is looked up before anything is merged."""
+        is_whole = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
+        return self._tokens.get(b"".join(symbols)) if is_whole else None
+
+    def _order(self, left: bytes, right: bytes) -> float:
+        if not self._of_bytes and left.find(b" ", 1) >= 0:
+            return NEVER  # the vocabulary's own separator
+        return self._ranks.get(b"%b %b" % (left, right), NEVER)
+
+
+class Scores(Pieces):
+    """SentencePiece's byte-pair encoding: neighbours whose token has the best score are merged."""
+
+    def __init__(
+        self,
+        ids: Mapping[bytes, int],
+        scores: Mapping[bytes, float],
+        unknown: int,
+        adds_space: bool,
+        whole: Iterable[bytes] = (),
+    ) -> None:
+        """Take the IDs and scores of tokens, the unknown token, and tokens that stay `whole`, the longest first."""
+        super().__init__()
+        self._tokens, self._unknown, self._lead = ids, unknown, SPACE * adds_space
+        self._words = words_between(ids)
+        self._orders = {token: -score for token, score in scores.items()}
+        names = [name for token in whole if (name := token.decode(errors="replace"))]
+        self._fixed = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
+
+    def pieces(self, text: str) -> Iterable[str]:
+        return self.words(self._lead + text.replace(" ", SPACE)) if text else ()
+
+    def words(self, spelled: str) -> Iterable[str]:
+        """Return the words of a text that is spelled as the vocabulary does."""
+        return (word[0] for word in self._words.finditer(spelled))
+
+    def origins(self, text: str) -> list[tuple[int, int]]:
+        return [(0, 0)] * len(self._lead) + [(place, place + 1) for place in range(len(text))]
+
+    def parts(self, piece: str) -> Parts:
+        parts: Parts = []
+        for symbol in merged([each.encode() for each in piece], self._order):
+            token_id = self._tokens.get(symbol)
+            of_bytes = [self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte]))) for byte in symbol]
+            if token_id is not None:
+                parts.append((token_id, len(symbol)))
+            elif None not in of_bytes:
+                parts += [(byte, 1) for byte in of_bytes if byte is not None]
+            elif parts and parts[-1][0] == self._unknown:
+                parts[-1] = self._unknown, parts[-1][1] + len(symbol)
+            else:
+                parts.append((self._unknown, len(symbol)))
+        return parts
+
+    def derivation(self, piece: str) -> Derivation:
+        return self.merges_of(piece, self.ids_of(piece))
+
+    def merges_of(self, piece: str, ids: Iterable[int]) -> Derivation:
+        """Return the merges of a piece whose tokens are known; every other one of its runs is never merged."""
+        symbols: list[bytes] = []
+        steps: list[Step] = []
+        for place, run in enumerate(self._fixed.split(piece) if self._fixed else (piece,)):
+            characters = [run.encode()] if place % 2 else [each.encode() for each in run]
+            derivation = derived(characters, self._order, self._tokens.get, (), from_piece, True)
+            symbols += derivation.symbols
+            steps += derivation.steps
+        return Derivation(tuple(symbols), tuple(steps), tuple(ids))
+
+    def _order(self, left: bytes, right: bytes) -> float:
+        return self._orders.get(left + right, NEVER)
+
+
+# Ideographs, each of which is a word; as in BERT's own tokenizer, except for the first of the last but two ranges.
+_IDEOGRAPHS = (
+    *(range(0x4E00, 0xA000), range(0x3400, 0x4DC0), range(0x20000, 0x2A6E0), range(0x2A700, 0x2B740)),
+    *(range(0x2B740, 0x2B820), range(0x2B920, 0x2CEB0), range(0xF900, 0xFB00), range(0x2F800, 0x2FA20)),
+)
+
+
+class WordPieces(Pieces):
+    """WordPiece: words in lower case, without accents; each is the longest tokens that spell it.
+
+    The vocabulary spells the first token of a word with U+2581 before it. What becomes of a character is llama.cpp's
+    own: it keeps the first one of a decomposition, so that a Korean syllable is its first letter.
+    """
+
+    def __init__(self, ids: Mapping[bytes, int], unknown: int, lowers: bool, strips_accents: bool) -> None:
+        """Take the IDs of tokens, the unknown token, and how a text is normalised."""
+        from tokenizers import models
+
+        super().__init__()
+        words = {word.decode(errors="ignore"): token_id for word, token_id in ids.items()}
+        self._model = models.WordPiece(
+            {**words, " ": unknown},
+            unk_token=" ",  # noqa: S106 - no password
+            max_input_chars_per_word=1 << 30,
+            continuing_subword_prefix="",
+        )
+        self._spelled = _Characters(lowers, strips_accents)
+
+    def pieces(self, text: str) -> Iterable[str]:
+        return (word[0] for word in re.finditer(r"\S+", text.translate(self._spelled)))
+
+    def parts(self, piece: str) -> Parts:
+        hidden = len(SPACE.encode())  # bytes at the beginning that the word does not have
+        tokens = self._model.tokenize(SPACE + piece)
+        edges = [max(token.offsets[1] - hidden, 0) for token in tokens]
+        return [(token.id, end - start) for token, start, end in zip(tokens, [0, *edges], edges, strict=False)]
+
+    def derivation(self, piece: str) -> Derivation:
+        place, steps = 0, []
+        for token_id, length in self.parts(piece):
+            steps.append(Step(piece.encode()[place : place + length], token_id))
+            place += length
+        return Derivation.in_order(steps)
+
+    def origins(self, text: str) -> list[tuple[int, int]]:
+        lengths = (len((self._spelled[ord(character)] or "").replace(" ", "")) for character in text)
+        return [(place, place + 1) for place, length in enumerate(lengths) for _ in range(length)]
+
+
+class _Characters(dict[int, "str | None"]):
+    """What becomes of each character: None if it is left out; spaces separate words."""
+
+    def __init__(self, lowers: bool, strips_accents: bool) -> None:
+        self._lowers, self._strips_accents = lowers, strips_accents
+
+    def __missing__(self, code: int) -> str | None:
+        self[code] = self._of(chr(code))
+        return self[code]
+
+    def _of(self, character: str) -> str | None:
+        if self._strips_accents:
+            character = unicodedata.normalize("NFD", character)[0]
+        kind = unicodedata.category(character)
+        if character.isspace() and not "\x1c" <= character <= "\x1f":
+            return " "
+        if kind in ("Cc", "Cf", "Co", "Cs") or character in "\0\ufffd" or (self._strips_accents and kind[0] == "M"):
+            return None
+        code = ord(character)
+        is_word = kind[0] == "P" or (code < 0x7F and kind[0] == "S") or any(code in each for each in _IDEOGRAPHS)
+        lower = character.lower()[0] if self._lowers else character
+        return f" {lower} " if is_word else lower
+
+
+class Unigrams(Pieces):
+    """SentencePiece's unigram model with sums in float64: the tokens of a word that have the best sum of scores."""
+
+    def __init__(
+        self,
+        tokens: Mapping[str, tuple[int, float]],
+        unknown: int,
+        worst: float,
+        normalizer: Normalizer,
+    ) -> None:
+        """Take the IDs and scores of tokens, the unknown token, and the worst score of a normal one."""
+        from tokenizers import models
+
+        super().__init__()
+        scored = [(word, score) for word, (_, score) in tokens.items()]
+        self._ids_of_tokens = [*(token_id for token_id, _ in tokens.values()), unknown]
+        self._model = models.Unigram([*scored, (" ", worst)], unk_id=len(scored), byte_fallback=False)
+        self._scores = [*(score for _, score in scored), float(np.float32(worst) - np.float32(10))]
+        self._normalizer = normalizer
+        # An unknown space joins the unknown characters on both of its sides.
+        self._words = words_between(map(str.encode, tokens)) if SPACE in tokens else re.compile(".+", re.DOTALL)
+
+    def pieces(self, text: str) -> Iterable[str]:
+        return (word[0] for word in self._words.finditer(self._normalizer.spelled(text)))
+
+    def origins(self, text: str) -> list[tuple[int, int]]:
+        return list(self._normalizer.origins(text))
+
+    def parts(self, piece: str) -> Parts:
+        tokens = self._model.tokenize(piece)
+        return [(self._ids_of_tokens[token.id], token.offsets[1] - token.offsets[0]) for token in tokens]
+
+    def derivation(self, piece: str) -> Derivation:
+        data = piece.encode()
+        steps = [
+            Step(from_piece(data[slice(*token.offsets)]), self._ids_of_tokens[token.id], score=self._scores[token.id])
+            for token in self._model.tokenize(piece)
+        ]
+        return Derivation.in_order(steps)
