@@ -66,6 +66,7 @@ HEAVY = {
     "PIL": "20 ms",
     "regex": "15 ms",
     "tokenizers": "15 ms, and an extra",
+    "sentencepiece": "an extra",
     "orjson": "5 ms, only for JSON",
     "platformdirs": "5 ms, for a cache folder that is not named",
     "typer": "60 ms; __main__ handles signals before it",
