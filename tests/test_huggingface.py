@@ -296,7 +296,7 @@ def test_a_word_and_the_same_letters_within_a_word_are_two_tokens(inside: Embcli
     found = from_ndjson(inside("diff", base, tuned, "-f", "ndjson").out)
     assert [(row["token"], row["state"]) for row in found] == [
         *((token, "equal") for token in ("[UNK]", "gas", "##gas", "x")),
-        ("y", "tuned only"),
+        ("y", "added"),
     ]
     told = ["[UNK]", "gas", "##gas", "x"]
     for command in ("weights", "audit"):
