@@ -24,7 +24,7 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
 
 _MOST = 10_000  # arrays
-_LONGEST_HEADER = 10_000  # bytes, numpy's limit
+_LONGEST_HEADER = 2_000  # bytes: numpy takes seconds to refuse some of 10,000, its own limit
 _PREFIX = 1 << 14  # bytes that contain a header
 
 

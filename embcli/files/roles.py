@@ -1,0 +1,272 @@
+"""Which tensors of a model are its token and position matrix, token types and output head, and why.
+
+Tensors are found by the last parts of their names, so any prefix may precede them, and must have a fitting shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from embcli.binary import shortened
+from embcli.encodings.own import OwnWords
+from embcli.errors import InputError
+from embcli.files import names, recipes
+from embcli.files.families import Family
+from embcli.files.recipes import Settings
+from embcli.files.tensors import Tensor, Tensors
+from embcli.names import Part
+from embcli.recipe import AddPosition, AddType, Project
+
+# Models that read texts inside of others, as config.json calls them, and the beginning of their tensors' names.
+_MIXED = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
+_TEXT_MODELS = ("text_config", "llm_config", "thinker_config", *_MIXED)
+_MOST_LISTED = 8  # candidates in a message
+_COMPARED = 1 << 26  # bytes of two matrices that are compared at most
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The tensors of a model by their roles, and what its config.json says about the part that reads tokens."""
+
+    token: Tensor
+    others: Mapping[str, Tensor | InputError | None]  # position, token_type, head; an error if several could be it
+    reasons: Mapping[str, str]  # a role -> why this tensor, if it is a guess
+    known: tuple[Tensor, ...]  # the tensors with a token matrix' name, if the user named another tensor
+    first_position: int  # the row of the position matrix that position 0 picks
+    config: Mapping[str, Any]  # with the part about the text model; empty if there is none
+    settings: Settings  # the same, or what the metadata of a GGUF file says under its names, read strictly
+    family: Family | None
+    part: Part | None  # the encoder or the decoder where both read tokens
+    has_two_parts: bool  # whether both read tokens, as far as is known
+    nearest: Callable[[str], Tensor | None]  # returns the tensor whose name ends like this, nearest to the token matrix
+
+    def find(self, role: str) -> Tensor | None:
+        """Return the tensor of a role, or None; raises InputError if several tensors could be it."""
+        found = self.token if role == "token" else self.others[role]
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    @property
+    def is_other(self) -> bool:
+        """Whether the user named another tensor in place of a token matrix that is known by its name."""
+        return bool(self.known) and self.token not in self.known
+
+
+def resolve(tensors: Tensors, said: Mapping[str, Any], chosen: str | None = None) -> Roles:
+    """Return the roles of tensors; `said` is a config.json, and `chosen` names a token matrix.
+
+    Raises InputError if the token matrix is unknown.
+    """
+    text_model = next((name for key, name in _MIXED.items() if isinstance(said.get(key), dict)), "")
+    half = None if text_model else _half(said)
+    config = dict(said)
+    keys = (*_TEXT_MODELS, *filter(None, (half,)))
+    while inner := [each for key in keys if isinstance(each := config.pop(key, None), dict)]:
+        config = {**config, **inner[0]}
+    metadata = tensors.metadata
+    settings = Settings(config, tensors.refused) if config else None
+    settings = settings or Settings(recipes.of_gguf(metadata), tensors.refused, "its metadata")
+    try:
+        family = recipes.family_of(settings, half)
+    except InputError:  # a value of a wrong type, which the recipe refuses
+        family = None
+    reads = family.reads if family and not text_model else ()
+    part = half or (reads[0] if reads else None)
+    search = _Search(tensors, half or text_model, part)
+    reasons: dict[str, str] = {}
+    known = search.named("token", lambda tensor: tensor.is_matrix)
+    if chosen is not None:
+        token = _chosen(tensors, chosen)
+    elif known:
+        token = _one_of_equal(tensors, "token", known, reasons)
+    else:
+        token = _only_matrix(tensors, settings, family, reasons)
+    others = {role: search.other(role, token, family, reasons) for role in ("position", "token_type", "head")}
+    first = 0
+    if isinstance(others["position"], Tensor):
+        try:
+            first = _first_position(others["position"], settings, family, reasons)
+        except InputError as error:
+            others["position"] = error
+    return Roles(
+        token=token,
+        others=others,
+        reasons=reasons,
+        known=tuple(known) if chosen is not None else (),
+        first_position=first,
+        config=config,
+        settings=settings,
+        family=family,
+        part=part,
+        has_two_parts=said.get("model_type") == "encoder-decoder" if half else family is None or bool(reads),
+        nearest=lambda end: search.nearest(end, token),
+    )
+
+
+def _half(said: Mapping[str, Any]) -> Part | None:
+    """Return the part that config.json describes for tokens, where a model is put together from two models."""
+    if said.get("model_type") == "encoder-decoder":
+        return "encoder"
+    alone = (said.get("is_decoder"), said.get("is_encoder_decoder")) == (True, False)  # the decoder of two parts
+    if alone and recipes.has_two_parts(said.get("model_type")):
+        return "decoder"
+    return "decoder" if isinstance(said.get("decoder"), dict) else None  # the encoder sees or hears
+
+
+class _Search:
+    """Finds tensors by the ends of their names."""
+
+    def __init__(self, tensors: Tensors, model: str, part: Part | None) -> None:
+        """Take the beginning of the names of the only model in the file that reads tokens, and the part that does."""
+        self._tensors, self._part = tensors, part
+        self._by_last_part: dict[str, list[tuple[str, list[str]]]] = {}
+        every = [(name, _parts(name)) for name in tensors]
+        for name, parts in [each for each in every if model in each[1]] or every:
+            self._by_last_part.setdefault(parts[-1], []).append((name, parts))
+            if len(parts) > 1 and parts[-1] in names.SUFFIXES:
+                self._by_last_part.setdefault(parts[-2], []).append((name, parts[:-1]))
+
+    def _ending(self, end: str) -> list[str]:
+        parts = end.split(".")
+        return [name for name, own in self._by_last_part.get(parts[-1], ()) if own[-len(parts) :] == parts]
+
+    def _of_part(self, named: list[str]) -> list[str]:
+        """Return the names that belong to the part; all of them if none does."""
+        return [name for name in named if self._part in _parts(name)] or named
+
+    def nearest(self, end: str, token: Tensor) -> Tensor | None:
+        """Return the tensor whose name ends like this; of several, the one nearest to the token matrix."""
+        found = self._of_part(self._ending(end))
+        best = max(found, key=lambda name: (_shared_parts(name, token.name), -name.count("."), name), default=None)
+        return None if best is None else self._tensors[best]
+
+    def named(self, role: str, fits: Callable[[Tensor], bool]) -> list[Tensor]:
+        """Return the tensors with the first known name of a role that any fitting tensor has."""
+        for known in names.NAMES[role]:
+            fitting = [name for name in self._ending(known) if fits(self._tensors[name])]
+            if fitting:
+                own = fitting if role == "head" else self._of_part(fitting)
+                return [self._tensors[name] for name in own]
+        return []
+
+    def other(
+        self, role: str, token: Tensor, family: Family | None, reasons: dict[str, str]
+    ) -> Tensor | InputError | None:
+        """Return the tensor of a role; of several the nearest to the token matrix, an error if these are not equal."""
+        (rows, dim), projection = token.shape, None
+        for step in family.steps if family else ():  # a model may project token rows before it adds others
+            if isinstance(step, Project):
+                projection = self.nearest(f"{step.name}.weight", token)
+            elif isinstance(step, AddPosition if role == "position" else AddType):
+                break
+        else:
+            projection = None
+
+        def fits(tensor: Tensor) -> bool:
+            if not tensor.is_matrix or (projection is not None and role != "head"):
+                return tensor.is_matrix and projection is not None and tensor.shape[1] == projection.shape[0]
+            return tensor.shape[1] == dim and (role != "head" or 2 * tensor.shape[0] > rows)
+
+        try:
+            fitting = self.named(role, fits)
+            shared = [_shared_parts(tensor.name, token.name) for tensor in fitting]
+            near = [tensor for tensor, parts in zip(fitting, shared, strict=True) if parts == max(shared)]
+            encoders = [tensor for tensor in near if "encoder" in _parts(tensor.name)]
+            if len(near) == 2 and len(encoders) == 1 and any("decoder" in _parts(tensor.name) for tensor in near):
+                reasons[role] = f"{shortened(encoders[0].name)} is the encoder's; the decoder has another"
+                near = encoders
+            return _one_of_equal(self._tensors, role, near, reasons) if near else None
+        except InputError as error:
+            return error
+
+
+def _chosen(tensors: Tensors, name: str) -> Tensor:
+    if name not in tensors:
+        raise _undecided(tensors, f"it has no tensor {shortened(name)}")
+    if not tensors[name].is_matrix:
+        raise tensors.refused(f"tensor {tensors[name]} is not a matrix", parameters=("tensor",))
+    return tensors[name]
+
+
+def _only_matrix(tensors: Tensors, settings: Settings, family: Family | None, reasons: dict[str, str]) -> Tensor:
+    matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
+    if len(matrices) != 1:
+        why = f" of a {settings.values['model_type']} model: {family.unknown}" if family else ""
+        raise _undecided(tensors, f"no tensor has the name of a token matrix{why}")
+    if not isinstance(tensors.own_words(), OwnWords):  # word vectors are no guess
+        reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
+    return matrices[0]
+
+
+def _one_of_equal(tensors: Tensors, role: str, candidates: list[Tensor], reasons: dict[str, str]) -> Tensor:
+    """Return the first of several tensors; raises InputError unless all are one tensor, or equal."""
+    first, *others = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
+    for other in others:
+        if other.place != first.place and not equal_rows(tensors, first, other):
+            reason = f"several tensors could be the {role.replace('_', ' ')} matrix"
+            raise _undecided(tensors, reason, candidates, can_choose=role == "token")
+    if others:
+        reasons[role] = f"{shortened(first.name)} is one of {len(candidates)} equal tensors"
+    return first
+
+
+def _undecided(
+    tensors: Tensors, reason: str, candidates: list[Tensor] | None = None, can_choose: bool = True
+) -> InputError:
+    """Return the error that lists the candidates, or all matrices."""
+    matrices = (tensor for tensor in tensors.values() if tensor.is_matrix)
+    listed = candidates or sorted(matrices, key=lambda tensor: -max(tensor.shape))
+    if not listed:
+        return tensors.refused("it has no two-dimensional tensor, so no weight matrix")
+    shown = "; ".join(map(str, listed[:_MOST_LISTED]))
+    more = f"; and {len(listed) - _MOST_LISTED:,} more" if len(listed) > _MOST_LISTED else ""
+    if not can_choose:
+        return tensors.refused(reason, f"{shown}{more}")
+    return tensors.refused(f"{reason}; choose one with tensor", f"{shown}{more}", parameters=("tensor",))
+
+
+def _first_position(position: Tensor, settings: Settings, family: Family | None, reasons: dict[str, str]) -> int:
+    rows = position.shape[0]
+    if isinstance(settings.values.get("model_type"), str):
+        first = recipes.first_position(family, settings) if family else 0
+        return first if first < rows else 0
+    shifted = names.shifted_positions(position.name, rows)
+    if shifted is None or shifted.first_row >= rows:
+        return 0
+    reason = f"{shortened(position.name)} {shifted.reason.format(rows=rows)}"
+    reasons["first_position"] = f"position 0 is row {shifted.first_row}: {reason}"
+    return shifted.first_row
+
+
+def _parts(name: str) -> list[str]:
+    return name.replace("/", ".").replace(":", ".").split(".")
+
+
+def _shared_parts(name: str, other: str) -> int:
+    """Return how many first parts two names share."""
+    pairs = list(zip(_parts(name), _parts(other), strict=False))
+    return next((count for count, (part, same) in enumerate(pairs) if part != same), len(pairs))
+
+
+def equal_rows(tensors: Tensors, first: Tensor, second: Tensor) -> int:
+    """Return how many rows of two matrices were compared and are equal; 0 if any differs.
+
+    Of large matrices, rows spread over the whole matrix are compared.
+    """
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return 0
+    rows, dim = first.shape
+    count = min(rows, max(_COMPARED // (8 * dim), 2))
+    ids = np.unique(np.linspace(0, rows - 1, count).astype(np.int64))
+    one, other = tensors.layer(first.name), tensors.layer(second.name)
+    step = max((1 << 20) // dim, 1)
+    for start in range(0, len(ids), step):
+        part = ids[start : start + step]
+        if one.stored(part).tobytes() != other.stored(part).tobytes():
+            return 0
+    return len(ids)
