@@ -1,7 +1,7 @@
 """A recipe: the steps from a token row to what the first block of a real model reads.
 
 `files/families.py` has the steps of each family, `files/recipes.py` fills in the numbers and tensors of one model, and
-`verbs/hidden.py` applies them. Each step says itself in `words`, and in the `formula` of an input embedding.
+`verbs/hidden.py` applies them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,6 @@ class Scale:
     when: When | None = None
     is_rounded: bool = False  # the model rounds the factor to the type of its weights first
 
-    @property
-    def words(self) -> str:
-        return f" x {self.factor:.6g}"
-
-    formula = words
-
 
 @dataclass(frozen=True)
 class AddPosition:
@@ -50,24 +44,12 @@ class AddPosition:
     waves: str = ""  # the formula of its sinusoids; empty for the rows of a position matrix
     first: int = 0  # the position of these sinusoids that position 0 has
 
-    formula = " + position"
-
-    @property
-    def words(self) -> str:
-        return f" + {'sinusoidal ' if self.waves else ''}position"
-
 
 @dataclass(frozen=True)
 class AddType:
     """Add the row of a token type."""
 
     row: int = 0
-
-    formula = " + token_type"
-
-    @property
-    def words(self) -> str:
-        return f" + token type {self.row}"
 
 
 @dataclass(frozen=True)
@@ -76,12 +58,6 @@ class AddRow:
 
     tensors: tuple[str, ...]
     when: When | None = None
-
-    formula = " + rows 0"
-
-    @property
-    def words(self) -> str:
-        return f" + row 0 of {' and '.join(dict.fromkeys(name.split('.')[-2] for name in self.tensors))}"
 
 
 @dataclass(frozen=True)
@@ -96,10 +72,6 @@ class Norm:
     weight: str = ""  # the tensors that were found
     bias: str = ""
 
-    @property
-    def words(self) -> str:
-        return ", then gain and bias" if self.kind == "gain" else ", then LayerNorm"
-
 
 @dataclass(frozen=True)
 class Project:
@@ -113,10 +85,6 @@ class Project:
     weight: str = ""  # the tensors that were found
     bias: str = ""
     width: int = 0  # columns of its rows
-
-    @property
-    def words(self) -> str:
-        return f", then projection{' of three tokens' if self.neighbours else ''} to {self.width:,}"
 
 
 Step = Scale | AddPosition | AddType | AddRow | Norm | Project
@@ -135,10 +103,40 @@ def formula_of(steps: tuple[Step, ...]) -> str:
     """Return the order in which steps add rows to an input embedding: `(token x 2 + token_type) + position`."""
     text = "token"
     for step in steps:
-        if isinstance(step, AddPosition | AddType) and " + " in text:
-            text = f"({text})"
-        if not isinstance(step, Norm | Project) and not (isinstance(step, AddRow) and text.endswith(step.formula)):
-            text += step.formula
+        match step:
+            case Scale(factor=factor):
+                text += f" x {factor:.6g}"
+            case AddPosition() | AddType():
+                term = "position" if isinstance(step, AddPosition) else "token_type"
+                text = f"{f'({text})' if ' + ' in text else text} + {term}"
+            case AddRow() if not text.endswith(" + rows 0"):
+                text += " + rows 0"
+    return text
+
+
+def in_words(steps: tuple[Step, ...]) -> str:
+    """Return steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
+    text, last = "token", None
+    for step in steps:
+        comma = "," if ", " in text else ""
+        match step:
+            case Scale(factor=factor):
+                text += f" x {factor:.6g}"
+            case AddPosition(waves=waves):
+                text += f"{comma} + {'sinusoidal ' if waves else ''}position"
+            case AddType(row=row):
+                text += f"{comma} + token type {row}"
+            case AddRow(tensors=tensors):
+                names = " and ".join(dict.fromkeys(name.split(".")[-2] for name in tensors))
+                if not isinstance(last, AddRow):
+                    text += f"{comma} + row 0 of {names}"
+                elif names not in text:
+                    text += f" and {names}"
+            case Norm(kind=kind):
+                text += ", then gain and bias" if kind == "gain" else ", then LayerNorm"
+            case Project(neighbours=neighbours, width=width):
+                text += f", then projection{' of three tokens' if neighbours else ''} to {width:,}"
+        last = step
     return text
 
 
@@ -171,12 +169,10 @@ class Recipe:
 
     @property
     def scale(self) -> float:
-        """What token rows are multiplied by."""
         return next((step.factor for step in self.steps if isinstance(step, Scale)), 1.0)
 
     @property
     def position(self) -> AddPosition | None:
-        """The step that adds position rows."""
         return next((step for step in self.steps if isinstance(step, AddPosition)), None)
 
     @property
@@ -188,17 +184,7 @@ class Recipe:
 
     @property
     def words(self) -> str:
-        """The steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
-        text, last = "token", None
-        for step in self.steps:
-            words, is_added = step.words, isinstance(step, AddPosition | AddType | AddRow)
-            if isinstance(step, AddRow) and isinstance(last, AddRow):
-                of = words.removeprefix(" + row 0 of ")
-                words = "" if of in text else f" and {of}"
-            elif is_added and ", " in text:
-                words = f",{words}"
-            text, last = text + words, step
-        return text
+        return in_words(self.steps)
 
     @property
     def positions_in_words(self) -> str:

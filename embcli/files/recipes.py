@@ -37,7 +37,6 @@ class Settings:
         self.values, self.refused, self.where = values, refused, where
 
     def number(self, key: str, default: float, least: float = -_LARGEST) -> float:
-        """Return a finite number."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -56,7 +55,6 @@ class Settings:
         return value
 
     def holds(self, when: When | None) -> bool:
-        """Say whether a condition holds."""
         if when is None:
             return True
         value = self.values.get(when.key)
@@ -67,7 +65,6 @@ class Settings:
         return bool(value == when.equals)
 
     def wrong(self, key: str, right: str) -> InputError:
-        """Return the error for a value of the wrong type."""
         given = shortened(str(self.values[key]), 40)
         name = key if self.where == "config.json" else KEYS_OF_GGUF.get(key, key)
         return self.refused(f"{self.where} has {given} as {name}, which must be {right}")
@@ -99,12 +96,10 @@ def family_of(settings: Settings, part: Part | None = None) -> Family | None:
 
 
 def has_two_parts(model: object) -> bool:
-    """Say whether an encoder and a decoder of a `model_type` read tokens."""
     return any(family.reads and model in family.models.split() for family in FAMILIES)
 
 
 def first_position(family: Family, settings: Settings) -> int:
-    """Return the row of position 0 in the position matrix of a family."""
     padding = padding_of(family, settings)
     return family.first if padding is None else padding + 1
 
@@ -229,13 +224,11 @@ class _Found:
         return name
 
     def check_size(self, size: int, *names: str) -> None:
-        """Raise InputError for a vector of another size."""
         for name in filter(None, names):
             if self.tensors[name].shape != (size,):
                 raise self.tensors.refused(f"{self.tensors[name]} does not fit rows of {size:,} columns")
 
     def missing(self, name: str) -> InputError:
-        """Return the error for a tensor that a model of this type must have."""
         model = shortened(str(self.settings.values["model_type"]))
         return self.tensors.refused(f"{self.settings.where} says that it is a {model} model, and it has no {name}")
 

@@ -21,7 +21,6 @@ NO_POSITIONS: Final = "none"
 
 
 def kind_of(name: Kind) -> type[Positions]:
-    """Return the class of a kind."""
     from embcli.positions import learned, relative, rotary, sinusoidal
 
     match name:

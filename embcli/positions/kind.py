@@ -64,7 +64,6 @@ class Positions(ABC):
 
     @property
     def columns(self) -> int:
-        """How many columns its first matrix has."""
         return self.dim
 
     def document(self) -> dict[str, Any]:
@@ -114,15 +113,12 @@ class AddedPositions(Positions):
         return 1
 
     def exact(self, positions: np.ndarray) -> np.ndarray:
-        """Return the rows of these positions, (n, D) float64."""
         return self.rows(positions).astype(np.float64)
 
     def matrices(self, length: int, columns: np.ndarray, token_id: int, row: np.ndarray) -> list[Matrix]:
-        """Return the position rows."""
         return [Matrix("position", lambda at: self.rows(at)[:, columns], columns, apart=self.apart(columns))]
 
     def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a function for the dot products of position rows."""
         others = self.exact(to).T
         return lambda at: dot_products(self.exact(at), others)
 

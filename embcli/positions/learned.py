@@ -19,11 +19,9 @@ class Learned(AddedPositions):
     has_layer = True
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
-        """Return the rows of these positions, (n, D) float32."""
         return self.layer.rows(positions)
 
     def words(self, length: int, stored: bool) -> Words:
-        """Return the words for T positions."""
         title = "Learned positions", f"T = {length:,} positions, D = {self.dim:,} columns"
         if stored:
             return Words(
@@ -38,6 +36,5 @@ class Learned(AddedPositions):
         )
 
     def source_in_words(self, first_position: int) -> str:
-        """Say where the position rows come from."""
         row = f"p + {first_position}" if first_position else "p"
         return f"row {row} of C = {counted(self.layer.shape[0], 'position')}"

@@ -27,15 +27,12 @@ class Relative(Positions):
     default_length = SHORT_LENGTH  # distances belong to a T, not to a layer
 
     def document(self) -> dict[str, Any]:
-        """Return k, the largest distance with a row of its own."""
         return {"clip": K}
 
     def layer_rows(self, length: int) -> int:
-        """Return 2k + 1, whatever the length."""
         return 2 * K + 1
 
     def needs_row(self, similarity: bool) -> bool:
-        """Say whether dot products are computed: those with a token row."""
         return similarity
 
     def distances(self, of: np.ndarray, to: np.ndarray) -> np.ndarray:
@@ -72,13 +69,11 @@ class Relative(Positions):
         ]
 
     def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return what computes the dot products of the token row with the rows of distances."""
         layer = self.layer.rows(np.arange(2 * K + 1)).astype(np.float64)
         by_distance = dot_products(layer, row[0].astype(np.float64))  # (2k + 1,)
         return lambda at: by_distance[self.distances(at, to) + K]
 
     def words(self, length: int, stored: bool) -> Words:
-        """Return the words for T positions."""
         return Words(
             "Relative positions",
             f"T = {length:,} positions, D = {self.dim:,} columns, k = {K:,}",

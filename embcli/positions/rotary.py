@@ -87,12 +87,10 @@ class Rotary(Positions):
         ]
 
     def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return what computes the dot products of the token row, rotated at one position, with it at another."""
         others = self.exact(row, to).T
         return lambda at: dot_products(self.exact(row, at), others)
 
     def words(self, length: int, stored: bool) -> Words:
-        """Return the words for T positions."""
         return Words(
             "Rotary positions",
             f"T = {length:,} positions, D/2 = {self.columns:,} angles",

@@ -24,11 +24,9 @@ class Sinusoidal(AddedPositions):
     formula: Callable[[np.ndarray], np.ndarray] | None = None  # a model's formula: positions (n,) -> (n, D) float32
 
     def apart(self, columns: np.ndarray) -> int:
-        """Return 2 if sines and cosines are in turn."""
         return 1 if self.formula else in_turn(columns)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
-        """Return the rows of these positions, (n, D) float32."""
         return self.formula(positions) if self.formula else self.exact(positions).astype(np.float32)
 
     def exact(self, positions: np.ndarray) -> np.ndarray:
@@ -46,7 +44,6 @@ class Sinusoidal(AddedPositions):
         return waves
 
     def words(self, length: int, stored: bool) -> Words:
-        """Return the words for T positions."""
         own = "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added."
         even = "They depend only on the distance: equal along each diagonal."
         odd = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
@@ -58,7 +55,6 @@ class Sinusoidal(AddedPositions):
         )
 
     def source_in_words(self, first_position: int) -> str:
-        """Say where the position rows come from."""
         if self.formula:
             return "the model's own sinusoids, sines in the first half of the columns, then cosines"
         return "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"

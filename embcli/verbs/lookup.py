@@ -70,7 +70,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     hidden = MatrixOf()  # (n, H) float32, what the model's first block reads, if that is not the input
 
     def __len__(self) -> int:
-        """Return how many tokens are looked up."""
         return len(self.tokens) if self.only is None else len(self.only)
 
     @property
@@ -80,12 +79,10 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     @cached_property
     def matrices(self) -> Names:
-        """The matrices of the result."""
         return tuple(dict.fromkeys((*self.options.matrices, *(("hidden",) if self.rest else ()))))
 
     @property
     def shown(self) -> Names:
-        """The matrices on a page."""
         given = self.options.show or (("token",) if self.options.draw else self.matrices)
         return tuple(name for name in self.matrices if name in given)
 
@@ -96,7 +93,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     @property
     def sum(self) -> str:
-        """The order in which rows are added, as a formula."""
         return formula_of(self.steps)
 
     @property
@@ -119,25 +115,23 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def rows(self, index: np.ndarray, names: Names = MATRICES) -> dict[str, np.ndarray]:
         """Return the named matrices for these tokens, each (n, its columns) float32."""
-        rows: dict[str, np.ndarray] = {}
-        names, places = tuple(name for name in names if name in self.matrices), self._positions(index)
-        if "token" in names or "input" in names:
-            rows["token"] = self.layer.rows(self.tokens.ids[index])
-        if "position" in names:
-            rows["position"] = self.positions.rows(places) if self.positions else np.empty((len(index), 0), np.float32)
-        if "input" in names:
-            rows["input"] = self.added.apply(self.steps, rows["token"], places)
+        names = tuple(name for name in names if name in self.matrices)
+        rows = {} if names == ("hidden",) else {term.name: term.values for term in self.terms(index, names)}
         if "hidden" in names:
-            rows["hidden"] = self._hidden(index)
-        return {name: _picked(rows[name], self.columns_of(name)) for name in names}
+            rows["hidden"] = _picked(self._hidden(index), self.columns_of("hidden"))
+        return {name: rows[name] for name in names}
 
-    def terms(self, index: np.ndarray) -> list[Term]:
-        """Return the terms of the input embeddings of these tokens, in their order, and the input embeddings."""
+    def terms(self, index: np.ndarray, names: Names = MATRICES) -> list[Term]:
+        """Return the terms of the input embeddings of these tokens, in their order, and the input embeddings.
+
+        If `names` has neither position nor input, these are the token rows alone.
+        """
         ids, places = self.tokens.ids[index], self._positions(index)
         rows = self.layer.rows(ids)
         terms = [Term("token", "", rows, ids)]
-        for step in self.steps:
-            rows, added = self.added.apply((step,), rows, places), self.added.added(step, places)
+        for step in self.steps if {"position", "input"} & {*names} else ():
+            added = self.added.added(step, places)
+            rows = self.added.apply((step,), rows, places) if added is None else rows + added
             if isinstance(step, Scale):
                 terms.append(Term(f"x {step.factor:.4g}", "", rows, factor=step.factor))
             elif added is not None:

@@ -8,7 +8,7 @@ import numpy as np
 from embcli.hints import hint
 from embcli.oldpage import Block, Column, Columns, Excerpt, Page
 from embcli.oldpage.layout import cell_len
-from embcli.recipe import AddPosition, AddRow, AddType
+from embcli.recipe import AddPosition, AddRow, AddType, in_words
 from embcli.verbs.lookup import Lookup, Term, rows_beside
 from embcli.views.parts import PickedRows, matrix_in_words, put_left_out, put_origin, token_column, token_labels
 from embcli.words import counted
@@ -81,9 +81,9 @@ def _bands(result: Lookup, index: np.ndarray) -> list[Band]:
 def _title(result: Lookup) -> str:
     if result.shown != result.matrices:
         return f"{' and '.join(result.shown).capitalize()} embeddings"
-    steps = (step for step in result.steps if not isinstance(step, AddRow))
-    terms = [step.formula if isinstance(step, AddPosition) else step.words for step in steps]
-    return f"Input embeddings = token{''.join(terms)} embeddings"
+    steps = tuple(step for step in result.steps if not isinstance(step, AddRow))
+    words = in_words(steps).replace("sinusoidal ", "")
+    return f"Input embeddings = {words} embeddings"
 
 
 def _sizes(result: Lookup) -> str:
