@@ -297,7 +297,7 @@ def _planned(source: Source, options: LookupOptions) -> tuple[JoinedKind, Recipe
     recipe, types = source.recipe, False
     if recipe is None:
         own: JoinedKind = DEFAULT_KIND if source.shape("position") else NO_POSITIONS
-        types = given is None and not seeded and source.shape("token_type") is not None
+        types = given in (None, DEFAULT_KIND) and not seeded and source.shape("token_type") is not None
         if source.unapplied:
             norm = shortened(source.unapplied)
             source.notes.add(f"no file says how the model applies {norm}: these rows are before it")
