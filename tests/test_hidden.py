@@ -309,6 +309,21 @@ def test_the_page_shows_rows_that_are_added_to_all_tokens_alike(tmp_path: Path) 
     assert rows == [[f"{value:.4f}" for value in WEIGHTS["matrix"][0].tolist()]] * 2
 
 
+def test_the_rows_of_several_boxes_are_one_term(tmp_path: Path) -> None:
+    boxes = [f"{name}_position_embeddings" for name in "xyhw"]
+    tensors = {f"e.{name}.weight": torch.full((9, D), 2.0**place) for place, name in enumerate(boxes)}
+    tensors |= {
+        f"e.{BERT_LIKE[name]}{'' if '.' in BERT_LIKE[name] else '.weight'}": WEIGHTS[name] for name in BERT_LIKE
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "layoutlm"}')
+    found = embcli.open(tmp_path).lookup([3, 7])
+    assert found.recipe.words.startswith(f"token + position + row 0 of {' and '.join(boxes)} + token type 0, then")
+    terms = {term.sign + term.name: term.values for term in found.terms(np.arange(2))}
+    assert [*terms] == ["token", "+position", "+rows 0", "+type", "=input"]
+    assert (terms["+rows 0"] == 2 * 1 + 2 * 2 + 4 + 8).all()
+
+
 def test_data_formats_have_hidden_and_the_recipe(tmp_path: Path) -> None:
     names = {"token": "/model.shared", "positions": "/model.encoder.embed_positions"}
     norms = {"gain": "/model.encoder.layernorm_embedding.weight", "bias": "/model.encoder.layernorm_embedding.bias"}
