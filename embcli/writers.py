@@ -27,12 +27,9 @@ from embcli.passes import Watch, unwatched
 from embcli.records import Array, Names, Piece, Records
 from embcli.safe import in_data
 
-Cells = bytes | list[bytes]  # a column of text: the same in all rows, or one for each row
-
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers
 _BLOCK = 1 << 14  # numbers that are written as text at a time
-_NARROW = 32  # columns
 _ROW_GROUP = 1 << 24  # bytes
 
 
@@ -103,22 +100,25 @@ class _Job:
                 blocks = {name: values[part] for name, values in piece.matrices.items()}
                 yield Piece(min(step, piece.rows - start), values, blocks)
 
-    def in_json(self, values: Any) -> list[bytes]:
-        """Return each value of a field, or each row of a matrix, in JSON."""
+    def rows(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[list[dict[str, Any]]]:
+        """Yield the rows of each block as JSON objects; several matrices are together in `vectors`."""
+        for piece in self.blocks(fields, matrices):
+            columns = {name: self.finite(values) for name, values in piece.fields.items()}
+            vectors = {name: self.finite(values) for name, values in piece.matrices.items()}
+            cells = zip(*columns.values(), strict=True) if columns else [()] * piece.rows
+            rows = [dict(zip(columns, each, strict=True)) for each in cells]
+            if vectors:
+                for row, *each in zip(rows, *vectors.values(), strict=True):
+                    row["vectors"] = dict(zip(vectors, each, strict=True))
+            yield rows
+
+    def finite(self, values: Any) -> Any:
+        """Return values that orjson takes one by one; a note says that NaN and infinity become null."""
         if not isinstance(values, np.ndarray):
-            return _document(values, orjson.OPT_INDENT_2)[4:-2].split(b",\n  ")  # no text has a raw newline
+            return values
         if not np.isfinite(values).all():
             self.notes.add("JSON has no NaN and no infinity: they are written as null; other formats keep them")
-        values = np.ascontiguousarray(values)
-        if values.ndim == 1:
-            return orjson.dumps(values, option=_OPTIONS)[1:-1].split(b",")
-        if values.ndim == 2 and values.shape[1] <= _NARROW:
-            return [b"[%b]" % row for row in _rows(values)]
-        return [orjson.dumps(row, option=_OPTIONS) for row in values]
-
-    def members(self, piece: Piece) -> dict[str, list[Cells]]:
-        """Return the fields of each row as the members of a JSON object."""
-        return {name: [self.in_json(values)] for name, values in piece.fields.items()}
+        return np.ascontiguousarray(values)
 
 
 def _json(job: _Job, file: BinaryIO) -> None:
@@ -130,14 +130,14 @@ def _json(job: _Job, file: BinaryIO) -> None:
     if records.columns:
         head["columns"] = list(records.columns)
     file.write(_document(head)[:-1] + f',\n"{records.unit}":[\n'.encode())
-    pieces = job.blocks(records.fields)
-    _joined(file, (_woven(piece.rows, *_object(job.members(piece)), b",\n")[:-2] for piece in pieces))
+    _joined(file, (row for rows in job.rows(records.fields) for row in rows))
     file.write(b"\n]")
     if names:
         file.write(b',\n"matrices":{')
         for place, name in enumerate(names):
             file.write(f'{"," * (place > 0)}\n"{name}":[\n'.encode())
-            _joined(file, (b",\n".join(job.in_json(piece.matrices[name])) for piece in job.blocks((), (name,))))
+            blocks = (piece.matrices[name] for piece in job.blocks((), (name,)))
+            _joined(file, (row for block in blocks for row in job.finite(block)))
             file.write(b"\n]")
         file.write(b"\n}")
     file.write(b"}\n")
@@ -145,11 +145,8 @@ def _json(job: _Job, file: BinaryIO) -> None:
 
 def _ndjson(job: _Job, file: BinaryIO) -> None:
     job = replace(job, records=job.records.lines or job.records)
-    for piece in job.blocks(job.records.fields, job.records.several):
-        members = job.members(piece)
-        if piece.matrices:
-            members["vectors"] = _object({name: [job.in_json(each)] for name, each in piece.matrices.items()})
-        file.write(_woven(piece.rows, *_object(members), b"\n"))
+    for rows in job.rows(job.records.fields, job.records.several):
+        file.write(b"".join(_document(row, _OPTIONS | orjson.OPT_APPEND_NEWLINE) for row in rows))
 
 
 @dataclass(frozen=True)
@@ -160,16 +157,15 @@ class _Dialect:
     end: bytes
     cell: Callable[[str], bytes]
 
-    def line(self, cells: list[Cells]) -> list[Cells]:
-        """Return the cells of a line with separators."""
-        spaced = [part for cell in cells for part in (cell, self.between)]
-        return [*spaced[:-1], self.end]
+    def line(self, cells: Iterable[bytes]) -> bytes:
+        """Return a line."""
+        return self.between.join(cells) + self.end
 
-    def header(self, names: Iterable[str]) -> bytes:
-        """Return the first line."""
-        return _woven(1, *self.line([self.cell(name) for name in names]))
+    def lines(self, *columns: Iterable[bytes]) -> bytes:
+        """Return the lines of rows, from their cells."""
+        return b"".join(map(self.line, zip(*columns, strict=True)))
 
-    def fields(self, piece: Piece) -> list[Cells]:
+    def fields(self, piece: Piece) -> list[list[bytes]]:
         """Return the cells of fields."""
         return [self._cells(values) for values in piece.fields.values()]
 
@@ -178,12 +174,11 @@ class _Dialect:
             return _words(values)
         return [b"" if value is None else self.cell(str(value)) for value in values]
 
-    def numbers(self, matrix: np.ndarray) -> list[bytes]:
-        """Return the values of each row as cells; NaN and infinity as nan, inf and -inf."""
-        rows = _rows(matrix)
-        for place in np.flatnonzero(~np.isfinite(matrix).all(axis=1)).tolist():
-            rows[place] = b",".join(_words(matrix[place]))
-        return rows if self.between == b"," else [row.replace(b",", self.between) for row in rows]
+    def numbers(self, matrix: np.ndarray) -> Iterator[bytes]:
+        """Yield the values of each row as cells; NaN and infinity as nan, inf and -inf."""
+        for row, is_finite in zip(np.ascontiguousarray(matrix), np.isfinite(matrix).all(axis=1).tolist(), strict=True):
+            cells = orjson.dumps(row, option=_OPTIONS)[1:-1] if is_finite else b",".join(_words(row))
+            yield cells.replace(b",", self.between)
 
 
 _TO_QUOTE = re.compile('[",\r\n]')
@@ -208,10 +203,9 @@ def _separated(dialect: _Dialect, job: _Job, file: BinaryIO) -> None:
     records, names = job.records, job.flat
     matrices = [records.matrices[name] for name in names]
     columns = [column for each in matrices for column in each.columns or records.columns or range(each.shape[1])]
-    file.write(dialect.header([*records.fields, *map(str, columns)]))
+    file.write(dialect.line(map(dialect.cell, [*records.fields, *map(str, columns)])))
     for piece in job.blocks(records.fields, names):
-        cells = [*dialect.fields(piece), *map(dialect.numbers, piece.matrices.values())]
-        file.write(_woven(piece.rows, *dialect.line(cells)))
+        file.write(dialect.lines(*dialect.fields(piece), *map(dialect.numbers, piece.matrices.values())))
 
 
 # TensorBoard reads this file of its log folder (ProjectorConfig in tensorboard/plugins/projector).
@@ -231,10 +225,10 @@ def _projector(job: _Job, folder: Path) -> None:
     (folder / "projector_config.pbtxt").write_text(_PROJECTOR)
     with (folder / "vectors.tsv").open("wb") as vectors, (folder / "metadata.tsv").open("wb") as metadata:
         if len(fields) > 1:
-            metadata.write(_TSV.header(fields))
+            metadata.write(_TSV.line(map(_TSV.cell, fields)))
         for piece in job.blocks(fields, names):
-            vectors.write(_woven(piece.rows, *_TSV.line([*map(_TSV.numbers, piece.matrices.values())])))
-            metadata.write(_woven(piece.rows, *_TSV.line(_TSV.fields(piece))))
+            vectors.write(_TSV.lines(*map(_TSV.numbers, piece.matrices.values())))
+            metadata.write(_TSV.lines(*_TSV.fields(piece)))
 
 
 def _npy(job: _Job, file: BinaryIO) -> None:
@@ -367,22 +361,6 @@ def _encodable(value: Any) -> Any:
     return list(map(_encodable, value)) if isinstance(value, list | tuple) else value
 
 
-def _object(members: dict[str, list[Cells]]) -> list[Cells]:
-    """Return the cells of rows that are JSON objects with these members."""
-    cells: list[Cells] = []
-    for name, value in members.items():
-        cells += [f'{"," if cells else "{"}"{name}":'.encode(), *value]
-    return [*cells, b"}"] if cells else [b"{}"]
-
-
-def _rows(matrix: np.ndarray) -> list[bytes]:
-    """Return the values of each row of a matrix, (n, columns), in JSON without the brackets."""
-    matrix = np.ascontiguousarray(matrix)
-    if matrix.shape[1] <= _NARROW:  # one call and a split are faster than a call for each row
-        return orjson.dumps(matrix, option=_OPTIONS)[2:-2].split(b"],[")
-    return [orjson.dumps(row, option=_OPTIONS)[1:-1] for row in matrix]
-
-
 def _words(values: np.ndarray) -> list[bytes]:
     """Return numbers, (n,), as text; NaN and infinity as nan, inf and -inf."""
     words = orjson.dumps(np.ascontiguousarray(values), option=_OPTIONS)[1:-1].split(b",")
@@ -391,24 +369,13 @@ def _words(values: np.ndarray) -> list[bytes]:
     return words
 
 
-def _woven(rows: int, *cells: Cells) -> bytes:
-    r"""Return rows of text, joined from their cells.
-
-    >>> _woven(2, [b"a", b"b"], b"=", [b"1", b"2"], b"\n")
-    b'a=1\nb=2\n'
-    """
-    parts = [b""] * (rows * len(cells))
-    for place, cell in enumerate(cells):
-        parts[place :: len(cells)] = [cell] * rows if isinstance(cell, bytes) else cell
-    return b"".join(parts)
-
-
 def _raw(file: BinaryIO, values: np.ndarray, kind: np.dtype[Any]) -> None:
     file.write(np.ascontiguousarray(values, kind).reshape(-1).view(np.uint8).data)
 
 
-def _joined(file: BinaryIO, parts: Iterable[bytes]) -> None:
+def _joined(file: BinaryIO, values: Iterable[Any]) -> None:
+    """Write values in JSON, one per line."""
     between = b""
-    for part in parts:
-        file.write(between + part)
+    for value in values:
+        file.write(between + _document(value, _OPTIONS))
         between = b",\n"

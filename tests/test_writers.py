@@ -99,7 +99,7 @@ def from_bits(bits: list[int]) -> np.ndarray:
 
 @st.composite
 def results(draw: st.DrawFn) -> Result:
-    rows, dim = draw(st.integers(0, 7)), draw(st.sampled_from([1, 2, 3, writers._NARROW + 1]))
+    rows, dim = draw(st.integers(0, 7)), draw(st.sampled_from([1, 2, 3, 32 + 1]))
 
     def column(each: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(each, min_size=rows, max_size=rows))
