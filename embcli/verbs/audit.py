@@ -83,12 +83,10 @@ class Audit(Result, verb="audit", content="ranking"):
 
     @cached_property
     def non_finite(self) -> np.ndarray:
-        """The rows that contain NaN or infinity, (n,) int64."""
         return np.flatnonzero(np.isnan(self.norms))
 
     @cached_property
     def zero(self) -> np.ndarray:
-        """The zero rows of used tokens, (n,) int64."""
         return np.array([row for row in np.flatnonzero(self.norms == 0).tolist() if row not in self.unused], np.int64)
 
     @cached_property
@@ -99,12 +97,10 @@ class Audit(Result, verb="audit", content="ranking"):
 
     @cached_property
     def quantiles(self) -> tuple[float, ...]:
-        """The quantiles of the norms at AT; empty if no token has a finite row."""
         return quantiles(self.norms[self.measured])
 
     @cached_property
     def histogram(self) -> tuple[int, ...]:
-        """The number of norms in each of BINS bins, from the smallest to the largest."""
         return histogram(self.norms[self.measured], BINS)
 
     @cached_property
@@ -123,12 +119,10 @@ class Audit(Result, verb="audit", content="ranking"):
 
     @property
     def broken(self) -> tuple[Fault, ...]:
-        """The faults found, of those in `fail_on`."""
         return tuple(name for name in self.fail_on if self.faults[name])
 
     @property
     def why_no(self) -> str:
-        """The faults that make the matrix broken, with their counts; empty if there are none."""
         return ", ".join(f"{name} ({self.faults[name]:,})" for name in self.broken)
 
     @property
@@ -138,11 +132,9 @@ class Audit(Result, verb="audit", content="ranking"):
         return {self.indicator: others.get(self.indicator, self.norms), **others}
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
-        """Return the bytes of the token that each row stands for."""
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
-        """Return the rows as data, and a summary of all."""
         indicators = vars(self.indicators) if self.indicators else {}
         by_row: dict[str, dict[int, Any]] = {  # fields that most rows do not have
             "unused": dict(self.unused),

@@ -90,19 +90,16 @@ class Diff(Result, verb="diff", content="ranking"):
 
     @cached_property
     def counts(self) -> dict[State, int]:
-        """The number of pairs, or of rows without a partner, in each state."""
         equal = int(np.count_nonzero(self.equal))
         unmatched = len(self.matching.base_only), len(self.matching.tuned_only)
         return dict(zip(STATES, (equal, len(self.equal) - equal, *unmatched), strict=True))
 
     @property
     def different(self) -> bool:
-        """Whether a row changed, or has no partner."""
         return bool(self.why_no)
 
     @property
     def why_no(self) -> str:
-        """How many rows changed or have no partner; empty if none."""
         words = [f"{counted(count, 'row')} {state}" for state, count in self.counts.items() if count]
         return ", ".join(words[1:] if self.counts["equal"] else words)
 
@@ -118,7 +115,6 @@ class Diff(Result, verb="diff", content="ranking"):
         return quantiles(values[self.changed])
 
     def tokens(self, pairs: np.ndarray) -> list[bytes | None]:
-        """Return the bytes of the tokens of pairs, (n,) int64."""
         ids, encoding = self.matching.base, self.encodings[0]
         if encoding is None and self.encodings[1] is not None:
             ids, encoding = self.matching.tuned, self.encodings[1]

@@ -32,9 +32,15 @@ def compare(tokens: Tokens, source: Source, options: ComparisonOptions, seed: in
 
     torch's generator and its number of threads are changed.
     """
-    (embedding, origin), ids = _embedding(source), torch.from_numpy(tokens.ids.astype(np.int64))
-    linear, first = _linear(embedding, seed)
-    lookup, product, cost = _outputs(embedding, linear, ids)
+    embedding, origin = _embedding(source)
+    torch.manual_seed(seed)
+    linear = torch.nn.Linear(embedding.num_embeddings, embedding.embedding_dim, bias=False)
+    first = linear.weight.detach()
+    linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
+    (size, dim), ids = embedding.weight.shape, torch.from_numpy(tokens.ids.astype(np.int64))
+    with torch.no_grad():
+        left, right, lookup, product = _timed(lambda: embedding(ids), lambda: _product(linear, ids))
+    slices = len(_sliced(ids, size, _SLICE)) if len(ids) else 0
     run = run_of(
         tokens.encoding,
         sequences=tokens.sequences,
@@ -43,17 +49,16 @@ def compare(tokens: Tokens, source: Source, options: ComparisonOptions, seed: in
         cpu_capability=torch.backends.cpu.get_cpu_capability(),
         **({} if origin.is_seeded else origin.document()),
     )
-    gradient = _gradient(embedding, linear, ids, options.learning_rate) if options.with_gradient else None
     return Comparison(
         tokens,
         origin,
         run,
         first.numpy(),
         embedding.weight.detach().numpy(),
-        lookup.numpy(),
-        product.numpy(),
-        cost,
-        gradient,
+        left.numpy(),
+        right.numpy(),
+        Cost(len(ids), size, dim, lookup, product, slices),
+        _gradient(embedding, linear, ids, options.learning_rate) if options.with_gradient else None,
         options,
         notes=source.notes,
     )
@@ -73,15 +78,6 @@ def _embedding(source: Source) -> tuple[torch.nn.Embedding, Origin]:
     return torch.nn.Embedding(size, dim, _weight=torch.from_numpy(weight)), layers.origin
 
 
-def _linear(embedding: torch.nn.Embedding, seed: int) -> tuple[torch.nn.Linear, torch.Tensor]:
-    """Return a linear layer with the weight of an embedding layer, and its own first weights, (D, V)."""
-    torch.manual_seed(seed)
-    linear = torch.nn.Linear(embedding.num_embeddings, embedding.embedding_dim, bias=False)
-    first = linear.weight.detach()
-    linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
-    return linear, first
-
-
 def _sliced(ids: torch.Tensor, vocabulary_size: int, elements: int) -> tuple[torch.Tensor, ...]:
     """Split the IDs into slices whose one-hot matrices have at most this many elements, or a single row."""
     return torch.split(ids, max(elements // vocabulary_size, 1))
@@ -98,17 +94,6 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
         output[done : done + len(part)] = linear(one_hot(part, size).float())
         done += len(part)
     return output
-
-
-@torch.no_grad()
-def _outputs(
-    embedding: torch.nn.Embedding, linear: torch.nn.Linear, ids: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, Cost]:
-    """Return both outputs, (T, D) each, and their cost."""
-    (size, dim), length = embedding.weight.shape, len(ids)
-    left, right, lookup, product = _timed(lambda: embedding(ids), lambda: _product(linear, ids))
-    slices = len(_sliced(ids, size, _SLICE)) if length else 0
-    return left, right, Cost(length, size, dim, lookup, product, slices)
 
 
 def _timed(

@@ -21,10 +21,8 @@ _SMALL = 4096  # numbers of a weight matrix that is always in a JSON document
 
 @dataclass(frozen=True)
 class Timing:
-    """The median of some runs, and the fastest of them, in seconds of processor time."""
-
-    seconds: float
-    least: float
+    seconds: float  # of processor time: the median of some runs
+    least: float  # the fastest of them
     runs: int
 
 
@@ -41,22 +39,18 @@ class Cost:
 
     @property
     def multiplications_by_zero(self) -> int:
-        """Multiplications by a 0 of the one-hot matrix: all except D for each token."""
         return self.multiply_adds - self.length * self.dim
 
     @property
     def multiply_adds(self) -> int:
-        """Multiplications of the one-hot product, each with its addition."""
         return self.length * self.vocabulary_size * self.dim
 
     @property
     def lookup_bytes(self) -> int:
-        """Bytes of weight that the lookup reads."""
         return 4 * self.length * self.dim
 
     @property
     def product_bytes(self) -> int:
-        """Bytes of weight that the product reads."""
         return 4 * self.vocabulary_size * self.dim
 
     @property
@@ -66,11 +60,9 @@ class Cost:
 
     @property
     def ratio(self) -> float:
-        """The time of the product over that of the lookup."""
         return self.product.seconds / self.lookup.seconds
 
     def document(self) -> dict[str, Any]:
-        """Return the cost for JSON."""
         return {
             "tokens": self.length,
             "vocabulary_size": self.vocabulary_size,
@@ -96,7 +88,6 @@ class _Pair:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Whether both are the same."""
         return judge(self.embedding, self.linear)
 
 
@@ -113,7 +104,6 @@ class Training(_Pair):
     vocabulary_size: int  # V
 
     def document(self) -> dict[str, Any]:
-        """Return the step for JSON."""
         size = self.vocabulary_size
         return {
             "optimizer": "torch.optim.SGD",
@@ -173,12 +163,10 @@ class Comparison(_Pair, Result, verb="compare", content="matrices"):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Whether both outputs are the same."""
         return judge(self.embedding, self.linear, self.weight)
 
     @property
     def why_no(self) -> str:
-        """How many values differ; empty if none."""
         verdict = self.verdict
         return "" if verdict.identical else f"{verdict.different:,} of {verdict.values:,} values differ"
 

@@ -14,8 +14,6 @@ Kind = Literal["identical", "value", "nan", "nan bits", "zero sign"]
 
 @dataclass(frozen=True)
 class NonFinite:
-    """A NaN or infinite weight."""
-
     row: int
     column: int
     value: float
@@ -41,11 +39,9 @@ class Verdict:
 
     @property
     def identical(self) -> bool:
-        """Whether all bits are equal."""
         return self.kind == "identical"
 
     def document(self) -> dict[str, Any]:
-        """Return the verdict for JSON."""
         place = {} if self.place is None else {"row": self.place[0], "column": self.place[1]}
         return {
             "bit_identical": self.identical,
