@@ -58,11 +58,6 @@ class Entry:
         return "\n".join(name + each.text for name, each in zip(named, self._prose, strict=True))
 
     @property
-    def summary(self) -> str:
-        """The first sentence."""
-        return re.split(r"(?<=\.) ", self._prose[0].text)[0]
-
-    @property
     def examples(self) -> tuple[str, ...]:
         """The command lines."""
         return tuple(each.text for each in self.blocks if isinstance(each, Command))
