@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from io import FileIO
 from pathlib import Path
@@ -24,23 +23,11 @@ class _File(FileIO):
         self.close()
 
 
-class Bytes(ABC):
-    """Bytes that can be read at any offset."""
-
-    is_shared: bool  # whether reading in several threads is any faster
-
-    @abstractmethod
-    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-        """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
-
-
-class Binary(Bytes):
+class Binary:
     """A regular file, open for reading at any offset.
 
     Raises InputError for a file that cannot be opened or is not a regular file.
     """
-
-    is_shared = hasattr(os, "preadv")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,29 +58,18 @@ class Binary(Bytes):
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill a contiguous array with several ranges of bytes; raises InputError if one of them is missing."""
+        target, start = buffer.reshape(-1).view(np.uint8).data, 0
         try:
-            gather(self.file.fileno(), buffer, offsets, lengths)
-        except EOFError:
-            size = os.fstat(self.file.fileno()).st_size
-            raise self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes") from None
+            for offset, length in zip(offsets, lengths, strict=True):
+                end = start + length
+                while start < end:
+                    count = _read_at(self.file.fileno(), target[start:end], offset + length - (end - start))
+                    if not count:
+                        size = os.fstat(self.file.fileno()).st_size
+                        raise self.refused(f"it was cut off while it was read, from {self.size:,} to {size:,} bytes")
+                    start += count
         except OSError as error:
             raise self.refused(str(error.strerror)) from None
-
-
-def gather(descriptor: int, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-    """Fill a contiguous array with several ranges of bytes of an open file; raises EOFError if one of them is missing.
-
-    Several threads may read one file.
-    """
-    target, start = buffer.reshape(-1).view(np.uint8).data, 0
-    for offset, length in zip(offsets, lengths, strict=True):
-        done = 0
-        while done < length:
-            count = _read_at(descriptor, target[start + done : start + length], offset + done)
-            if not count:
-                raise EOFError
-            done += count
-        start += length
 
 
 def _read_at(descriptor: int, buffer: memoryview, offset: int) -> int:

@@ -56,15 +56,6 @@ class Layer(ABC):
         """Return rows as they are stored, (n, width), as float32, (n, D)."""
         return stored
 
-    def segments(self, count: int, rows: int) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Split rows [0, rows) into up to `count` segments that can be read in parallel, each with its first row.
-
-        All layers with the same number of segments split at the same rows; a layer with one segment may yield all its
-        rows. A segment yields windows, (n, D): a `dtype` of 16 bits may come as stored, in uint16; otherwise they are
-        float32. A window is valid until the next one.
-        """
-        return [(0, self.blocks())]
-
     def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
         """Return all blocks, in parts that may run side by side; each part with the ID of its first row."""
         return [(0, self.blocks())]

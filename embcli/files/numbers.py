@@ -103,17 +103,6 @@ BFLOAT16 = NumberFormat("bfloat16", np.dtype("<u2"), _from_bfloat16)
 FLOAT8_E4M3 = NumberFormat("float8_e4m3fn", np.dtype("u1"), partial(_from_table, partial(_float8, 4)))
 FLOAT8_E5M2 = NumberFormat("float8_e5m2", np.dtype("u1"), partial(_from_table, partial(_float8, 5)))
 
-# Floats: bits of the significand, including the implicit one, and the exponent of the smallest number.
-_STEPS = {
-    "float64": (53, -1074),
-    FLOAT32.name: (24, -149),
-    FLOAT16.name: (11, -24),
-    BFLOAT16.name: (8, -133),
-    FLOAT8_E4M3.name: (4, -9),
-    FLOAT8_E5M2.name: (3, -16),
-}
-_LARGEST = {FLOAT8_E4M3.name: 448.0, FLOAT8_E5M2.name: 57344.0}
-
 # Number formats by name, as numpy and ml_dtypes spell it; files store them little-endian.
 NUMBER_FORMATS = {known.name: known for known in (FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
     dtype.name: known
@@ -128,10 +117,7 @@ def held_by_float32(name: str) -> bool:
 
 
 def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
-    """Return float32 values rounded to the nearest numbers of a smaller dtype, ties to even.
-
-    In 8 bits, values beyond the largest number become that number. Other dtypes, such as quantised blocks, which have
-    no step of their own, leave the values as they are.
+    """Return float32 values rounded to the nearest numbers of a dtype of 16 bits, ties to even.
 
     >>> rounded_to("bfloat16", np.array([1.00390625, 1.01171875], np.float32)).tolist()
     [1.0, 1.015625]
@@ -143,24 +129,4 @@ def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
         bits = values.view(np.uint32)
         nearest = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
         return np.where(np.isnan(values), values, nearest.view(np.float32))
-    if name not in _LARGEST:
-        return values
-    step = steps(name, values)
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        clipped: np.ndarray = np.clip(np.rint(values / step) * step, -_LARGEST[name], _LARGEST[name])
-    return clipped.astype(np.float32)
-
-
-def steps(name: str, values: np.ndarray) -> np.ndarray:
-    """Return the gaps between a dtype's numbers, of any shape, and the next larger ones; 0 for non-float dtypes.
-
-    >>> steps("bfloat16", np.array([1.0, -3.0, 0.0])).tolist() == [2.0**-7, 2.0**-6, 2.0**-133]
-    True
-    """
-    if name not in _STEPS:
-        return np.zeros(values.shape)
-    bits, least = _STEPS[name]
-    finite = np.where(np.isfinite(values), values, 0)  # some processors set "invalid" for others
-    exponents = np.where(finite == 0, least, np.frexp(finite)[1] - bits)
-    gaps: np.ndarray = np.ldexp(1.0, np.maximum(exponents, least))
-    return gaps
+    return values

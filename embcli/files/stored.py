@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from embcli.binary import Bytes
+from embcli.binary import Binary
 from embcli.files.numbers import NumberFormat
 from embcli.layer import Layer
 from embcli.selection import distinct
@@ -60,7 +60,7 @@ class WidenedLayer(Layer):
 class StoredLayer(WidenedLayer):
     """A matrix in a file, row after row."""
 
-    def __init__(self, file: Bytes, start: int, shape: tuple[int, int], numbers: NumberFormat) -> None:
+    def __init__(self, file: Binary, start: int, shape: tuple[int, int], numbers: NumberFormat) -> None:
         super().__init__(shape, numbers)
         self._file, self._start = file, start
 

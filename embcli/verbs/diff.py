@@ -16,7 +16,7 @@ from embcli.files.numbers import held_by_float32
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS
 from embcli.notes import Notes
-from embcli.passes import Watch, ahead, readers, unwatched
+from embcli.passes import Watch, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.statistics import AT, dots, quantiles, squares
@@ -28,7 +28,6 @@ State = Literal["equal", "changed", "removed", "added"]
 STATES: tuple[State, ...] = get_args(State)
 _BLOCK = 1 << 17  # values compared at a time: they fit into the processor's cache
 _STORED = 1 << 22  # values read at a time, as they are stored
-_WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes per value in windows of rows as stored
 _PIECE = 4096  # rows written at a time
 _ROUNDING = 2.0**-52  # of a length, for each value of a row
 _NEAR = 1e-8  # squared sine of an angle below which rounding would show
@@ -220,40 +219,14 @@ def _compared(base: Layer, tuned: Layer, matching: Matching, watch: Watch) -> tu
                 cosine_distances[pairs], distances[pairs] = _distances(one[moved], other[moved])
         return len(left)
 
-    def in_order(first: int, left: Iterator[np.ndarray], right: Iterator[np.ndarray]) -> Iterator[int]:
-        """Compare rows from `first` on with the rows of the same IDs; one of the layers may have more of them."""
-        for one, other in zip(left, right, strict=False):
-            pairs = min(len(one), len(other))
-            yield compare(first, one[:pairs], other[:pairs])
-            first += pairs
-
-    def in_any_order() -> Iterator[int]:
+    def parts() -> Iterator[int]:
         for block in _blocks(count, dim, _STORED):
             left, right = matching.base[block], matching.tuned[block]
             yield compare(block.start, base.stored(left), tuned.stored(right))
 
-    parts = [in_any_order()]
-    for threads in (readers(count * dim), 1) if same and matching.by == "id" else ():
-        left, right = _segments(base, threads, count), _segments(tuned, threads, count)
-        if left and [each[:2] for each in left] == [each[:2] for each in right]:
-            pairs = zip(left, right, strict=True)
-            parts = [in_order(first, one, other) for (first, _, one), (_, _, other) in pairs]
-            break
-    for _ in watch(ahead(parts), count, int):
+    for _ in watch(parts(), count, int):
         pass
     return equal, cosine_distances, distances
-
-
-def _segments(layer: Layer, count: int, rows: int) -> list[tuple[int, int, Iterator[np.ndarray]]]:
-    """Return the segments of a layer, each with its first row and the length of its first window.
-
-    None if their windows are not rows as they are stored.
-    """
-    segments: list[tuple[int, int, Iterator[np.ndarray]]] = []
-    for first, windows in layer.segments(count, rows):
-        window = next(windows)
-        segments.append((first, len(window), chain([window], windows)))
-    return segments if window.itemsize == _WIDTHS.get(layer.dtype) else []
 
 
 def _bits_differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:

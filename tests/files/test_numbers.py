@@ -86,24 +86,16 @@ def test_what_is_no_real_number_has_no_way_to_float32() -> None:
     assert [number_format(np.dtype(kind)) for kind in ("O", "S4", "V2", "c8", "?", "M8[s]")] == [None] * 6
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_values_are_rounded_as_ml_dtypes_rounds_them(name: str) -> None:
-    """Any bits, and all places halfway between two numbers of 8 or 16 bits; beyond the largest, 8 bits stay there."""
+    """Any bits, and all places halfway between two numbers."""
     kind = np.dtype(name if name == "float16" else getattr(ml_dtypes, name))
-    size = kind.itemsize * 8
-    known = np.arange(1 << (size - 1), dtype=f"u{kind.itemsize}").view(kind).astype(np.float32)
+    known = np.arange(1 << 15, dtype=np.uint16).view(kind).astype(np.float32)
     known = known[np.isfinite(known)]
     bits = np.random.default_rng(0).integers(0, 1 << 32, 100_000, dtype=np.uint32).view(np.float32)
     halves = ((known[1:].astype(np.float64) + known[:-1]) / 2).astype(np.float32)
     values = np.concatenate([bits, halves, -halves, np.nextafter(halves, np.float32(0)), known, -known])
     with np.errstate(over="ignore", invalid="ignore"):
         wanted = values.astype(kind).astype(np.float32)
-    if size == 8:
-        wanted = np.where(np.abs(values) > known[-1], np.copysign(known[-1], values), wanted)
     assert_equal(rounded_to(name, values), np.where(np.isnan(values), values, wanted).astype(np.float32))
-
-
-def test_dtypes_that_hold_what_they_are_given_round_nothing() -> None:
-    values = np.float32([0.1, 1e30, np.nan])
-    for name in ("float32", "float64", "Q4_K", "int8"):
-        assert rounded_to(name, values) is values
+    assert rounded_to("int8", values) is values
