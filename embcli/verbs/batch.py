@@ -19,7 +19,6 @@ from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import Tokens, check_ids
 from embcli.weights.build import loading_torch
-from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 
 _PIECE = 1 << 18  # values that are computed at a time
@@ -44,12 +43,10 @@ class Batches(Result, verb="batch", content="batches"):
 
     @property
     def count(self) -> int:
-        """The number of batches in the whole text."""
         return self.batching.batches(len(self.tokens))
 
     @property
     def first(self) -> int:
-        """The number of the first of these batches."""
         return self.batching.index or 0
 
     def batch_of(self, places: np.ndarray) -> np.ndarray:
@@ -122,7 +119,7 @@ def batch(
     batching.check(len(tokens), context_length)
     check_ids(tokens, size)
     chosen = select(columns, dim, "column")
-    order, positions = _order_and_positions(batching, source, batching.samples(len(tokens)))
+    order, positions = _drawn(batching, source, batching.samples(len(tokens)))
     start = (batching.index or 0) * batching.batch_size
     stop = (batching.batches(len(tokens)) if batching.all else 1) * batching.batch_size + start
     layers = source.open({"token": tokens.ids})
@@ -137,39 +134,25 @@ def batch(
     return Batches(tokens, batching, layer, positions, order, chosen, layers.origin, run, notes=source.notes)
 
 
-def loader_order(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray:
-    """Return all samples in the order of the loader, (N,) int64."""
-    with loading_torch():
-        from embcli.weights.drawing import global_generator
-    with global_generator():
-        return _sample_order(batching, seeded, samples)
+def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return all samples in the order of torch's loader, (N,) int64, and the position rows, (T, D) float32.
 
-
-def _order_and_positions(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return all samples in the order of the loader, (N,) int64, and the position rows, (T, D) float32."""
+    The generator stands after the token layer when the loader begins; the position layer is drawn after the loader.
+    """
     with loading_torch(source.notes):
         import torch
+        from torch.utils.data import DataLoader
 
-        from embcli.weights.drawing import global_generator
+        from embcli.weights.drawing import Stream, global_generator
     with global_generator():
-        order = _sample_order(batching, source.seeded, samples)
+        torch.set_rng_state(Stream(source.seeded, "token").state_after())
+        loader: DataLoader[int] = DataLoader(
+            range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
+            batch_size=batching.batch_size,
+            shuffle=batching.shuffle,
+            drop_last=not batching.keep_last,
+        )
+        iter(loader)  # which consumes a random number
+        order = np.fromiter(loader.sampler, np.int64, samples)
         layer = torch.nn.Embedding(*shape_of(source, "position"))
         return order, layer.weight.detach()[: batching.max_length].numpy().copy()
-
-
-def _sample_order(batching: Batching, seeded: Seeded, samples: int) -> np.ndarray:
-    """Return the order of torch's loader, whose place among the draws is chosen; the next draw follows the loader's."""
-    import torch
-    from torch.utils.data import DataLoader
-
-    from embcli.weights.drawing import Stream
-
-    torch.set_rng_state(Stream(seeded, "token").state_after())
-    loader: DataLoader[int] = DataLoader(
-        range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
-        batch_size=batching.batch_size,
-        shuffle=batching.shuffle,
-        drop_last=not batching.keep_last,
-    )
-    iter(loader)  # which consumes a random number
-    return np.fromiter(loader.sampler, np.int64, samples)

@@ -30,17 +30,12 @@ def compare(
     if seed is None:
         seed = DEFAULT_SEED if origin.seed is None else origin.seed
     seed = torch_seed(seed)
-    copies = 4 if options.with_gradient else 2  # both layers, and their gradients
-    _refuse_too_large(size, dim, copies + (options.learning_rate is not None))
+    copies = (4 if options.with_gradient else 2) + (options.learning_rate is not None)  # of the weight
+    one_hot = (8 + 4) * size  # bytes of a row: int64 as torch makes it, and float32
+    refuse_too_large("a pair of layers", (size, dim), copies=copies, more=one_hot)
     check_ids(tokens, size, grows=origin.is_seeded)
     with loading_torch(source.notes):
         from embcli.verbs.compare import layers  # torch, once it is sure to be needed
         from embcli.weights.drawing import global_generator
     with global_generator():
         return layers.compare(tokens, source, options, seed)
-
-
-def _refuse_too_large(size: int, dim: int, copies: int) -> None:
-    """Raise LayerError if copies of a weight matrix and a row of the one-hot matrix do not fit into memory."""
-    one_hot = (8 + 4) * size  # bytes of a row: int64 as torch makes it, and float32
-    refuse_too_large("a pair of layers", (size, dim), copies=copies, more=one_hot)
