@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import struct
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -15,10 +13,9 @@ import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter, quants
 
 from embcli.encodings import spelling
-from embcli.errors import InputError
 from embcli.files import gguf, open_tensors
 from embcli.files.numbers import NUMBER_FORMATS
-from tests.files.made import assert_equal, assert_rows, layer, matrix, refusal
+from tests.files.made import assert_rows, layer, matrix, refusal
 
 QUANTISED = [kind for kind in quants._type_traits if kind.value in gguf._QUANTISED]
 TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", b"", b"\xff\xfe"]
@@ -58,16 +55,6 @@ def test_rows_of_each_quantised_type_are_those_of_the_package(tmp_path: Path, ki
     assert (tensor.dtype, tensor.shape) == (kind.name, wanted.shape)
     assert tensor.size == blocks(kind).nbytes
     assert_rows(layer(path, "token_embd.weight"), wanted)
-
-
-@pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q8_0"])
-def test_rows_that_the_package_quantised_itself_are_read_back(tmp_path: Path, kind: str) -> None:
-    number = GGMLQuantizationType[kind]
-    packed = quants.quantize(matrix(50, 64), number)
-    path = written(tmp_path / "m.gguf", {"token_embd.weight": (packed, number)})
-    found = layer(path, "token_embd.weight")
-    assert_rows(found, quants.dequantize(packed, number))
-    assert np.abs(found.rows(np.arange(50)) - matrix(50, 64)).max() < 0.3
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "int16", "int32", "int64"])
@@ -218,16 +205,6 @@ def test_a_header_of_many_words_is_stepped_over_until_they_are_asked_for(wordy: 
     assert (len(words), words[WORDS - 1], words.find_all({word})) == (WORDS, b" word131071", {word: 77})
 
 
-def test_plain_rows_take_neither_the_package_nor_torch(wordy: Path) -> None:
-    code = (
-        "import sys, pathlib, numpy; from embcli.files import open_tensors;"
-        " open_tensors(pathlib.Path(sys.argv[1])).layer('token_embd.weight').rows(numpy.arange(3));"
-        " print([name for name in ('gguf', 'torch', 'yaml') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code, wordy], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 # --- refusals -----------------------------------------------------------------------------------------------------
 
 
@@ -299,20 +276,3 @@ def test_without_the_package_the_command_to_install_it_is_named(
     for name in ("gguf", "gguf.constants", "gguf.quants"):
         monkeypatch.setitem(sys.modules, name, None)
     assert "pip install 'embcli[models]'" in refusal(path)
-
-
-def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
-    kind = GGMLQuantizationType.Q8_0
-    stored = {"a.weight": (blocks(kind), kind), "token_embd.weight": matrix(300, 64)}
-    path = written(tmp_path / "m.gguf", stored)
-    tensors = open_tensors(path)
-    layers = [tensors.layer(name) for name in stored]
-    os.truncate(path, tensors["token_embd.weight"].start + 256)
-    assert_equal(layers[1].rows(np.array([0])), matrix(300, 64)[:1])
-    for cut in (lambda: layers[1].rows(np.array([0, 299])), lambda: list(layers[1].blocks())):
-        with pytest.raises(InputError, match="cut off while it was read"):
-            cut()
-    os.truncate(path, 64)
-    for cut in (lambda: layers[0].rows(np.array([1])), lambda: tensors.own_words().words):
-        with pytest.raises(InputError, match="cut off while it was read"):
-            cut()

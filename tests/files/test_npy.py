@@ -12,7 +12,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from embcli.errors import InputError
 from embcli.files import open_tensors
 from tests.files.made import assert_rows, layer, matrix, refusal
 
@@ -196,14 +195,3 @@ def test_a_small_deflated_array_is_inflated_once(tmp_path: Path) -> None:
     found.rows(np.array([1]))
     os.truncate(tmp_path / "m.npz", 0)
     assert_rows(found, matrix(20_000, 20))
-
-
-def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
-    for save in (np.save, np.savez):
-        path = tmp_path / f"{save.__name__}.np{'y' if save is np.save else 'z'}"
-        save(path, np.random.default_rng(0).standard_normal((100_000, 20)))
-        name = next(iter(open_tensors(path)))
-        found = layer(path, name)
-        os.truncate(path, 50_000)
-        with pytest.raises(InputError, match=r"cut off|damaged"):
-            found.rows(np.array([99_999]))

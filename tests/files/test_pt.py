@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import collections
 import io
-import json
 import os
 import pickle
-import re
 import struct
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -19,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-from embcli.errors import InputError
 from embcli.files import open_tensors, pt
 from tests.files.made import assert_rows, layer, matrix, refusal
 
@@ -83,37 +79,11 @@ def test_lists_that_hold_themselves_end(tmp_path: Path) -> None:
     assert list(open_tensors(tmp_path / "m.pt")) == ["0"]
 
 
-def test_shards_are_one_checkpoint(tmp_path: Path) -> None:
-    for number in (1, 2):
-        torch.save(
-            {f"{number}.weight": torch.from_numpy(matrix(seed=number))}, tmp_path / f"pytorch_model-{number}.bin"
-        )
-    weight_map = {f"{number}.weight": f"pytorch_model-{number}.bin" for number in (1, 2)}
-    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    tensors = open_tensors(tmp_path / "pytorch_model.bin.index.json")
-    assert tensors.format == "PyTorch"
-    for number in (1, 2):
-        assert_rows(tensors.layer(f"{number}.weight"), matrix(seed=number))
-
-
 def test_values_that_change_are_counted(tmp_path: Path) -> None:
     torch.save({"weight": torch.tensor([[0.1, 1.0]], dtype=torch.float64)}, tmp_path / "m.pt")
     found = layer(tmp_path / "m.pt", "weight")
     found.rows(np.array([0, 0]))
     assert found.rounded_values == 1  # a row is read once
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_file_is_not_mapped_and_only_its_rows_are_read(tmp_path: Path) -> None:
-    def anonymous() -> int:
-        return sum(map(int, re.findall(r"\nAnonymous: +(\d+)", Path("/proc/self/smaps").read_text())))
-
-    torch.save({"wte": torch.zeros(10_000, 2000)}, tmp_path / "m.pt")
-    before = anonymous()
-    held = layer(tmp_path / "m.pt", "wte")
-    assert held.rows(np.array([9_999])).shape == (1, 2000)
-    assert anonymous() < before + 20_000  # kB, of 80,000
-    assert str(tmp_path) not in Path("/proc/self/maps").read_text()  # a mapped file that is cut ends in SIGBUS
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about its quantised tensors
@@ -332,13 +302,6 @@ def test_archives_that_lie_about_a_storage_are_refused(tmp_path: Path, name: str
     assert reason in refusal(tmp_path / "m.pt")
 
 
-def test_a_pickle_of_many_bytes_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pt, "_LONGEST_PICKLE", 1000)
-    assert "torch.save does not write" in refusal(
-        with_pickle(tmp_path / "m.pt", b"\x80\2X\0\4\0\0" + 1024 * b"x" + b".")
-    )
-
-
 def test_archives_that_torch_does_not_write_are_refused(tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(20, 30)}, tmp_path / "m.pt")
     rezipped(tmp_path / "m.pt", tmp_path / "deflated.pt", zipfile.ZIP_DEFLATED)
@@ -350,11 +313,3 @@ def test_archives_that_torch_does_not_write_are_refused(tmp_path: Path) -> None:
     for cut in (40, 1000, -30):
         (tmp_path / "cut.pt").write_bytes((tmp_path / "m.pt").read_bytes()[:cut])
         assert "damaged" in refusal(tmp_path / "cut.pt")
-
-
-def test_a_file_that_is_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
-    torch.save({"a": torch.zeros(1000, 1000)}, tmp_path / "m.pt")
-    found = layer(tmp_path / "m.pt", "a")
-    os.truncate(tmp_path / "m.pt", 5000)
-    with pytest.raises(InputError, match="cut off while it was read"):
-        found.rows(np.array([999]))

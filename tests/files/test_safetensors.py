@@ -16,7 +16,7 @@ import safetensors.numpy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli.files.safetensors import BITS, Entry, Header, header, read_header
+from embcli.files.safetensors import BITS, Header, header, read_header
 from embcli.strict_json import Malformed
 
 
@@ -164,24 +164,16 @@ DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         (packed({"__metadata__": None}), "a name or metadata that is not text"),
         (packed({"__metadata__": {"a": 1}}), "a name or metadata that is not text"),
         (packed(rb'{"__metadata__":{"a":"\udfff"}}'), "a name or metadata that is not text"),
-        (packed({"a": 1}), "tensor 'a' is not described by"),
-        (packed({"a": ["U8", [2], [0, 2]]}, b"ab"), "tensor 'a' is not described by"),
         (packed({"a": {**TENSOR, "more": 1}}, b"ab"), "tensor 'a' is not described by"),
         (packed({"a": {**TENSOR, "dtype": "F33"}}, b"ab"), "tensor 'a' is not described by"),
-        (packed({"a": {**TENSOR, "dtype": ["U8"]}}, b"ab"), "tensor 'a' is not described by"),
         (packed({"a": {**TENSOR, "shape": [2.0]}}, b"ab"), "tensor 'a' is not described by"),
         (packed({"a": {**TENSOR, "shape": [True, 2]}}, b"ab"), "tensor 'a' is not described by"),
-        (packed({"a": {**TENSOR, "shape": 2}}, b"ab"), "tensor 'a' is not described by"),
         (packed({"a": {**TENSOR, "shape": [-2]}}, b"ab"), "a number out of range, -2"),
         (packed(b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[-0,2]}}', b"ab"), "a number out of range, -0"),
         (packed({"a": {**TENSOR, "shape": [2**63]}}, b"ab"), f"a number out of range, {2**63}"),
         (packed(b'{"a":' + b"9" * 5000 + b"}"), "a number out of range, 9{40}$"),
         (
             packed({"a": {**TENSOR, "shape": [2**62, 4, 0], "data_offsets": [0, 0]}}),
-            "tensor 'a' is not described by",
-        ),
-        (
-            packed({"a": {**TENSOR, "data_offsets": [0]}}, b"ab"),
             "tensor 'a' is not described by",
         ),
         (
@@ -192,7 +184,6 @@ DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
             packed({"a": {**TENSOR, "data_offsets": [2, 0]}}, b"ab"),
             "tensor 'a' is not described by",
         ),
-        (packed({"a": {**TENSOR, "dtype": "F4", "shape": [3]}}, b"ab"), "tensor 'a' is not described by"),
         (packed({"a": {**TENSOR, "data_offsets": [1, 3]}}, b"abc"), "tensor 'a' leaves a hole before it"),
         (
             packed({"a": TENSOR, "b": {**TENSOR, "data_offsets": [1, 3]}}, b"abc"),
@@ -219,15 +210,6 @@ def test_a_header_longer_than_the_format_allows_is_refused_unread(tmp_path: Any)
         with pytest.raises(Malformed, match="100,000,001 bytes, more than the 100,000,000"):
             read_header(file)
         assert file.tell() == 8
-
-
-def test_tensors_come_in_the_order_of_their_places() -> None:
-    whole = packed({"b": {**TENSOR, "data_offsets": [2, 4]}, "z": TENSOR, "__metadata__": {"k": "v"}}, b"abcd")
-    start = len(whole) - 4
-    assert read(whole) == Header(
-        {"z": Entry("U8", (2,), start, start + 2), "b": Entry("U8", (2,), start + 2, start + 4)}, {"k": "v"}
-    )
-    assert list(read(whole).tensors) == ["z", "b"]
 
 
 @given(st.integers(0, 3))
