@@ -28,13 +28,13 @@ _WORD = re.compile(r"[\w.-]{1,40}", re.ASCII)
 SUFFIXES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}  # the first BERTs have the second names
 
 
+@dataclass(frozen=True, eq=False)
 class Settings:
     """What config.json says, read strictly: a value of the wrong type is refused; null is a missing value."""
 
-    def __init__(
-        self, values: Mapping[str, Any], refused: Callable[[str], InputError], where: str = "config.json"
-    ) -> None:
-        self.values, self.refused, self.where = values, refused, where
+    values: Mapping[str, Any]
+    refused: Callable[[str], InputError]
+    where: str = "config.json"
 
     def number(self, key: str, default: float, least: float = -_LARGEST) -> float:
         value = self.values.get(key)
@@ -104,13 +104,6 @@ def first_position(family: Family, settings: Settings) -> int:
     return family.first if padding is None else padding + 1
 
 
-def quirks_of(family: Family, settings: Settings) -> tuple[tuple[int, str], ...]:
-    """Return the IDs that a family treats in a way of its own, and which."""
-    here = [(each, each.token) for each in family.quirks if settings.holds(each.when)]
-    ids = [(each, settings.whole(token, -1) if isinstance(token, str) else token) for each, token in here]
-    return tuple((token, each.why) for each, token in ids if token >= 0)
-
-
 def padding_of(family: Family, settings: Settings) -> int | None:
     """Return the ID of tokens that the positions of a family do not count; None if they count all tokens."""
     return settings.whole(family.after, 1) if isinstance(family.after, str) else family.after
@@ -135,7 +128,12 @@ def recipe_of(
         return None
     if family is None or family.unknown:
         return Recipe(model, settings.where, tensors.array, dim, False, family.unknown if family else "")
-    check_dimension(settings, dim)
+    stated = {key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None}
+    if stated and dim not in stated.values():
+        said = ", ".join(f"{key} {value:,}" for key, value in stated.items())
+        raise tensors.refused(f"{settings.where} says {said}; rows of its token matrix have {counted(dim, 'column')}")
+    quirks = {each.why: each.token for each in family.quirks if settings.holds(each.when)}
+    ids = {why: settings.whole(token, -1) if isinstance(token, str) else token for why, token in quirks.items()}
     steps = tuple(_Found(settings, tensors, search, roles).steps(family, dim))
     return Recipe(
         model,
@@ -146,7 +144,7 @@ def recipe_of(
         padding=padding_of(family, settings),
         blocks=blocks_in_words(family.inside if settings.holds(family.inside_when) else "", settings),
         part=part,
-        quirks=quirks_of(family, settings),
+        quirks=tuple((token, why) for why, token in ids.items() if token >= 0),
     )
 
 
@@ -248,13 +246,3 @@ def blocks_in_words(inside: Inside, settings: Settings) -> str:
     if inside == "rotary" and scaled:
         words.append(f"scaled: {' and '.join(dict.fromkeys(scaled))}")
     return ", ".join(words)
-
-
-def check_dimension(settings: Settings, dim: int) -> None:
-    """Raise InputError if config.json names dimensions, and D is none of them."""
-    stated = {key: settings.whole(key, 0) for key in _DIMENSIONS if settings.values.get(key) is not None}
-    if stated and dim not in stated.values():
-        listed = ", ".join(f"{key} {value:,}" for key, value in stated.items())
-        raise settings.refused(
-            f"{settings.where} says {listed}; rows of its token matrix have {counted(dim, 'column')}"
-        )

@@ -22,18 +22,12 @@ class Learned(AddedPositions):
         return self.layer.rows(positions)
 
     def words(self, length: int, stored: bool) -> Words:
-        title = "Learned positions", f"T = {length:,} positions, D = {self.dim:,} columns"
+        formula = "A separate layer: row p is added to the token row; training adjusts it."
+        products = "Random rows: their dot products mean nothing before training."
         if stored:
-            return Words(
-                *title,
-                "The model's own position layer, as trained: row p is added to the token row.",
-                "As trained: positions with similar rows have large dot products.",
-            )
-        return Words(
-            *title,
-            "A separate layer: row p is added to the token row; training adjusts it.",
-            "Random rows: their dot products mean nothing before training.",
-        )
+            formula = "The model's own position layer, as trained: row p is added to the token row."
+            products = "As trained: positions with similar rows have large dot products."
+        return Words("Learned positions", f"T = {length:,} positions, D = {self.dim:,} columns", formula, products)
 
     def source_in_words(self, first_position: int) -> str:
         row = f"p + {first_position}" if first_position else "p"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -43,6 +43,9 @@ class Relative(Positions):
     def matrices(self, length: int, columns: np.ndarray, token_id: int, row: np.ndarray) -> list[Matrix]:
         """Return the rows of all pairs of positions, (T, T, D), their distances, (T, T), and the picked rows."""
         every, largest, layer = np.arange(length), min(K, length - 1), self.layer.rows(np.arange(2 * K + 1))
+        clipped = f"The distances, clipped, (T, T) = ({length:,}, {length:,})"
+        picked = f"The rows that they pick of the layer, (2k + 1, D) = ({2 * K + 1:,}, {self.dim:,})"
+        rows = Matrix("", lambda distances: layer[distances + K][:, columns], columns, heading=picked, label="distance")
         return [
             Matrix(
                 "position",
@@ -51,21 +54,8 @@ class Relative(Positions):
                 (length,),
                 heading=None,
             ),
-            Matrix(
-                "distance",
-                lambda at: self.distances(at, every),
-                every,
-                dtype="int64",
-                heading=f"The distances, clipped, (T, T) = ({length:,}, {length:,})",
-            ),
-            Matrix(
-                "",
-                lambda distances: layer[distances + K][:, columns],
-                columns,
-                heading=f"The rows that they pick of the layer, (2k + 1, D) = ({2 * K + 1:,}, {self.dim:,})",
-                label="distance",
-                numbers=np.arange(-largest, largest + 1),
-            ),
+            Matrix("distance", lambda at: self.distances(at, every), every, dtype="int64", heading=clipped),
+            replace(rows, numbers=np.arange(-largest, largest + 1)),
         ]
 
     def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

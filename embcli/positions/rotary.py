@@ -70,19 +70,16 @@ class Rotary(Positions):
         """Return the angles of the chosen pairs, and their columns of the rotated token row."""
         is_interleaved, pairs = self.pairing == "interleaved", self.pairs[columns]
         rotated = (pairs if is_interleaved else pairs.T).reshape(-1)  # in the order of a row
+        what = f"The row of token ID {token_id}, rotated: columns {pairs[0, 0]} and {pairs[0, 1]} are a pair"
+        angles, apart = "The angles in radians; one column per pair", in_turn(rotated) if is_interleaved else 1
         return [
-            Matrix(
-                "position",
-                lambda at: self.rows(at)[:, columns],
-                columns,
-                heading="The angles in radians; one column per pair",
-            ),
+            Matrix("position", lambda at: self.rows(at)[:, columns], columns, heading=angles),
             Matrix(
                 "input",
-                lambda at: self.exact(row, at).astype(np.float32)[:, rotated],
+                lambda at: self.exact(row, at)[:, rotated].astype(np.float32),
                 rotated,
-                heading=f"The row of token ID {token_id}, rotated: columns {pairs[0, 0]} and {pairs[0, 1]} are a pair",
-                apart=in_turn(rotated) if is_interleaved else 1,
+                heading=what,
+                apart=apart,
             ),
         ]
 

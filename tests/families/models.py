@@ -38,7 +38,7 @@ _VISION = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size"
 _ROC_BERT = {"pronunciation_vocab_size": 30, "shape_vocab_size": 30, "pronunciation_embed_dim": 6, "shape_embed_dim": 5}
 _SQUEEZED = dict.fromkeys((f"{name}_groups" for name in ("q", "k", "v", "post_attention", "intermediate", "output")), 1)
 _ESM = {"mask_token_id": 4, "pad_token_id": 1}
-_MBART_DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
+_DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
 _BLOCKS = {"attention_type": "original_full", "block_size": 4}
 
 # A name -> the model's class, what precedes `Config` in that of its configuration, and settings.
@@ -193,13 +193,26 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "MiniMax": ("MiniMaxForCausalLM", "MiniMax", {}),
     "RoCBert": ("RoCBertForMaskedLM", "RoCBert", _ROC_BERT),
     "CPM-Ant": ("CpmAntForCausalLM", "CpmAnt", {}),
+    "Nomic BERT": ("NomicBertModel", "NomicBert", {}),
+    "MobileBERT, no trigrams": (
+        "MobileBertForMaskedLM",
+        "MobileBert",
+        {"embedding_size": 8, "intra_bottleneck_size": 8, "true_hidden_size": 8, "trigram_input": False},
+    ),
+    "RoCBert, plain": (
+        "RoCBertForMaskedLM",
+        "RoCBert",
+        {**_ROC_BERT, "enable_shape": False, "enable_pronunciation": False},
+    ),
+    "BART, decoder": ("BartForCausalLM", "Bart", _DECODER),
+    "Blenderbot Small, decoder": ("BlenderbotSmallForCausalLM", "BlenderbotSmall", _DECODER),
 }
 
 # Models that see: a name -> what precedes `Config` in those of the encoder and the decoder, and the decoder's settings.
 SEEING: dict[str, tuple[str, str, dict[str, Any]]] = {
     "TrOCR, seeing": ("DeiT", "TrOCR", {"scale_embedding": True}),
-    "Donut": ("DonutSwin", "MBart", _MBART_DECODER),
-    "Nougat": ("DonutSwin", "MBart", _MBART_DECODER | {"add_final_layer_norm": True}),
+    "Donut": ("DonutSwin", "MBart", _DECODER),
+    "Nougat": ("DonutSwin", "MBart", _DECODER | {"add_final_layer_norm": True}),
     "ViT and GPT-2": ("ViT", "GPT2", {}),
 }
 _SEES = {
