@@ -22,8 +22,9 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli import formats, glossary, names
+from embcli import formats, names
 from embcli.cli.app import command_line
+from embcli.verbs.explain import entries
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 
@@ -269,7 +270,7 @@ KNOWN = {
     *SCRIPTS,
     *COMMANDS,
     *COMMANDS["cache"].commands,
-    *(name for entry in glossary.entries() for name in (entry.word, *entry.also)),
+    *(name for entry in entries() for name in (entry.word, *entry.also)),
     *(flag for command in COMMANDS for flag in flags(command)),
     *("--version", "-V", "--show-completion", "--install-completion"),
     *ENCODINGS,

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 import safetensors.numpy
 
 import embcli
-from embcli import formats, glossary
-from embcli.oldpage import Bar, Page
+from embcli import formats
+from embcli.verbs import explain as glossary
 from tests.inside import Inside
 
 run = Inside()
@@ -73,24 +74,24 @@ def test_no_name_is_explained_twice() -> None:
 
 def test_a_name_leads_to_its_entry() -> None:
     for name in {name for entry in ENTRIES for name in (entry.word, *entry.also)}:
-        entry = glossary.find(name)
+        entry = glossary.explain(name).entries[0]
         assert name in (entry.word, *entry.also)
-        assert glossary.find(f" {name.upper().replace('-', ' ')}") == entry
+        assert glossary.explain(f" {name.upper().replace('-', ' ')}").entries[0] == entry
 
 
 def test_an_item_is_a_word_that_leads_to_the_entry() -> None:
     assert run.ok("explain", "npy", "--width", "80").text == (
         "npy\none matrix, (rows, columns) float32; of tokenize the IDs, int64\n  embcli explain formats\n"
     )
-    assert glossary.find("html").word == "svg, html, png"
-    assert glossary.find("cosine").part == "What is in a matrix", "a word goes before an item of its name"
+    assert glossary.explain("html").entries[0].word == "svg, html, png"
+    assert glossary.explain("cosine").entries[0].part == "What is in a matrix", "a word goes before an item of its name"
 
 
 def test_the_questions_have_a_command_each() -> None:
-    blocks = glossary.find("questions").blocks
-    asked = [place for place, each in enumerate(blocks) if isinstance(each, glossary.Paragraph) and "?" in each.text]
+    blocks = glossary.explain("questions").entries[0].blocks
+    asked = [place for place, each in enumerate(blocks) if each.kind == "prose" and "?" in each.text]
     assert len(asked) >= 10
-    assert all(isinstance(blocks[place + 1], glossary.Command) for place in asked)
+    assert all(blocks[place + 1].kind == "command" for place in asked)
 
 
 def test_a_page_has_the_entry_as_it_is_written() -> None:
@@ -99,20 +100,25 @@ def test_a_page_has_the_entry_as_it_is_written() -> None:
         "Tokens from the start of one sample to the start of the next. A stride of T uses\n"
         "each token as an input once; a smaller one repeats tokens, a larger one skips\n"
         "some.\n"
-        "  embcli batch --ids 1,2,3,4,5,6,7 --vocab 8 --dim 2 --batch-size 2 --max-length 2 --stride 1\n"
+        "  embcli batch --ids 1,2,3,4,5,6,7 --vocab 8 --dim 2 --batch-size 2 --max-length\n"
+        "2 --stride 1\n"
         "Source: the book, section 2.6.\n"
     )
 
 
-def test_names_are_bold_over_several_lines_too() -> None:
+def test_names_stand_out() -> None:
     page = run.ok("explain", "formats", "-f", "html", "--width", "40").text
-    bold = html.unescape(" ".join(re.findall('<span style="font-weight:bold">(.*?)</span>', page)))
-    assert bold == " ".join(["formats", *(item.word for item in glossary.find("formats").items)])
+    bold = re.findall('<span style="[^"]*font-weight: bold[^"]*">(.*?)</span>', page)
+    assert [html.unescape(each) for each in bold] == [
+        "formats",
+        *(item.word for item in glossary.explain("formats").entries[0].items),
+    ]
 
 
 def test_without_a_word_all_are_listed_in_the_order_of_the_chapter() -> None:
     text = run.ok("explain", "--width", "80").text
-    listed = [" ".join(part.split()) for part in re.findall(r"^\S.*: (.*\n(?:  .*\n)*)", text, re.MULTILINE)]
+    parts = "|".join(re.escape(part) for part in dict.fromkeys(entry.part for entry in ENTRIES))
+    listed = re.split(f"(?:^| )(?:{parts}): ", " ".join(text.split()))[1:]
     assert ", ".join(listed).split(", ") == [entry.word for entry in ENTRIES]
     assert len(text.splitlines()) <= 23, "a terminal of 24 lines has its prompt below"
 
@@ -145,7 +151,7 @@ def test_a_word_without_a_near_one_is_refused(word: str) -> None:
 
 
 def test_formats_explains_every_format() -> None:
-    text = glossary.find("formats").text
+    text = glossary.explain("formats").entries[0].text
     assert all(re.search(rf"\b{name}\b", text) for name in formats.FORMATS)
 
 
@@ -168,31 +174,18 @@ PAGES = (
 )
 
 
-def headings(line: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Return the headings of the tables, and the titles, of a page."""
-    seen: set[str] = set()
-    table, title = Page.table, Page.title
-
-    def watched(page: Page, columns: list, *given: object, **more: object) -> None:
-        seen.update(column.header for column in columns if not isinstance(column, Bar))
-        table(page, columns, *given, **more)
-
-    def named(page: Page, text: str) -> None:
-        seen.add(text)
-        title(page, text)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Page, "table", watched)
-        patch.setattr(Page, "title", named)
-        run(*shlex.split(line))
-    return {each for each in seen if re.search(r"[A-Za-z]", each)}
+def headings(line: str) -> set[str]:
+    """Return the title of a page, and the headings of its tables, which have a rule below them."""
+    lines = run(*shlex.split(line), COLUMNS="160").text.splitlines()
+    heads = [above for above, below in pairwise(lines) if below.strip("─") == "" and below]
+    return {lines[0], *(word for head in heads for word in re.split(r"\s{2,}|│", head) if re.search("[A-Za-z]", word))}
 
 
 @pytest.mark.parametrize("line", PAGES)
-def test_each_word_of_a_heading_is_explained(line: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_word_of_a_heading_is_explained(line: str, models: Path) -> None:
     unknown = {
         word
-        for heading in headings(line, monkeypatch)
+        for heading in headings(line)
         if not explained(heading)
         for word in re.findall(r"[A-Za-z][\w-]*", re.sub(r"\S+\.\w+|\d\S*|'s\b", "", heading))
         if word.casefold() not in PLAIN.split() and not explained(word)
@@ -202,7 +195,7 @@ def test_each_word_of_a_heading_is_explained(line: str, models: Path, monkeypatc
 
 def explained(name: str) -> bool:
     try:
-        return bool(glossary.find(name))
+        return bool(glossary.explain(name).entries[0])
     except embcli.InputError:
         return False
 
@@ -211,9 +204,9 @@ def explained(name: str) -> bool:
 def test_each_field_of_a_row_is_explained(line: str, models: Path) -> None:
     data = [word for word in shlex.split(line) if word not in ("--trace", "0", "--gradient")]
     row = json.loads(run(*data, "-f", "ndjson").text.splitlines()[0])
-    text = glossary.find("fields").text
+    text = glossary.explain("fields").entries[0].text
     assert {name for name in row if name != "vectors" and not re.search(rf"\b{name}\b", text)} == set()
-    matrices = glossary.find("matrices").text + glossary.find("neighbors").text
+    matrices = glossary.explain("matrices").entries[0].text + glossary.explain("neighbors").entries[0].text
     assert {name for name in row.get("vectors", ()) if not re.search(rf"\b{name}s?\b", matrices)} == set()
 
 

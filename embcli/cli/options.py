@@ -95,7 +95,7 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 def _words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
-    from embcli.glossary import named
+    from embcli.verbs.explain import named
 
     return sorted({name for name in named() if re.fullmatch(r"\w[\w.-]*", name) and name.startswith(incomplete)})
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from embcli.errors import OutputError, lacks
 from embcli.page.strips import Shades
-from embcli.page.table import Drawing, Line, Trimmed
+from embcli.page.table import Drawing, Line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,7 +81,7 @@ _BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip th
 
 
 def text(page: RenderableType, width: int) -> str:
-    """Return a page as in a pipe: without colour, in lines that end in a newline."""
+    """Return a page as in a pipe: without colour, and without blanks at the ends of lines."""
     return printed(page, Console(file=io.StringIO(), width=width, color_system=None))
 
 
@@ -89,7 +89,7 @@ def printed(page: RenderableType, console: Console) -> str:
     """Return what a console prints of a page."""
     with console.capture() as captured:
         console.print(page, highlight=False, markup=False, emoji=False)
-    return captured.get()
+    return re.sub(" +$", "", captured.get(), flags=re.MULTILINE)
 
 
 def exported(page: RenderableType, format: Literal["svg", "html", "png"], width: int, theme: Theme) -> bytes:
@@ -134,8 +134,8 @@ def _recorded(page: RenderableType, width: int) -> Console:
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     if isinstance(page, str | Text):
         yield _sentence(page if isinstance(page, Text) else Text(page))
-    elif isinstance(page, Trimmed):
-        yield _table(page.table)
+    elif isinstance(page, Table):
+        yield _table(page)
     elif isinstance(page, Drawing):
         yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)  # a block of code, whatever is in it
     else:

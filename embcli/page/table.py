@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.box import Box
 from rich.cells import cell_len
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -100,7 +99,7 @@ def ruled(
     gaps: Sequence[int] = (),
     tones: Sequence[str] = (),
     has_rule: bool = True,
-) -> Trimmed:
+) -> Table:
     """Return a table of labels, of blocks with a bar before each, and of labels after them.
 
     A row of dots stands before each row in `gaps`; `tones` are the names of the rows' styles. Without a rule below the
@@ -131,24 +130,7 @@ def ruled(
     styles = dict(zip(places, tones, strict=False))
     for place, row in enumerate(zip(*columns, strict=True)):
         table.add_row(*row, style=STYLES.get(styles.get(place, "")))
-    return Trimmed(table)
-
-
-@dataclass(frozen=True, eq=False)
-class Trimmed:
-    """A table without blanks at the ends of its lines."""
-
-    table: Table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in console.render_lines(self.table, options, pad=False):
-            while line and not (line[-1].style and line[-1].style.bgcolor):
-                text, style, _ = line.pop()
-                if text.rstrip(" "):
-                    line.append(Segment(text.rstrip(" "), style))
-                    break
-            yield from line
-            yield Segment.line()
+    return table
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,69 @@
-"""Explanations: what a word on a page means, an example that runs, and where a book or a paper has it."""
+"""Explanations: what a word on a page means, an example that runs, and where a book or a paper has it.
+
+The words are read from `data/explain/`: a file for each part, an entry for each word. An entry is a heading
+(`# one-hot`), perhaps a line of other names (`Also: one-hot row`), and blocks between blank lines: a paragraph;
+commands, indented by four blanks; items, each a line `- name: text`; and at the end where a book or a paper has it
+(`From: ...`). An item is a word of its own, too.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from embcli import glossary
-from embcli.glossary import Entry
+from embcli.errors import InputError
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.version import __version__
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+FOLDER = Path(__file__).parents[1] / "data" / "explain"
+_ALSO, _FROM = "Also: ", "From: "
+
+
+@dataclass(frozen=True)
+class Block:
+    """A few sentences, a command line as it is typed, or an item of a list, which can have a name."""
+
+    kind: Literal["prose", "command", "item"]
+    text: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A word and its explanation."""
+
+    word: str
+    part: str  # the part of the glossary to which it belongs
+    also: tuple[str, ...]  # other names of it
+    blocks: tuple[Block, ...]
+    source: str  # where a book or a paper has it; empty if nowhere
+
+    @property
+    def text(self) -> str:
+        """All paragraphs and items, a line each."""
+        prose = (each for each in self.blocks if each.kind != "command")
+        return "\n".join(f"{each.name}: {each.text}" if each.name else each.text for each in prose)
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """The command lines."""
+        return tuple(each.text for each in self.blocks if each.kind == "command")
+
+    @property
+    def items(self) -> list[Entry]:
+        """Each item as an entry, which leads back to this one."""
+        whole = Block("command", f"embcli explain {self.word}")
+        items = [each for each in self.blocks if each.name]
+        return [Entry(each.name, self.part, (), (Block("prose", each.text), whole), "") for each in items]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +86,88 @@ class Explanations(Result, verb="explain", content="list"):
             source=(str, [each.source for each in self.entries]),
         )
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.padding import Padding
+
+        from embcli.page import title, words
+
+        if self.is_list:
+            for part, group in groupby(self.entries, lambda entry: entry.part):
+                yield title(part).append_text(words(f": {', '.join(each.word for each in group)}", "not bold"))
+            return
+        (entry,) = self.entries
+        also = f" ({', '.join(entry.also)})" if entry.also else ""
+        yield title(entry.word).append_text(words(also, "not bold dim"))
+        for block in entry.blocks:
+            if block.kind == "prose":
+                yield words(block.text)
+            elif block.kind == "command":
+                yield words(f"  {block.text}", "embedding")
+            else:
+                text = words(f": {block.text}" if block.name else block.text, "not bold")
+                yield Padding(title(block.name).append_text(text), (0, 0, 0, 2))
+        if entry.source:
+            yield words(f"Source: {entry.source}", "dim")
+
 
 def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
-    The entries are those of `embcli explain`. Raises InputError for a word that is not explained, with its nearest.
+    The entries are those of `embcli explain`. Capitals, blanks and hyphens do not count. Raises InputError, with the
+    nearest words, for a word that is not explained.
 
-    >>> explain("stride").entries[0].word
-    'stride'
+    >>> explain("One hot").entries[0].word
+    'one-hot'
     """
-    return Explanations(glossary.entries() if word is None else (glossary.find(word),), is_list=word is None)
+    if word is None:
+        return Explanations(entries(), is_list=True)
+    known, asked = {_plain(name): entry for name, entry in named().items()}, _plain(word)
+    found = known.get(asked) or known.get(asked.removesuffix("s"))
+    words = [known[part] for part in map(_plain, word.split()) if part in known]
+    if found or len(words) == 1:
+        return Explanations((found or words[0],), is_list=False)
+    near = dict.fromkeys(entry.word for entry in words)
+    near |= dict.fromkeys(known[name].word for name in difflib.get_close_matches(asked, known, 3, 0.6))
+    nearest = f"the nearest: {', '.join(near)}" if near else "explain without a word lists all"
+    raise InputError(f"word {word[:60]!r} is not explained; {nearest}", parameters=("word",))
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Return all entries, in the order of the book's chapter."""
+    read = []
+    for file in sorted(FOLDER.glob("*.md")):
+        part, *texts = re.split(r"^# ", file.read_text("utf-8"), flags=re.MULTILINE)
+        read += [_entry(part.strip(), *text.split("\n", 1)) for text in texts]
+    return tuple(read)
+
+
+@cache
+def named() -> dict[str, Entry]:
+    """Return what is explained, by all of its names; a word goes before an item of the same name."""
+    items = {name: item for entry in entries() for item in entry.items for name in item.word.split(", ")}
+    return items | {name: entry for entry in entries() for name in (entry.word, *entry.also)}
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[\s_-]", "", word).casefold()
+
+
+def _entry(part: str, word: str, text: str) -> Entry:
+    also, source = "", ""
+    blocks: list[Block] = []
+    for block in re.split(r"\n\s*\n", text.strip("\n")):
+        line = " ".join(block.split())
+        if block.startswith(_ALSO):
+            also = block.removeprefix(_ALSO)
+        elif block.startswith(_FROM):
+            source = line.removeprefix(_FROM)
+        elif block.startswith("    "):
+            blocks += [Block("command", each.strip()) for each in block.split("\n")]
+        elif block.startswith("- "):
+            for item in block.removeprefix("- ").split("\n- "):
+                name, colon, meaning = " ".join(item.split()).partition(": ")
+                blocks.append(Block("item", meaning, name) if colon else Block("item", name))
+        else:
+            blocks.append(Block("prose", line))
+    return Entry(word.strip(), part, tuple(also.split(", ")) if also else (), tuple(blocks), source)
