@@ -17,7 +17,7 @@ from rich.text import Text
 
 from embcli.errors import OutputError, lacks
 from embcli.page.strips import Shades
-from embcli.page.table import Drawing, Line
+from embcli.page.table import Drawing, Line, Shortened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -153,9 +153,7 @@ def _table(table: Table) -> str:
     """Return a table without its bars; the cells of a line are columns of their own, below the title of their block."""
     columns: list[tuple[str, list[str]]] = []  # justification and cells, the header first
     for column in table.columns:
-        header, *cells = (
-            cell if isinstance(cell, Text) else Text(str(cell)) for cell in (column.header, *column.cells)
-        )
+        header, *cells = map(_text, (column.header, *column.cells))
         if header.plain.startswith("│"):
             continue
         if isinstance(header, Line):
@@ -178,6 +176,12 @@ def _table(table: Table) -> str:
     ]
     padded.insert(1, rules)
     return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+
+def _text(cell: RenderableType) -> Text:
+    if isinstance(cell, Shortened):
+        return cell.text
+    return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 def _cell(text: Text) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.box import Box
 from rich.cells import cell_len
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 GAP = 2  # cells between columns
 SHORTEST = 6  # cells of a shortened token
 _TOKEN = 24  # cells of the longest token beside numbers
-_UNIT = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|.", re.DOTALL)  # a character as embcli.tokens.shown writes it
+_UNIT = re.compile(
+    r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL
+)  # a character as `tokens.shown` writes it, a byte
 _RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _BARE = Box("    \n    \n    \n    \n    \n    \n    \n    \n")
 _DIM = STYLES["dim"]
@@ -111,10 +114,11 @@ def ruled(
     columns: list[list[RenderableType]] = []
 
     def add(label: Label) -> None:
-        cells: list[RenderableType] = [*label.texts]
+        cells: list[RenderableType] = [Shortened(text) for text in label.texts] if label.short else [*label.texts]
         for gap in reversed(gaps):
             cells.insert(gap, Text("⋮", _DIM))
-        table.add_column(Text(label.header), justify=label.justify, no_wrap=True, min_width=label.minimum)
+        no_wrap = not label.short
+        table.add_column(Text(label.header), justify=label.justify, no_wrap=no_wrap, min_width=label.minimum or None)
         columns.append(cells)
 
     for label in labels:
@@ -131,6 +135,19 @@ def ruled(
     for place, row in enumerate(zip(*columns, strict=True)):
         table.add_row(*row, style=STYLES.get(styles.get(place, "")))
     return table
+
+
+@dataclass(frozen=True, eq=False)
+class Shortened:
+    """A cell that is shortened in its middle where its column is too narrow."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(shorten(self.text.plain, options.max_width), self.text.style, no_wrap=True)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(min(SHORTEST, self.text.cell_len), self.text.cell_len)
 
 
 @dataclass(frozen=True, eq=False)
