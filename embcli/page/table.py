@@ -27,7 +27,7 @@ SHORTEST = 6  # cells of a shortened token
 _TOKEN = 24  # cells of the longest token beside numbers
 _UNIT = re.compile(
     r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL
-)  # a character as `tokens.shown` writes it, a byte
+)  # as shown() writes it; bytes
 _RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _BARE = Box("    \n    \n    \n    \n    \n    \n    \n    \n")
 _DIM = STYLES["dim"]
