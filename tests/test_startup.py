@@ -103,7 +103,7 @@ def test_completion_imports_nothing_heavy(asked: dict[str, str]) -> None:
         {"cache -f json": {"numpy"}, "cache": {"numpy", "rich"}},
         {
             "decode 31373 11": {"numpy", "tiktoken"},
-            **{f"tokenize hi -f {form}": {"numpy", "tiktoken"} for form in ("npy", "markdown")},
+            "tokenize hi -f npy": {"numpy", "tiktoken"},
             **{run: {"numpy", "tiktoken", "rich"} for run in ("tokenize hi", "tokenize --ids 31373,11", "info")},
         },
     ],

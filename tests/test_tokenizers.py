@@ -146,29 +146,29 @@ def test_lines_begin_rows_and_texts_that_are_cut_alike_have_no_marks() -> None:
     ]
     assert ran.text.endswith("\n6 characters, 6 bytes; all cut it the same way\n")
     ran = run.ok("tokenize", "--lines", "--encoding", PAIR, stdin="a\nUnbelievable \n", COLUMNS="40")
-    assert ran.text.splitlines()[4:7] == ["line 2, char        5", *ran.text.splitlines()[5:7]]
-    assert max(map(len, ran.text.splitlines()[1:7])) <= 40
+    assert "line 2, char        5" in ran.text.splitlines()
+    assert max(map(len, ran.text.splitlines())) <= 40
 
 
 def test_of_a_long_text_the_page_has_what_is_cut_differently() -> None:
     text = "Every effort moves you. " * 40 + "Unbelievable!" + " Every effort moves you." * 40
     lines = run.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60").text.splitlines()
-    assert [line.split() for line in lines[1:4]] == [["char", "965"], ["gpt2", "iev│able"], ["o200k_base", "ievable"]]
-    assert lines[-1] == "Left out: where all agree; -f tsv gives all of them."
+    assert [line.split() for line in lines[2:5]] == [["char", "965"], ["gpt2", "iev│able"], ["o200k_base", "ievable"]]
+    assert lines[-1] == "Left out: where all agree."
     lines = run.ok("tokenize", "Every effort moves you. " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
-    assert lines[-1] == "Left out: the rest of the text; -f tsv gives all of them."
+    assert lines[-1] == "Left out: the rest of the text."
     lines = run.ok("tokenize", "Unbelievable! " * 400, "--encoding", PAIR, COLUMNS="60").text.splitlines()
-    assert re.fullmatch(r"Left out: where all agree and \d+ more places; -f tsv gives all of them\.", lines[-1])
+    assert re.fullmatch(r"Left out: where all agree and \d+ more places\.", lines[-1])
 
 
 def test_long_names_are_numbers_and_long_stretches_end_in_dots(saved: Callable[[str], Path]) -> None:
     path = str(saved("word_pieces"))
     lines = run.ok("tokenize", "effort moves", "--encoding", f"{path},gpt2", COLUMNS="40").text.splitlines()
-    assert [line[:2] for line in lines[2:4]] == ["1 ", "2 "]
-    assert [line.split()[0] for line in lines[5:9]] == ["encoding", lines[6].split()[0], "1", "2"]
+    assert [line[:2] for line in lines[3:5]] == ["1 ", "2 "]
+    assert [line.split()[0] for line in lines[6:10]] == ["encoding", lines[7].split()[0], "1", "2"]
     lines = run.ok("tokenize", "Þ" * 80, "--encoding", f"{path},gpt2", COLUMNS="40").text.splitlines()
-    assert [lines[2], lines[3][-1]] == ["1    [UNK]…", "…"]
-    assert max(map(len, [*lines[1:4], *lines[5:9]])) <= 40
+    assert [lines[3], lines[4][-1]] == ["1    [UNK]…", "…"]
+    assert max(map(len, lines)) <= 40
 
 
 def test_hostile_text_stays_in_its_cells() -> None:

@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 GAP = 2  # cells between columns
 SHORTEST = 6  # cells of a shortened token
 _TOKEN = 24  # cells of the longest token beside numbers
-_UNIT = re.compile(
-    r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL
-)  # as shown() writes it; bytes
+_UNIT = re.compile(r"\\x..|\\u.{4}|\\U.{8}|\\.|[0-9a-f]{2} |.", re.DOTALL)  # as shown() writes it; bytes
 _RULED = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
-_BARE = Box("    \n    \n    \n    \n    \n    \n    \n    \n")
 _DIM = STYLES["dim"]
 
 
@@ -106,10 +103,10 @@ def ruled(
     """Return a table of labels, of blocks with a bar before each, and of labels after them.
 
     A row of dots stands before each row in `gaps`; `tones` are the names of the rows' styles. Without a rule below the
-    head the table has no room to lose, and its columns are one cell apart.
+    head, columns are one cell apart.
     """
-    box, padding = (_RULED, (0, 1, 0, 0)) if has_rule else (_BARE, (0, 0, 0, 0))
-    table = Table(box=box, padding=padding, show_edge=False, pad_edge=False, border_style=_DIM)
+    box = _RULED if has_rule else None
+    table = Table(box=box, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, border_style=_DIM)
     table.header_style = STYLES["strong"]
     columns: list[list[RenderableType]] = []
 

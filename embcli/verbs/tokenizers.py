@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +16,20 @@ from embcli.notes import Notes
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
 from embcli.text import Sequences
-from embcli.tokens import Tokens, tokenize
+from embcli.tokens import Tokens, shown, tokenize
 from embcli.verbs.tokenize import Tokenization
 from embcli.version import __version__
+from embcli.words import counted
 
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from embcli.page import Label
+
+_LONGEST_NAME = 16  # cells of a name beside the text; if one is longer, numbers stand for the names
+_LONGEST_TOKEN = 18  # cells
+_LINES = 7  # of a page, without its rows of encodings
+_CUT = "│"
 _MOST = 100  # encodings: their cuts are counted in a byte
 
 
@@ -161,6 +172,51 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
         is_shared = self.cuts[start] == len(self.tokens), self.cuts[ends[index]] == len(self.tokens)
         return np.asarray((self._places[place - 1] == start) & is_shared[0] & is_shared[1])
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        from embcli.page import Label, left_out, lines_of, ruled, title, words
+
+        names = [words(name) for name in self.names]
+        is_long = max(name.cell_len for name in names) > _LONGEST_NAME
+        numbers = [Text(str(number)) for number in range(1, len(names) + 1)]
+        labels = numbers if is_long else names
+        most = max((lines_of(console) - _LINES - len(labels)) // (len(labels) + 1), 1)
+        several = len(self.texts) > 1
+        longest = Text(f"line {len(self.texts)}, char" if several else "char")
+        available = options.max_width - max(label.cell_len for label in (*labels, longest)) - 1
+        rows = list(islice(_rows(self.segments(), available), most + 1))
+        is_whole = len(rows) <= most
+        if not is_whole and self.different:
+            rows = list(islice(_rows(self.segments(different=True), available), most + 1))
+        legend = f": {_CUT} marks a cut that only some of them make" if self.different else ""
+        yield title(f"The text under {counted(len(names), 'tokenizer')}{legend}")
+        for row in rows[:most]:
+            line = f"line {row[0][0] + 1}" if several else ""
+            head = ", ".join(filter(None, (line, "char" if any(label.header for _, label in row) else "")))
+            begin = Label(head, [words(label.plain, "dim") for label in labels], "left")
+            yield ruled([begin, *(label for _, label in row)], has_rule=False)
+        yield ""
+        ratios = [self.characters / count if count else None for count in self.counts]
+        yield ruled(
+            [
+                *([Label("", numbers)] if is_long else []),
+                Label("encoding", names, "left", short=True),
+                Label("vocab", [f"{encoding.vocabulary_size:,}" for encoding in self.encodings]),
+                Label("tokens", [f"{count:,}" for count in self.counts]),
+                Label("chars/token", ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]),
+            ]
+        )
+        yield ""
+        differences = f"{counted(self.same, 'token')} in common, {counted(self.different, 'place')} cut differently"
+        sizes = f"{counted(self.characters, 'character')}, {counted(self.size, 'byte')}"
+        yield words(f"{sizes}; {differences if self.different else 'all cut it the same way'}")
+        if not is_whole and not self.different:
+            yield words(left_out("the rest of the text"))
+        elif not is_whole:
+            missing = self.different - sum(map(len, rows[:most]))
+            yield words(left_out("where all agree" if self.same else "", f"{missing:,} more places" if missing else ""))
+
 
 def tokenizers(given: Sequences, encodings: Sequence[Encoding], special: bool, notes: Notes) -> Tokenizers:
     """Return the tokens of texts in each encoding, and where they cut the texts.
@@ -214,3 +270,66 @@ def _ends(tokens: Tokens, texts: tuple[str, ...], bases: np.ndarray) -> np.ndarr
                 begins = np.append(np.flatnonzero(np.frombuffer(data, np.uint8) & 0xC0 != 0x80), len(data))
                 ends[first:last] = base + np.maximum.accumulate(begins[tokens.spans[first:last, 1]])
     return np.asarray(ends.astype(np.min_scalar_type(int(bases[-1]))))
+
+
+def _rows(segments: Iterable[Segment], available: int) -> Iterator[list[tuple[int, Label]]]:
+    """Yield the segments of a text in rows that fit, each with its text's number and as a column; texts begin rows.
+
+    The header is the place of a segment that is cut differently; a line is for each encoding.
+    """
+    from embcli.page import Label, token_style, words
+
+    row: list[tuple[int, Label]] = []
+    cells = 0
+    for place, segment in enumerate(segments):
+        style = "" if segment.is_same else token_style(place)
+        lines = [words(line, style) for line in _aligned(segment, available)]
+        column = Label("" if segment.is_same else str(segment.start), lines, "left")
+        if row and (cells + column.width > available or segment.sequence != row[-1][0]):
+            yield row
+            row, cells = [], 0
+        row.append((segment.sequence, column))
+        cells += column.width + 1
+    if row:
+        yield row
+
+
+def _aligned(segment: Segment, available: int) -> list[str]:
+    """Return a line for each encoding: its tokens, with a mark at each cut; the same cut is at the same cell."""
+    from rich.cells import cell_len
+
+    by_encoding = [_texts(*each, most=available) for each in zip(segment.tokens, segment.ends, strict=True)]
+    cells: dict[int, int] = {}  # after the mark at each cut
+    begins = [0] * len(by_encoding)  # the cell where the next token of each encoding begins
+    last = 0
+    for place in sorted({place for texts in by_encoding for place in texts}):
+        which = [number for number, texts in enumerate(by_encoding) if place in texts]
+        last = max(last + 1, *(begins[number] + cell_len(by_encoding[number][place]) + 1 for number in which))
+        cells[place] = last
+        for number in which:
+            begins[number] = last
+    return [_line(texts, cells, available - 1 if last - 1 > available else last) for texts in by_encoding]
+
+
+def _texts(tokens: list[bytes], ends: list[int], most: int) -> dict[int, str]:
+    """Return the first tokens of a segment by their ends, as they are shown."""
+    from embcli.page import shorten
+
+    texts: dict[int, str] = {}
+    for token, end in zip(tokens[:most], ends, strict=False):
+        before = f"{texts[end]}{_CUT}" if end in texts else ""
+        texts[end] = before + shorten(shown(token), _LONGEST_TOKEN)
+    return texts
+
+
+def _line(texts: dict[int, str], cells: dict[int, int], available: int) -> str:
+    """Return tokens with a mark at each cut, in the available cells; dots follow if they need more."""
+    from rich.cells import cell_len
+
+    line = ""
+    for place, text in texts.items():
+        if cells[place] > available:
+            return f"{line}{text if cell_len(line + text) <= available else ''}…"
+        line += text
+        line += " " * (cells[place] - 1 - cell_len(line)) + _CUT
+    return line.removesuffix(_CUT)
