@@ -18,6 +18,7 @@ from rich.text import Text
 
 from embcli.page import Drawing, Label, Matrix, Picture, Strips, Values, export, ruled, shorten, title, words
 from embcli.page.colors import Scale, means
+from tests.conftest import Embcli
 
 VALUES = np.array([[0.5, -0.25, 1.0], [0.0, 2.0, -3.125]], np.float32)
 PLAIN = Matrix(
@@ -26,8 +27,8 @@ PLAIN = Matrix(
 FLOATS = arrays.arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 40)), elements=st.floats(width=32))
 
 
-def on_terminal(page: object, width: int = 80, colors: str = "truecolor") -> str:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=colors, highlight=False)
+def on_terminal(page: object, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor", highlight=False)
     with console.capture() as captured:
         console.print(page)
     return captured.get()
@@ -123,10 +124,13 @@ def test_signs_have_colours_and_dim_rows_have_none() -> None:
     assert "38;2" not in second
 
 
-@pytest.mark.parametrize("colors", ["standard", "256", "truecolor"])
-def test_heat_has_a_colour_per_number(colors: str) -> None:
-    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), heat=True)
-    assert on_terminal(page, 40, colors).count("\x1b[4" if colors == "standard" else "\x1b[48;") >= 6
+@pytest.mark.parametrize(
+    ("terminal", "ground"), [("xterm", r"\x1b\[\d*;?4[0-7]m"), ("xterm-256color", "48;5;"), ("truecolor", "48;2;")]
+)
+def test_heat_has_a_colour_per_number(embcli: Embcli, terminal: str, ground: str) -> None:
+    variables = {"TERM": "xterm-256color", "COLORTERM": "truecolor"} if terminal == "truecolor" else {"TERM": terminal}
+    page = embcli.ok("weights", "--vocab", "4", "--dim", "3", "--heat", "--color", "always", **variables).text
+    assert len(re.findall(ground, page)) >= 9
 
 
 def test_without_colour_heat_is_characters() -> None:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import embcli
 from embcli import encodings
 from embcli.errors import InputError
-from embcli.verbs import tokenizers as verb
 from embcli.verbs.tokenizers import Tokenizers
 from tests.inside import Inside
 from tests.test_huggingface import SENTENCES, saved
@@ -218,12 +217,6 @@ def test_the_library_refuses_ids_and_no_names() -> None:
         embcli.tokenizers("x", [])
     assert embcli.tokenizers("Every effort", "gpt2").counts == [2]
     assert [*embcli.tokenizers("", ["gpt2"]).notes] == ["the input is empty: there are no tokens"]
-
-
-def test_a_text_without_room_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb, "free", lambda: 10**6)
-    with pytest.raises(InputError, match=r"takes some 41\.9 MB of memory .* 1\.0 MB are free; give a part of it"):
-        embcli.tokenizers("x" * (1 << 21), ["gpt2"])
 
 
 def test_a_path_with_a_comma_is_one_name(saved: Callable[[str], Path], tmp_path: Path) -> None:
