@@ -85,7 +85,6 @@ class Encoding(ABC):
         return None
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes of known IDs, (T,), together."""
         return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:

@@ -89,7 +89,6 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:  # type: ignore[override]
-        """The tokens that the model reads before and after a text."""
         if not self.splits:
             return (), ()
         if self.model == "bert":
@@ -158,7 +157,6 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def _stored_kinds(self) -> np.ndarray:
-        """The types of the tokens, (V,), as the file gives them; a normal token if it does not tell."""
         kinds = self._array("token_type")
         if kinds is None or kinds.kind not in _TYPE or kinds.count != self.vocabulary_size:
             return np.full(self.vocabulary_size, _NORMAL, np.int32)
@@ -203,7 +201,6 @@ class GgufEncoding(VocabularyEncoding):
         return self._header.arrays.get(f"tokenizer.ggml.{name}")
 
     def _numbers(self, name: str, kinds: tuple[int, int]) -> np.ndarray:
-        """Return an array of numbers, one for each token; raises InputError for what is none."""
         numbers = self._array(name)
         if numbers is None:
             return np.zeros(self.vocabulary_size, np.float32)
@@ -219,7 +216,6 @@ class GgufEncoding(VocabularyEncoding):
         return value if isinstance(value, bool) else default
 
     def _special(self, name: str, default: int | None) -> int:
-        """Return the ID of a special token; raises InputError if there is none."""
         size = self.vocabulary_size
         value = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
         known = [each for each in (value, default) if isinstance(each, int) and 0 <= each < size]

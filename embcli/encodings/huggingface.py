@@ -53,7 +53,6 @@ class HuggingFaceEncoding(Encoding):
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
-        """The `tokenizers.Tokenizer` itself, without truncation, padding and dropout."""
         try:
             import tokenizers  # noqa: F401
         except Exception as error:
@@ -69,15 +68,12 @@ class HuggingFaceEncoding(Encoding):
 
     @cached_property
     def vocabulary_size(self) -> int:
-        """V: one more than the highest ID of a token, including added tokens."""
         return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
         return np.array(self._encoded(text, special).ids, np.uint32)
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
-        """Yield how each piece of a text becomes tokens, as its kind of model does it."""
         encoded = self._encoded(text, special)
         derive = {"BPE": self._by_merges, "WordPiece": self._in_order, "Unigram": self._in_order}.get(self._kind)
         if derive is None:
@@ -105,7 +101,6 @@ class HuggingFaceEncoding(Encoding):
         )
 
     def _in_order(self, ids: list[int]) -> Derivation:
-        """Return the tokens of a piece from left to right, with their scores in a unigram model."""
         scores = self._model["vocab"] if self._kind == "Unigram" else ()
         known = [float(scores[token_id][1]) if token_id < len(scores) else None for token_id in ids]
         return Derivation.in_order(
@@ -138,23 +133,17 @@ class HuggingFaceEncoding(Encoding):
         return ranks
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None if the tokenizer has no such token."""
         if token_id not in self._bytes:
             self._bytes[token_id] = self._looked_up(token_id)
         return self._bytes[token_id]
 
     def entry(self, token_id: int) -> bytes | None:
-        """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
         if self._spelling is not None or token_id in self._added:
             return self.token_bytes(token_id)
         token = self._token(token_id)
         return None if token is None else token.encode()
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the first and the end character of each token of a text, (T, 2) int64.
-
-        They follow from the tokens' bytes if these are the text; otherwise the tokenizer's own offsets are used.
-        """
         encoded = self._encoded(text, special)
         tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
         if b"".join(tokens) == text.encode():
@@ -176,7 +165,6 @@ class HuggingFaceEncoding(Encoding):
         return joined.removeprefix(b" ") if self._drops_first_space else joined
 
     def merges(self) -> list[int]:
-        """Return the IDs of the merged tokens, in the order of the merges."""
         prefix = self._model.get("continuing_subword_prefix") or ""
         ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in self._merges)
         return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
@@ -301,7 +289,6 @@ class PairsEncoding(HuggingFaceEncoding):
 
 
 def _kinds(part: Any) -> set[str]:
-    """Return the type of a part of a tokenizer, and those of the members of a sequence."""
     kinds: set[str] = set()
     described = [json.loads(part.__getstate__())] if part is not None else []
     while described:

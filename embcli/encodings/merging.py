@@ -69,7 +69,6 @@ def derived(
 
 
 def merged_ids(tokens: Iterable[bytes], ids: Mapping[bytes, int]) -> list[int]:
-    """Return the IDs of the tokens that merges make, in their order, each once."""
     return list(dict.fromkeys(ids[token] for token in tokens if token in ids))
 
 

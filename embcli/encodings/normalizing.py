@@ -8,7 +8,6 @@ from embcli.encodings.spelling import SPACE
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """Return a field of a protocol buffer."""
     length, size = b"", len(value)
     while size > 0x7F:
         length, size = length + bytes([size & 0x7F | 0x80]), size >> 7
@@ -31,7 +30,6 @@ class Normalizer:
         self._joins_spaces, self._leads = joins_spaces, joins_spaces or adds_space
 
     def spelled(self, text: str) -> str:
-        """Return a text as the vocabulary spells it."""
         text.encode()  # the package's own error for a lone surrogate says nothing
         normal: str = self._package.normalize(text)
         if self._joins_spaces:

@@ -39,7 +39,6 @@ class Vocabulary:
         return len(self._starts)
 
     def __getitem__(self, token_id: int) -> bytes:
-        """Return the bytes of a word."""
         word = self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
         return word if self._plain is not None and self._plain[token_id] else self._spelled(word)
 
@@ -85,12 +84,10 @@ class OwnWords(Encoding):
 
     @cached_property
     def words(self) -> Vocabulary:
-        """The words by row."""
         return self._read_words()
 
     @property
     def vocabulary_size(self) -> int:
-        """V: the number of words."""
         return len(self.words)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
@@ -127,13 +124,10 @@ class OwnWords(Encoding):
         return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one word, or None for a row after the last one."""
         return self.words[token_id] if 0 <= token_id < len(self.words) else None
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the first and the end character of each word of a text, (T, 2) int64."""
         return np.array([word.span() for word in re.finditer(r"\S+", text)], np.int64).reshape(-1, 2)
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes of known IDs, (T,), joined with spaces."""
         return b" ".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())

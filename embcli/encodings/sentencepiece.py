@@ -41,7 +41,6 @@ class _Model:
         return int(self.trainer.get(3, _UNIGRAM))
 
     def of(self, *kinds: int) -> list[int]:
-        """Return the IDs of the pieces of these types."""
         return [at for at, (_, _, kind) in enumerate(self.pieces) if kind in kinds]
 
     def is_set(self, number: int) -> bool:
@@ -171,7 +170,6 @@ class _ModelSplitter(Splitter):
 
 
 def _read(binary: Binary) -> _Model:
-    """Return the model of a file; raises InputError for a damaged one."""
     model = _Model(binary.read_whole(LONGEST))
     try:
         for number, value in _fields(model.data):
@@ -196,7 +194,6 @@ def _read(binary: Binary) -> _Model:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the numbers and the values of the fields of a message; raises ValueError or IndexError for no message."""
     place = 0
     while place < len(data):
         key, place = _number(data, place)

@@ -96,7 +96,6 @@ DEFINITIONS: dict[str, Definition] = {
 
 
 def rank_file(ranks: str) -> Path:
-    """Return the path of a packaged rank file (gzip)."""
     return Path(__file__).parents[1] / "data" / f"{ranks}.tiktoken.gz"
 
 
@@ -163,7 +162,6 @@ class TiktokenEncoding(Encoding):
 
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
-        """The `tiktoken.Encoding` itself."""
         encoding: tiktoken.Encoding = loaded().Encoding(
             self.name,
             pat_str=self.definition.pattern,
@@ -226,7 +224,6 @@ class TiktokenEncoding(Encoding):
             return self._bytes.setdefault(token_id, self._looked_up(token_id))
 
     def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
-        """Return the names in the text of special tokens for which `token_bytes` has another name, by place."""
         spelled: dict[int, bytes] = {}
         for token_id, names in self._named.items():
             places = (ids == token_id).nonzero()[0].tolist() if len(names) > 1 else []

@@ -58,7 +58,6 @@ class VocabularyEncoding(Encoding):
         self.path, self.name = path, in_data(name)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`."""
         splitter = self.splitter
         try:
             parts = [
@@ -70,7 +69,6 @@ class VocabularyEncoding(Encoding):
         return np.concatenate([np.empty(0, np.uint32), *parts])
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
-        """Yield how each piece of a text becomes tokens; a named token is a piece."""
         for token_id, start, end in self._fragments(text, special):
             if token_id is None:
                 yield from self.splitter.derivations(text[start:end])
@@ -78,7 +76,6 @@ class VocabularyEncoding(Encoding):
                 yield Derivation((text[start:end].encode(),), (), (token_id,))
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the first and the end character of each token of a text, (T, 2) int64."""
         parts = [
             self.splitter.spans(text[start:end]) + start if token_id is None else np.array([[start, end]])
             for token_id, start, end in self._fragments(text, special)
