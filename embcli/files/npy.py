@@ -22,6 +22,7 @@ from embcli.files.numbers import NumberFormat, number_format
 from embcli.files.stored import ArrayLayer
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
+from embcli.memory import refuse_too_large
 
 _MOST = 10_000  # arrays
 _LONGEST_HEADER = 2_000  # bytes: numpy takes seconds to refuse some of 10,000, its own limit
@@ -96,6 +97,8 @@ class NpzFile(_Arrays):
         info, numbers = self._deflated.get(tensor.name), self._numbers(tensor)
         if info is None:
             return super().matrix(tensor)
+        rows, dim = tensor.shape
+        refuse_too_large(f"deflated array {shortened(tensor.name)}", (rows, dim), copies=2)
         try:
             array = np.load(io.BytesIO(self._archive.read(info)))
         except DAMAGES as error:

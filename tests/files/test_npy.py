@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from embcli.errors import LayerError
 from embcli.files import open_tensors
 from tests.files.made import assert_rows, layer, matrix, refusal
 
@@ -195,3 +196,12 @@ def test_a_small_deflated_array_is_inflated_once(tmp_path: Path) -> None:
     found.rows(np.array([1]))
     os.truncate(tmp_path / "m.npz", 0)
     assert_rows(found, matrix(20_000, 20))
+
+
+def test_a_deflated_array_that_is_larger_than_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "m.npz", weight=matrix())
+    monkeypatch.setattr("embcli.memory.total", lambda: 2 * 1400 - 1)
+    with pytest.raises(LayerError, match="deflated array 'weight' of 50 x 7 takes"):
+        layer(tmp_path / "m.npz", "weight")
