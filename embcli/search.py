@@ -98,8 +98,7 @@ def nearest(
     """
     excluded = excluded or [np.empty(0, np.int64)] * len(queries)
     searched = layer.shape[0] if among is None else len(among)
-    not_finite: list[np.ndarray] = []
-    zero: list[np.ndarray] = []
+    not_finite, zero = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     rankings: list[Ranking] = []
     for first in range(0, len(queries), _QUERIES):
         some = slice(first, first + _QUERIES)
@@ -107,7 +106,7 @@ def nearest(
         vectors = np.stack(queries[some], axis=1)
         lengths = np.square(vectors).sum(axis=0)
         thresholds = np.full(len(best), -np.inf)
-        not_finite, zero = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        del not_finite[1:], zero[1:]  # each pass finds the same ones
         for ids, block in watch(_blocks(layer, among), searched, lambda each: len(each[0])):
             with np.errstate(invalid="ignore"):  # NaN
                 rows = block.astype(np.float64)
