@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TypeVar
 
 import numpy as np
 
@@ -19,34 +18,19 @@ from embcli.encodings.encoding import Derivation, Step
 from embcli.encodings.merging import NEVER, derived, merged
 from embcli.encodings.normalizing import Normalizer
 from embcli.encodings.spelling import SPACE, byte_of, characters_of, from_characters, from_piece, words_between
-from embcli.encodings.splitting import Splitting
+from embcli.encodings.splitting import Cache, Splitting
 from embcli.encodings.vocabulary import Splitter
 
 Parts = list[tuple[int, int]]  # IDs, and how many bytes of the piece each of them spells
 NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary cannot spell
-_LONGEST_CACHED, _MOST_CACHED = 64, 1 << 18  # characters of a piece whose tokens are kept, and pieces
-_Value = TypeVar("_Value")
-
-
-class _Cache(dict[str, _Value]):
-    """What a function returns for pieces; that of short ones is kept."""
-
-    def __init__(self, function: Callable[[str], _Value]) -> None:
-        self._function = function
-
-    def __missing__(self, piece: str) -> _Value:
-        value = self._function(piece)
-        if len(piece) <= _LONGEST_CACHED and len(self) < _MOST_CACHED:
-            self[piece] = value
-        return value
 
 
 class Pieces(Splitter):
     """The tokens of a piece depend on nothing around it."""
 
     def __init__(self) -> None:
-        self._parts: _Cache[Parts] = _Cache(self.parts)
-        self._ids: _Cache[tuple[int, ...]] = _Cache(self.ids_of)
+        self._parts: Cache[Parts] = Cache(self.parts)
+        self._ids: Cache[tuple[int, ...]] = Cache(self.ids_of)
 
     @abstractmethod
     def pieces(self, text: str) -> Iterable[str]:

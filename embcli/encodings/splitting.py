@@ -11,9 +11,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 Rule = str | Callable[[str], Iterable[str]]
+_Value = TypeVar("_Value")
+_LONGEST_CACHED, _MOST_CACHED = 64, 1 << 18  # characters of a piece whose value is kept, and pieces
+
+
+class Cache(dict[str, _Value]):
+    """What a function returns for pieces; that of short ones is kept."""
+
+    def __init__(self, function: Callable[[str], _Value]) -> None:
+        self._function = function
+
+    def __missing__(self, piece: str) -> _Value:
+        value = self._function(piece)
+        if len(piece) <= _LONGEST_CACHED and len(self) < _MOST_CACHED:
+            self[piece] = value
+        return value
+
 
 _SUFFIX = r"'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
 _HEAD = r"[^\r\n\p{L}\p{N}]?"
@@ -106,9 +122,10 @@ class Splitting:
     keeps_lines: bool = False  # a run of newlines is not split if it is a token
 
     def pieces(self, text: str) -> Iterable[str]:
+        """Return the pieces of a text in order."""
         pieces: Iterable[str] = _split(self.rules[0], text)
         for rule in self.rules[1:]:
-            pieces = chain.from_iterable(map(partial(_split, rule), pieces))
+            pieces = chain.from_iterable(map(partial(_split_again, rule, _cache(rule)), pieces))
         return pieces
 
 
@@ -126,6 +143,16 @@ def _split(rule: Rule, text: str) -> Iterator[str]:
         place = end
     if place < len(text):
         yield text[place:]
+
+
+def _split_again(rule: Rule, cached: Cache[tuple[str, ...]], piece: str) -> Iterable[str]:
+    return cached[piece] if len(piece) <= _LONGEST_CACHED else _split(rule, piece)
+
+
+@cache
+def _cache(rule: Rule) -> Cache[tuple[str, ...]]:
+    """Return how a rule splits pieces: most of those that another rule leaves are short and occur often."""
+    return Cache(lambda piece: tuple(_split(rule, piece)))
 
 
 @cache
