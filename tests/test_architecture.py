@@ -29,7 +29,7 @@ PORCH = (
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
     "typer": ("embcli.cli", "embcli.__main__"),
-    "rich": ("embcli.cli", "embcli.page", "embcli.result", "embcli.verbs", "embcli.oldpage", "embcli.explore.paint"),
+    "rich": ("embcli.cli", "embcli.page", "embcli.result", "embcli.verbs", "embcli.oldpage", "embcli.explore"),
     "resvg_py": ("embcli.page",),
     "textual": ("embcli.explore",),
     "matplotlib": ("embcli.oldpage",),

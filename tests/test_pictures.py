@@ -484,7 +484,7 @@ def test_cells_are_numbers_that_a_float_holds() -> None:
 # --- the README's pictures --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", [name for name in PICTURES if name != "explore"])  # which textual draws
 def test_a_picture_in_the_readme_is_what_embcli_draws(name: str) -> None:
     assert f"](tests/pictures/{name}.svg)" in README.read_text()
     kept, now = ((FOLDER / f"{name}.svg").read_bytes(), drawn(name))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from embcli.cli.console import is_terminal
 from embcli.cli.options import flag_of
 from embcli.cli.text import argument
-from embcli.errors import OutputError, lacks
+from embcli.errors import InputError, OutputError, lacks
 from embcli.safe import in_line
 
 if TYPE_CHECKING:
     from embcli.cli.models import NamedModel
-    from embcli.explore.desk import Spell
+    from embcli.explore.source import Spell
 
 _POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
 _OF_TEXT = ("encoding",)  # options of a verb that reads no matrix
@@ -24,9 +24,9 @@ _OF_TEXT = ("encoding",)  # options of a verb that reads no matrix
 def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | None, sort: str) -> int:
     """Show the full screen, and print the command of the screen that was left; return the exit status.
 
-    Raises OutputError if there is no terminal or textual is missing.
+    Raises OutputError if there is no terminal or textual is missing, and InputError for a row that does not exist.
     """
-    if not (is_terminal(sys.stdout) and is_terminal(sys.stdin)):
+    if not (is_terminal(sys.stderr) and is_terminal(sys.stdin)):  # textual draws on standard error
         raise OutputError("explore is a full screen and needs a terminal; embcli weights prints rows")
     if os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown"):
         raise OutputError("explore needs a terminal that can move its cursor; embcli weights prints rows")
@@ -34,14 +34,17 @@ def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | N
         from embcli.explore import app
     except ImportError as error:
         raise OutputError(lacks("explore", "explore", error)) from None
-    from embcli.explore.start import begin
+    from embcli.explore.source import Source
 
     row, text = (given and argument(given, flag) for given, flag in ((row, "--row"), (text, "--text")))
     opened = model.opened(encoding)
-    desk = begin(opened, speller(model, encoding), flag_of, not os.environ.get("NO_COLOR"), row, text, sort)
-    status = app.run(desk)
+    if text is not None and opened.encoding is None:
+        raise InputError("these rows have no tokens: --encoding names an encoding")
+    source = Source(opened, speller(model, encoding))
+    explorer = app.Explorer(source, 0 if row is None else source.row_of(row), text, sort)
+    status = app.run(explorer)
     if status == 0:
-        print(*map(in_line, desk.view.commands()), sep="\n")
+        print(*map(in_line, explorer.commands), sep="\n")
     return status
 
 
@@ -50,7 +53,7 @@ def speller(model: NamedModel, encoding: str | None) -> Spell:
     given = {name: value for name, value in vars(model).items() if name != "path"}
     given["encoding"] = encoding
 
-    def spelled(verb: str, *words: str, text: str | None = None, piped: str | None = None) -> str:
+    def spelled(verb: str, *words: str, text: str | None = None) -> str:
         line = ["embcli", verb]
         if model.path is not None:
             line += [model.path] if verb in _POSITIONAL else ["--from", model.path]
@@ -60,8 +63,7 @@ def speller(model: NamedModel, encoding: str | None) -> Spell:
         line += words
         if text is not None:
             line += ["--", text] if text.startswith("-") else [text]
-        command = " ".join(map(_quoted, line))
-        return command if piped is None else f"printf %s {_quoted(piped)} | {command}"
+        return " ".join(map(_quoted, line))
 
     return spelled
 

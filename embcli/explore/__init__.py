@@ -1,10 +1,8 @@
-"""The full screen: views over the library's results, through which keys lead.
+"""The full screen: a textual app whose screens are the matrix, find, a row, a pair of rows, and the keys.
 
-`view` says what a screen is, and one file each has the screens: `matrix`, `row`, `pair`, `whole`, `chapter`, `find`.
-`desk` holds what they share; `jobs` runs passes in the background. These know no textual: `app` shows the desk on a
-terminal, with `paint` and `terminal`.
+`source` is what the screens read of a model, `numbers` how values and colours are written; one file a screen.
 """
 
 import os
 
-os.environ.setdefault("TEXTUAL_FPS", "120")  # screens per second: at textual's 60, a key waits 17 ms for its own
+os.environ.setdefault("TEXTUAL_FPS", "120")  # at textual's 60, a key waits 17 ms for its screen

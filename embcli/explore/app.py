@@ -1,183 +1,200 @@
-"""The desk on a terminal: textual reads the keys and the mouse, and shows the lines of the screen on top."""
+"""The app: it opens the screens, takes one key after the other, and leaves the terminal as it was."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import signal
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import suppress
+from typing import Any, ClassVar
 
-from textual.app import App, ScreenStackError
-from textual.binding import Binding
-from textual.css.query import NoMatches
+from textual import events
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.screen import Screen
-from textual.widget import Widget
+from textual.widgets import Input
 
-from embcli.explore.paint import Paint
-from embcli.explore.terminal import driver
-from embcli.oldpage.terminal import depth
+from embcli.errors import EmbcliError
+from embcli.explore.find import FindScreen
+from embcli.explore.keys import GoScreen, KeysScreen
+from embcli.explore.matrix import MatrixScreen
+from embcli.explore.pair import PairScreen
+from embcli.explore.row import RowScreen
+from embcli.explore.source import Source, Words
+from embcli.explore.view import View, sentence
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from textual import events
-    from textual.binding import BindingType
-    from textual.geometry import Region
-    from textual.strip import Strip
-
-    from embcli.explore.desk import Desk
-
-_WHEEL = 3  # lines
+_MOST_SCREENS = 50  # that one can go back to
+_LARGEST = Size(1500, 500)  # cells that are drawn; no screen is larger
+# Keys of less and vi, for those that textual's widgets have.
+_ALIASES = {"j": "down", "k": "up", "G": "end", "ctrl+f": "pagedown", "ctrl+b": "pageup"}
 
 
-class Explorer(App[None], inherit_bindings=False):
-    """The full screen."""
+class Explorer(App[int]):
+    """The full screen of one matrix."""
 
-    ENABLE_COMMAND_PALETTE = False
-    ALLOW_SELECT = False  # a drag would select the whole screen
+    CSS = """
+    #title { height: 1; padding: 0 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
+    #command { height: 1; padding: 0 1; color: $text-accent; text-wrap: nowrap; text-overflow: ellipsis; }
+    Matrix, Values { height: 1fr; background: $background; overflow-x: hidden; }
+    Matrix, Values, DataTable { scrollbar-size-vertical: 1; }
+    Values { width: 1fr; }
+    DataTable { height: 1fr; background: $background; }
+    #nearest { width: 38; }
+    #nearest DataTable { border-left: tall $panel; border-title-color: $text-muted; }
+    #nearest DataTable:focus { border-left: tall $accent; }
+    FindScreen Input { margin: 0 1; }
+    GoScreen { align: left bottom; }
+    GoScreen Input { width: 100%; margin: 0 0 1 0; }
+    KeysScreen { align: center middle; }
+    .dialog { width: 76; max-width: 100%; height: auto; max-height: 90%; padding: 0 1; }
+    .dialog { border: round $accent; background: $surface; }
+    """
+
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "interrupt", priority=True),
-        Binding("ctrl+z", "suspend_process", priority=True),
+        Binding("space", "mark", "Mark", tooltip="mark the row, or take the mark away"),
+        Binding("c", "compare", "Compare", tooltip="compare the row with the marked one"),
+        Binding("slash", "find", "Find", tooltip="type a text: its tokens, and words like it"),
+        Binding(
+            "colon,g", "go", "Go", key_display=":", tooltip="go to a row, by its ID or token, and a column: 6109,447"
+        ),
+        Binding("y", "copy", "Copy", show=False, tooltip="copy the command that prints this screen"),
+        Binding("escape,backspace", "back", "Back", key_display="Esc", tooltip="go back to the screen before"),
+        Binding("question_mark", "keys", "Keys", tooltip="all keys"),
+        Binding("q", "leave(0)", "Quit", tooltip="quit, and print the command of this screen"),
+        Binding("ctrl+c", "leave(130)", show=False, priority=True, system=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True, system=True),
     ]
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(driver_class=driver())
-        self.desk = desk
-        self.status = 0
-        self.failure: Exception | None = None  # that nobody expected
-        self.theme = "ansi-dark"  # the terminal's own two colours, whether it is dark or light
-        desk.changed, desk.copy = self._changed, self.copy_to_clipboard
+    def __init__(self, source: Source, row: int = 0, text: str | None = None, sort: str = "id") -> None:
+        super().__init__()
+        self.source = source
+        self.words: Words | None = None  # of the vocabulary, once they are read
+        self.started = row, text, sort
+        self.commands: list[str] = []  # of the screen that was left
 
     def get_default_screen(self) -> Screen[Any]:
-        """Return a screen without textual's own keys."""
-        return _Empty()
+        row, _, sort = self.started
+        return MatrixScreen(self.source, row, sort)
 
-    def compose(self) -> Any:
-        """Yield the only widget."""
-        yield _Lines(self.desk)
-
-    def on_mount(self) -> None:
-        """Catch the signals that end a process, and draw anew after one that stopped it."""
+    async def on_mount(self) -> None:
+        """Catch the signals that end a process, draw anew after one that stopped it, and begin at a text."""
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         loop = asyncio.get_running_loop()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # not on every system
-                loop.add_signal_handler(getattr(signal, name), self.leave, 128 + getattr(signal, name))
+                number = getattr(signal, name)
+                loop.add_signal_handler(number, self._end, 128 + number)
+        if self.started[1] is not None:
+            await self.open(FindScreen(self.source, self.started[1]))
 
-    def leave(self, status: int = 0) -> None:
-        """Leave the full screen."""
-        self.status = status
-        self.exit()
+    def _end(self, status: int) -> None:
+        signal.alarm(3)  # a terminal that is gone may take no more
+        self.action_leave(status)
 
-    def fail(self, error: Exception) -> None:
-        """Leave because of an error, which `run` raises."""
-        self.failure = error
-        self.exit()
+    async def on_event(self, event: events.Event) -> None:
+        """Finish with a key before the next one: what is typed ahead meets the screen that the key before opened."""
+        if isinstance(event, events.Resize):
+            size = Size(min(event.size.width, _LARGEST.width), min(event.size.height, _LARGEST.height))
+            event = events.Resize(size, size, size)
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+        elif event.key.startswith("alt+") and event.character is not None:  # so a terminal sends Escape and a letter
+            await self._press(events.Key("escape", None))
+            await self._press(events.Key(event.character, event.character))
+        else:
+            await self._press(event)
 
-    def action_interrupt(self) -> None:
-        """Leave as an interrupted command does."""
-        self.leave(130)
-
-    def _changed(self) -> None:
-        """Draw anew; any thread may ask for it."""
-        with suppress(RuntimeError):  # the loop has ended
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self.draw)
-
-    def draw(self) -> None:
-        """Draw the desk as it is now."""
-        with suppress(NoMatches, ScreenStackError):  # before the first screen, and after the last
-            self.query_one(_Lines).draw()
-
-
-class _Empty(Screen[None], inherit_bindings=False):
-    """A screen without keys of its own."""
-
-
-class _Lines(Widget, can_focus=True):
-    """The lines of the desk."""
-
-    DEFAULT_CSS = "_Lines { width: 100%; height: 100%; }"
-
-    def __init__(self, desk: Desk) -> None:
-        super().__init__()
-        self.desk = desk
-        self._paint = Paint(depth() if desk.color else None)
-        self._strips: list[Strip] | None = None
-        self._drawn_for = (0, 0)
-
-    def draw(self) -> None:
-        """Draw the desk as it is now."""
-        self._strips = None
-        self.refresh()
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Draw anew after something was done; leave if that failed as nobody expected."""
-        try:
-            yield
-        except Exception as error:
-            self.app.fail(error)  # type: ignore[attr-defined]  # the Explorer
-        self.draw()
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines of the screen, or a part of them; textual's own styles have no part in them."""
-        size = self.size.width, self.size.height
-        if self._strips is None or self._drawn_for != size:
-            self._strips, self._drawn_for = [self._paint.strip([], 0)] * size[1], size
+    async def _press(self, event: events.Key) -> None:
+        active, is_typed = self.screen.active_bindings, isinstance(self.focused, Input) and event.is_printable
+        found = None if is_typed else active.get(event.key) or active.get(_ALIASES.get(event.key, ""))
+        if found is not None:
             try:
-                self._strips = [self._paint.strip(line, size[0]) for line in self.desk.frame(*size)]
-            except Exception as error:
-                self.app.fail(error)  # type: ignore[attr-defined]
-        return [strip.crop(*crop.column_span) for strip in self._strips[crop.y : crop.bottom]]
+                await self.run_action(found.binding.action, found.node)
+            except EmbcliError as error:
+                self.notify(sentence(error), severity="error", markup=False)
+            return
+        field, done = self.focused, asyncio.Event()
+        await super().on_event(event)
+        if is_typed and field is not None and field.is_running:
+            field.call_next(done.set)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(done.wait(), 1)
 
-    def on_key(self, event: events.Key) -> None:
-        """Press a key."""
-        event.stop()
-        event.prevent_default()
-        with self._guarded():
-            if event.key.startswith("alt+") and event.character is not None:  # so a terminal sends Esc and a letter
-                self.desk.press("escape")
-                self.desk.press(event.character, event.character)
-            else:
-                self.desk.press(event.key, event.character)
-        if self.desk.ended:
-            self.app.exit()
+    async def open(self, screen: Screen[Any]) -> None:
+        if len(self.screen_stack) > _MOST_SCREENS:
+            await self.switch_screen(screen)
+        else:
+            await self.push_screen(screen)
+        screen.set_focus(screen.query(str(screen.AUTO_FOCUS)).first())
 
-    def on_paste(self, event: events.Paste) -> None:
-        """Insert what is pasted."""
-        with self._guarded():
-            self.desk.paste(event.text)
+    async def open_row(self, row: int, column: int = 0) -> None:
+        await self.open(RowScreen(self.source, row, column))
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll down."""
-        with self._guarded():
-            self.desk.view.scroll(_WHEEL)
+    async def action_find(self) -> None:
+        if self.source.model.encoding is None:
+            self.notify("These rows have no tokens: g goes to a row by its ID.", severity="warning")
+        else:
+            await self.open(FindScreen(self.source))
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll up."""
-        with self._guarded():
-            self.desk.view.scroll(-_WHEEL)
+    async def action_go(self) -> None:
+        await self.open(GoScreen())
 
-    def on_click(self, event: events.Click) -> None:
-        """Click on a line."""
-        with self._guarded():
-            self.desk.click(event.x, event.y)
+    async def go_to(self, text: str) -> None:
+        name, _, number = text.rpartition(",") if "," in text and text != "," else (text, "", "")
+        row = self.source.row_of(name) if name.strip() else None
+        await self.show(row, self.source.column_of(number) if number.strip() else None)
+
+    async def show(self, row: int | None, column: int | None = None) -> None:
+        """Go to a row and a column in the matrix, if that is on top, or else in a screen of the row."""
+        view = self.screen
+        if isinstance(view, MatrixScreen):
+            view.go_to(row, column)
+        elif row is not None:
+            await self.open_row(row, column or 0)
+        elif isinstance(view, RowScreen) and column is not None:
+            view.go_to(column)
+
+    async def action_keys(self) -> None:
+        await self.push_screen(KeysScreen([*self.screen.active_bindings.values()]))
+
+    async def action_back(self) -> None:
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+        else:
+            self.notify("This is the first screen; q quits.")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in ("mark", "compare") or isinstance(self.screen, MatrixScreen | RowScreen)
+
+    def action_mark(self) -> None:
+        view: Any = self.screen
+        self.source.marked = None if self.source.marked == view.row else view.row
+        view.tell()
+        view.query("Matrix").refresh()
+
+    async def action_compare(self) -> None:
+        view: Any = self.screen
+        if self.source.marked in (None, view.row):
+            self.notify("Space marks a row; then c on another row compares the two.", severity="warning")
+        else:
+            await self.open(PairScreen(self.source, self.source.marked, view.row))
+
+    def action_copy(self) -> None:
+        if isinstance(self.screen, View):
+            self.copy_to_clipboard("\n".join(self.screen.commands()))
+            self.notify("Copied, if the terminal allows it (OSC 52).")
+
+    def action_leave(self, status: int) -> None:
+        views = [screen for screen in self.screen_stack if isinstance(screen, View)]
+        self.commands = views[-1].commands() if views else []
+        self.exit(status, return_code=status)
 
 
-def stay() -> None:
-    """Let this process live long: what the start has made stays, and what threads free is used again."""
+def run(app: Explorer) -> int:
+    """Show the screens until somebody leaves; return the exit status."""
     gc.freeze()  # looking through all objects takes 0.1 s, in which no key is answered
     gc.set_threshold(5_000)  # objects, about a screen of them
-    gc.enable()  # a short process has no need of it
-
-
-def run(desk: Desk) -> int:
-    """Show the desk until somebody leaves it; return the exit status. Raises the error that nobody expected."""
-    stay()
-    app = Explorer(desk)
+    gc.enable()  # which a short process has no need of
     app.run()
-    if app.failure is not None:
-        raise app.failure
-    return 2 if app.return_code else app.status
+    return app.return_code or 0

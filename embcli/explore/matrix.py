@@ -1,260 +1,295 @@
-"""The matrix: its rows with tokens and norms, as numbers or as strips of colours; only rows on the screen are read."""
+"""The matrix: rows by ID or by norm, as numbers or as colours; only rows on the screen are read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.cache import LRUCache
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 
-from embcli.explore.desk import View
-from embcli.explore.drawing import MOVES, Key, Line, lines_of, new_sheet, progress, under_cursor
-from embcli.explore.values import with_numbers
-from embcli.oldpage import Bar, Block, Column
-from embcli.oldpage.heat import Fit, Scale, means
-from embcli.oldpage.layout import GAP, beside, shorten
-from embcli.safe import in_line
-from embcli.statistics import norms_of
-from embcli.tokens import shown
+from embcli.errors import EmbcliError
+from embcli.explore.numbers import heat_segments, number_format, number_segments
+from embcli.explore.source import Order, Source
+from embcli.explore.view import View, sentence
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from embcli.explore.desk import Desk
-    from embcli.explore.jobs import Job
-    from embcli.oldpage import NumberFormat, Page
-    from embcli.statistics import NormOrder
-    from embcli.verbs.neighbors import Neighbors
-
-_MOST_OF_TOKEN, _NORM = 24, 7  # cells
-_BELOW_HEAT = 2  # lines below the last one: the scale of the colours
+_MOST_OF_TOKEN, _NORM = 24, 10  # cells
+_BOLD, _DIM, _CURSOR = Style(bold=True), Style(dim=True), Style(bold=True, reverse=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
-    """All rows in an order that a pass found, with a number of each that the screen shows: its rank, or its score."""
+class _Window:
+    """What is on the screen: rows from a place on, and how they are written."""
 
-    name: str
-    header: str  # of the numbers
-    ids: np.ndarray  # (V,) int64
-    numbers: np.ndarray  # (V,) int64 or float64, of the rows in this order; NaN for rows without a score
-    row: int | None = None  # that the scores are with
-
-    @classmethod
-    def by_norm(cls, norms: NormOrder) -> Order:
-        """Return the rows by norm, the largest first."""
-        return cls("norm", "rank", norms.ids, norms.ranks[norms.ids])
-
-    @classmethod
-    def by_cosine(cls, row: int, found: Neighbors) -> Order:
-        """Return the rows by cosine to a row; those without a score are last, by ID."""
-        ranking = found.search.rankings[0]
-        scored = np.zeros(found.layer.shape[0], bool)
-        scored[ranking.ids] = True
-        others = np.flatnonzero(~scored)
-        numbers = np.concatenate([ranking.scores, np.full(len(others), np.nan)])
-        return cls(f"cosine to {row}", "cosine", np.concatenate([ranking.ids, others]), numbers, row)
+    ids: np.ndarray  # (n,) int64
+    values: np.ndarray  # (n, D) float32
+    left: int  # the first column
+    count: int  # of columns
+    spec: str  # of numbers
+    cell: int  # of each, without the gap
 
 
-class MatrixView(View):
-    """The rows of the token matrix, by ID, by norm, or by cosine to the marked row."""
+class Matrix(ScrollView, can_focus=True):
+    """The rows in lines below a header; the first line stays while the others scroll."""
 
-    KEYS = (
-        *MOVES,
-        Key(("enter",), "row", "Enter", "row", more="the row: its values and neighbours"),
-        Key(("h",), "heat", "h", "heat", more="colours in place of numbers, and back"),
-        Key(("s",), "sort", "s", "sort", more="sort by norm, by cosine to the marked row, by ID"),
-        Key(("space",), "mark", "Space", "mark", more="mark the row, or take the mark away"),
-        Key(("c",), "compare", "c", "compare", more="compare the row with the marked one"),
-        Key(("left", "right"), "scroll", "← →", "scroll by a column, with Shift by a screen", False),
-        Key(("0", "dollar_sign"), "scroll", "0 $", "the first and the last column", False),
-    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("pagedown", "page(1)", "A page down", show=False),
+        Binding("pageup", "page(-1)", "A page up", show=False),
+        Binding("ctrl+d", "page(0.5)", "Half a page down", show=False),
+        Binding("ctrl+u", "page(-0.5)", "Half a page up", show=False),
+        Binding("home", "jump(0)", "The first row", show=False),
+        Binding("end", "jump(-1)", "The last row", show=False),
+        Binding("right,greater_than_sign", "columns(1)", "Scroll right by a column", show=False),
+        Binding("left,less_than_sign", "columns(-1)", "Scroll left by a column", show=False),
+        Binding("shift+right,ctrl+right", "screens(1)", "Scroll right by a screen", show=False),
+        Binding("shift+left,ctrl+left", "screens(-1)", "Scroll left by a screen", show=False),
+        Binding("0,circumflex_accent", "screens(-1000000000)", "The first column", show=False),
+        Binding("dollar_sign", "screens(1000000000)", "The last column", show=False),
+    ]
 
-    above = 2
-
-    def __init__(self, desk: Desk, row: int = 0, sort: str = "id") -> None:
-        super().__init__(desk, desk.matrix.layer.shape[0], row)
-        self.matrix = desk.matrix
-        self.left, self.columns = 0, 1  # the first column on the screen, and how many there are
-        self.heat, self.cell = False, 0  # whether rows are strips; the cells of a number so far
-        self.scale: tuple[int, float | None] | None = None  # of strips, and the width of a page it is for
-        self.order: Order | None = None
-        self.sorting: Job[Any] | None = None  # a pass, and the order that its result gives
-        self._order_of: Callable[[Any], Order] = Order.by_norm
-        if sort != "id":
-            self._sort_by(sort)
-
-    # --- where one is -----------------------------------------------------------------------------------------------
+    def __init__(self, source: Source, row: int, moved: Callable[[], None]) -> None:
+        super().__init__()
+        self.source, self.cursor, self.moved = source, row, moved
+        self.left, self.rows_shown = 0, 1  # the first column, and how many rows fit
+        self.limit: float | None = None  # the end of the scale of colours, if there are colours
+        self.by_norm = False
+        self._cell = 0  # cells of a number: they do not shrink while one scrolls
+        self._id_width, self._token_width = max(len(str(source.size - 1)), 2), 0  # cells
+        self._window: _Window | EmbcliError | None = None
+        self._seen: tuple[Any, ...] = ()
+        self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
 
     @property
     def row(self) -> int:
-        """The ID of the row under the cursor."""
-        return int(self._ids(range(self.moving.at, self.moving.at + 1))[0])
+        return int(self.source.ids(self.cursor, self.cursor + 1, self.by_norm)[0])
 
-    def _ids(self, places: range) -> np.ndarray:
-        return (
-            np.arange(places.start, places.stop) if self.order is None else self.order.ids[places.start : places.stop]
-        )
+    def move_to(self, place: int, top: int | None = None) -> None:
+        self.cursor = min(max(place, 0), self.source.size - 1)
+        first = round(self.scroll_y) if top is None else top
+        first = min(max(first, self.cursor - self.rows_shown + 1), self.cursor)
+        self.scroll_to(y=first, animate=False)
+        self.redraw()
 
-    def go_to(self, row: int | None, column: int | None = None) -> None:
-        """Put the cursor on a row, wherever it is in this order, and a column at the left."""
-        if row is not None:
-            self.moving.at = row if self.order is None else int(np.flatnonzero(self.order.ids == row)[0])
-            self.moving.top = self.moving.at - self.moving.height // 3
+    def go_to(self, row: int | None, column: int | None) -> None:
         if column is not None:
-            self.left, self.heat = column, False
+            self.left, self.limit = column, None
+        place = self.cursor
+        if row is not None:
+            place = int(np.flatnonzero(self.source.order.ids == row)[0]) if self.by_norm and self.source.order else row
+        self.move_to(place, None if row is None else place - self.rows_shown // 3)
 
-    # --- what is on the screen --------------------------------------------------------------------------------------
+    def sort(self, by_norm: bool) -> None:
+        """Show the rows by norm, from the largest on, or by ID from the same row on."""
+        row, self.by_norm, self._cell = self.row, by_norm, 0
+        if by_norm:
+            self.move_to(0)
+        else:
+            self.go_to(row, None)
 
-    def title(self) -> tuple[str, str]:
-        """Return the name and shape of the matrix, and the place in it."""
-        size, dim = self.matrix.layer.shape
-        place = f"row {self.moving.at:,} of {size:,}"
-        if self.order is not None:
-            place = f"by {self.order.name}: {self.moving.at + 1:,} of {size:,}"
-        shape = f"{size:,} rows x {dim:,} columns, {self.matrix.layer.dtype}"
-        room = self.desk.size[0] - len(shape) - len(place) - 7
-        return f"{shorten(in_line(self.desk.named_source), max(room, 8))}: {shape}", place
+    def redraw(self) -> None:
+        self.refresh()
+        self.moved()
+
+    def on_resize(self) -> None:
+        self._token_width = 0 if self.source.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
+        self.virtual_size = Size(self.size.width, self.source.size + 1)
+        self.rows_shown = max(self.size.height - 1, 1)
+        self.call_after_refresh(self.move_to, self.cursor, None)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        first = round(new_value)
+        self.cursor = min(max(self.cursor, first), first + self.rows_shown - 1, self.source.size - 1)
+        self.moved()
+
+    def window(self) -> _Window | EmbcliError:
+        top = round(self.scroll_y)
+        seen = top, self.size, self.left, self.limit, self.by_norm, self._cell
+        if self._window is None or seen != self._seen:
+            try:
+                self._window = self._fitted(top)
+            except EmbcliError as error:
+                self._window = error
+            self._seen = top, self.size, self.left, self.limit, self.by_norm, self._cell
+        return self._window
+
+    def _fitted(self, top: int) -> _Window:
+        ids = self.source.ids(top, top + self.rows_shown, self.by_norm)
+        values, dim = self.source.rows(top, top + self.rows_shown, self.by_norm), self.source.dim
+        available = self.size.width - cell_len(self._labels("", "", "", "")) - 3
+        while True:
+            cell = max(self._cell, len(str(dim - 1)), 6)
+            count = min(max(available // (cell + 2), 1), dim)
+            self.left = min(max(self.left, 0), dim - count)
+            spec, self._cell = number_format(values[:, self.left : self.left + count])
+            self._cell = max(self._cell, cell)
+            if self._cell == cell:
+                return _Window(ids, values, self.left, count, spec, cell)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._base = self.rich_style  # once for all lines: it takes 0.4 ms
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        window, width, base = self.window(), self.size.width, self._base
+        if isinstance(window, EmbcliError):
+            lines = Text(sentence(window)).wrap(self.app.console, max(width - 2, 1))
+            text = lines[y - 1].plain if 0 < y <= len(lines) else ""
+            return Strip([Segment(f" {text}", Style(bold=True))]).adjust_cell_length(width).apply_style(base)
+        place = round(self.scroll_y) + y - 1
+        dark, heat = self.app.current_theme.dark, self.limit
+        look = window.left, window.count, window.spec, window.cell, heat, self.by_norm, width, dark, base
+        if y == 0:
+            return self._line(self._header(window), width, base)
+        if place >= self.source.size or y > len(window.ids):
+            return Strip.blank(width, base)
+        row = int(window.ids[y - 1])
+        key = (row, place == self.cursor, row == self.source.marked, *look)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._line(self._row(row, window.values[y - 1], window, place), width, base)
+            self._strips[key] = strip
+        return strip
+
+    def _line(self, segments: list[Segment], width: int, base: Style) -> Strip:
+        # A background is written as it is: with the foreground, too, it would take twice the bytes.
+        styled = [
+            each if each.style and each.style.bgcolor else Segment(each.text, base + each.style) for each in segments
+        ]
+        return Strip(styled).adjust_cell_length(width, base)
+
+    def _labels(self, mark: str, row: str, token: str, norm: str) -> str:
+        parts = [f"{mark:1} {row:>{self._id_width}}"]
+        if self._token_width:
+            text = Text(token)
+            text.truncate(self._token_width, overflow="ellipsis", pad=True)
+            parts.append(text.plain)
+        if self.by_norm:
+            parts.append(f"{norm:>{_NORM}}")
+        return "  ".join(parts)
+
+    def _header(self, window: _Window) -> list[Segment]:
+        label = Segment(self._labels(" ", "ID", "token", "norm"), _BOLD)
+        columns = "".join(f"  {each:>{window.cell}}" for each in range(window.left, window.left + window.count))
+        if self.limit is not None:
+            columns = f" {self.source.dim:,} columns, {-self.limit:.4g} blue to {self.limit:.4g} orange"
+        return [label, Segment(" │", _DIM), Segment(columns, _BOLD)]
+
+    def _row(self, row: int, values: np.ndarray, window: _Window, place: int) -> list[Segment]:
+        order = self.source.order
+        norm = format(order.norms[row], number_format(order.norms[row : row + 1])[0]) if order else ""
+        label = self._labels("•" if row == self.source.marked else " ", str(row), self.source.token(row), norm)
+        lead = [Segment(label, _CURSOR if place == self.cursor else None), Segment(" │", _DIM)]
+        if self.limit is not None:
+            width = max(self.size.width - cell_len(self._labels("", "", "", "")) - 3, 1)
+            return [*lead, Segment(" "), *heat_segments(values, self.limit, width, not self.app.no_color)]
+        shown = values[window.left : window.left + window.count]
+        return [*lead, *number_segments(shown, window.spec, window.cell, self.app.current_theme.dark)]
+
+    def action_move(self, lines: int) -> None:
+        self.move_to(self.cursor + lines)
+
+    def action_page(self, pages: float) -> None:
+        lines = round(pages * self.rows_shown) or 1
+        self.move_to(self.cursor + lines, round(self.scroll_y) + lines)
+
+    def action_jump(self, place: int) -> None:
+        self.move_to(place % self.source.size)
+
+    def action_columns(self, columns: int) -> None:
+        self.left = min(max(self.left + columns, 0), self.source.dim - 1)
+        self.redraw()
+
+    def action_screens(self, screens: int) -> None:
+        window = self.window()
+        self.action_columns(screens * window.count if isinstance(window, _Window) else 0)
+
+    async def on_click(self, event: events.Click) -> None:
+        place = round(self.scroll_y) + event.y - 1
+        if event.y > 0 and place == self.cursor:
+            await self.run_action("screen.open")
+        elif event.y > 0 and place < self.source.size:
+            self.move_to(place)
+
+
+class MatrixScreen(View):
+    """The first screen."""
+
+    AUTO_FOCUS = "Matrix"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Row", tooltip="the row: its values, norm and neighbours"),
+        Binding("s", "sort", "Sort", tooltip="sort by norm, or by ID again"),
+        Binding("h", "heat", "Heat", tooltip="colours of all columns in place of numbers, and back"),
+    ]
+
+    def __init__(self, source: Source, row: int, sort: str) -> None:
+        super().__init__(source)
+        self.matrix, self.sort = Matrix(source, row, self.tell), sort
+
+    def body(self) -> ComposeResult:
+        yield self.matrix
+
+    def heading(self) -> str:
+        size, dim, at = self.source.size, self.source.dim, self.matrix.cursor
+        place = f"by norm: {at + 1:,} of {size:,}" if self.matrix.by_norm else f"row {at:,} of {size:,}"
+        return f"{self.source.name}: {size:,} x {dim:,}, {self.source.layer.dtype}   {place}"
 
     def commands(self) -> list[str]:
-        """Return the command of the rows on the screen, and that of their order."""
-        places = self.moving.fit(self.moving.height)
-        ids = self._ids(places).tolist()
-        rows = f"{ids[0]}:{ids[-1] + 1}" if self.order is None and len(ids) > 1 else ",".join(map(str, ids))
-        shown = ["--columns", f"{self.left}:{self.left + self.columns}"]
-        if self.heat:
-            shown = ["--heat"]
-        if self.order is None or self.order.row is not None:
-            commands = [self.desk.spell("weights", "--rows", rows, *shown)]
+        window, matrix = self.matrix.window(), self.matrix
+        if isinstance(window, EmbcliError):
+            return [self.source.spell("weights")]
+        ids = window.ids.tolist()
+        rows = ",".join(map(str, ids)) if matrix.by_norm or len(ids) == 1 else f"{ids[0]}:{ids[-1] + 1}"
+        columns = (
+            ["--heat"] if matrix.limit is not None else ["--columns", f"{window.left}:{window.left + window.count}"]
+        )
+        return [self.source.spell("weights", "--rows", rows, *columns, *(["--sort", "norm"] if matrix.by_norm else []))]
+
+    def on_mount(self) -> None:
+        if self.sort == "norm":
+            self.action_sort()
+
+    def go_to(self, row: int | None, column: int | None) -> None:
+        self.matrix.go_to(row, column)
+
+    async def action_open(self) -> None:
+        await self.app.open_row(self.matrix.row)
+
+    def action_sort(self) -> None:
+        if self.matrix.by_norm or self.source.order is not None:
+            self.matrix.sort(not self.matrix.by_norm)
         else:
-            commands = [self.desk.spell("weights", "--rows", rows, *shown, "--sort", "norm")]
-        if self.order is not None and self.order.row is not None:
-            query = ("--ids", str(self.order.row), "--top", str(places.stop))
-            commands.append(self.desk.spell("neighbors", *query))
-        return commands
+            self.tell("sorting …")
+            self.run_passes("sorting", [(self.source.by_norm, self._take)])
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        """Return the rows as a table, with the cursor's row marked."""
-        running: list[Line] = []
-        if self.sorting is not None and self.sorting.done:
-            self._take_found(self.sorting)
-        if self.sorting is not None:
-            running = [progress("sorting", self.sorting.share, width)]
-        rows = height - self.above - len(running) - (_BELOW_HEAT if self.heat else 0)
-        places = self.moving.fit(rows)
-        ids = self._ids(places)
-        values = self.matrix.layer.rows(ids)  # (n, D) float32
-        page = new_sheet(width, self.desk.color)
-        labels = self._labels(page, ids, places, width, norms_of(values.astype(np.float64)))
-        taken = sum(label.width + GAP for label in labels)
-        if self.heat:
-            page = new_sheet(width, self.desk.color, scale=self._scale(page, labels, values))
-            page.strips(labels, [Block("", values)], self.matrix.columns)
-            lines = lines_of(page)
+    def _take(self, found: Order | EmbcliError) -> None:
+        if isinstance(found, EmbcliError):
+            self.notify(sentence(found), severity="error", markup=False)
         else:
-            page.table([*labels, Bar()])
-            lines = with_numbers(lines_of(page), *self._numbers(page, values, width - taken - 1 - GAP))
-        at = self.moving.at - places.start + self.above
-        lines[at] = under_cursor(lines[at], taken - GAP)
-        return [*lines[: height - len(running)], *([[]] * (height - len(running) - len(lines))), *running]
+            self.source.order = found
+            self.matrix.sort(by_norm=True)
 
-    def _scale(self, page: Page, labels: list[Column], values: np.ndarray) -> float | None:
-        """Return the limit of the colours: that of the first screen, until the width changes."""
-        if self.scale is None or self.scale[0] != page.width:
-            fit = Fit.of(values.shape[1], beside(page.width, labels, ())[1], page.colors > 0)
-            limit = Scale.of([means(values, fit.per)]).limit
-            self.scale = page.width, float(f"{limit:.4g}") or None
-        return self.scale[1]
+    def action_heat(self) -> None:
+        matrix, window = self.matrix, self.matrix.window()
+        if isinstance(window, EmbcliError):
+            return
+        finite = window.values[np.isfinite(window.values)]
+        matrix.limit = float(np.abs(finite).max(initial=0)) if matrix.limit is None else None
+        matrix.redraw()
 
-    def _labels(self, page: Page, ids: np.ndarray, places: range, width: int, norms: np.ndarray) -> list[Column]:
-        rows, last = ids.tolist(), str(self.matrix.layer.shape[0] - 1)
-        marks = ["•" if row == self.desk.marked else " " for row in rows]
-        labels = [Column("", marks, "left"), Column("ID", list(map(str, rows)), minimum=len(last))]
-        if self.matrix.encoding is not None:
-            most = min(_MOST_OF_TOKEN, max(width // 5, 6))
-            tokens = [shorten(shown(token), most) for token in self.matrix.tokens(ids)]
-            labels.append(Column("token", tokens, "left", minimum=most))
-        numbers = {"norm": norms}
-        if self.order is not None:
-            numbers[self.order.header] = self.order.numbers[places.start : places.stop]
-        for name, values in numbers.items():
-            write = page.numbers(values).write
-            labels.append(Column(name, [write(value) for value in values.tolist()], minimum=_NORM))
-        return labels
-
-    def _numbers(self, page: Page, values: np.ndarray, available: int) -> tuple[np.ndarray, int, NumberFormat, int]:
-        """Return the numbers that fit, the first column, how they are written, and the cells of each.
-
-        Columns keep their width while one scrolls.
-        """
-        dim = values.shape[1]
-        while True:
-            cell = max(self.cell, len(str(dim - 1)))
-            self.columns = min(max((available + GAP) // (cell + GAP), 1), dim)
-            self.left = min(max(self.left, 0), dim - self.columns)
-            here = values[:, self.left : self.left + self.columns]
-            numbers = page.numbers(here)
-            if numbers.width <= cell:
-                return here, self.left, numbers, cell
-            self.cell = numbers.width
-
-    # --- keys -------------------------------------------------------------------------------------------------------
-
-    def press(self, name: str) -> bool:
-        """Scroll the columns, or do what a key does on any screen."""
-        page, all_ = self.columns, self.matrix.layer.shape[1]
-        steps = {"left": -1, "less_than_sign": -1, "right": 1, "greater_than_sign": 1}
-        steps |= {"shift+left": -page, "ctrl+left": -page, "shift+right": page, "ctrl+right": page}
-        steps |= {"0": -all_, "circumflex_accent": -all_, "dollar_sign": all_}
-        self.left += steps.get(name, 0)
-        return name in steps or super().press(name)
-
-    def do_row(self) -> None:
-        """Open the row under the cursor."""
-        self.desk.open("row", self.row)
-
-    def do_compare(self) -> None:
-        """Compare the row with the marked one."""
-        self.desk.compare(self.row)
-
-    def do_heat(self) -> None:
-        """Show strips of colours in place of numbers, or numbers again."""
-        self.heat, self.cell, self.scale = not self.heat, 0, None
-
-    def do_mark(self) -> None:
-        """Mark the row, or take the mark away."""
-        self.desk.mark(self.row)
-
-    def do_sort(self) -> None:
-        """Sort by the next order: by norm, by cosine if a row is marked, by ID."""
-        now = "id" if self.order is None else "norm" if self.order.row is None else "cosine"
-        self._sort_by({"id": "norm", "norm": "cosine", "cosine": "id"}[now])
-
-    def _sort_by(self, name: str) -> None:
-        self.leave()
-        self.sorting, row = None, self.desk.marked
-        if name == "norm":
-            self.sorting, self._order_of = self.desk.norms, Order.by_norm
-        elif name == "cosine" and row is not None:
-            query = self.desk.matrix.layer.rows(np.array([row]))
-            self.sorting = self.desk.start(lambda model: model.neighbors(vector=query, top=len(model)))
-            self.jobs, self._order_of = [self.sorting], partial(Order.by_cosine, row)
-        else:
-            self._take(None)
-
-    def _take_found(self, job: Job[Any]) -> None:
-        """Sort by what a pass found, or say why it failed."""
-        self.sorting = None
-        if job.error is not None:
-            self.desk.said = self.desk.words_of(job.error)
-        else:
-            self._take(self._order_of(job.found))
-
-    def _take(self, order: Order | None) -> None:
-        """Show the rows in an order; a new one begins at its first row, that of IDs at the same row."""
-        row = self.row
-        self.order, self.cell = order, 0
-        self.moving.at = self.moving.top = 0
-        if order is None:
-            self.go_to(row)
+    @property
+    def row(self) -> int:
+        return self.matrix.row

@@ -1,108 +1,66 @@
-"""Two rows side by side, column by column, with their cosine and distance."""
+"""Two rows: their cosine and L2 distance, and the columns that differ most."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
-
 import numpy as np
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widgets import DataTable
 
-from embcli.explore.desk import View
-from embcli.explore.drawing import BOLD, DIM, MOVES, Key, Line, lines_of, new_sheet
-from embcli.explore.values import ABOVE, down
-from embcli.oldpage import Block, Column
-from embcli.oldpage.layout import shorten
-from embcli.oldpage.lines import Look, Piece
+from embcli.explore.numbers import number_format, number_text
+from embcli.explore.source import Source
+from embcli.explore.view import View
 
-if TYPE_CHECKING:
-    from embcli.explore.desk import Desk
-    from embcli.explore.jobs import Job
-    from embcli.model import Model
-    from embcli.names import Metric
-    from embcli.verbs.neighbors import Neighbors
-
-_LABEL, _ERROR = 14, 44  # cells
-_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
+_COLUMNS = 100
 
 
-class PairView(View):
+class PairScreen(View):
     """The marked row and another one."""
 
-    KEYS = (
-        Key(("down", "j", "up", "k"), "move", "↑ ↓", "columns", more="scroll the columns"),
-        *MOVES[1:],
-    )
-    has_list = False
+    AUTO_FOCUS = "DataTable"
 
-    def __init__(self, desk: Desk, one: int, other: int) -> None:
-        super().__init__(desk, desk.matrix.layer.shape[1])
+    def __init__(self, source: Source, one: int, other: int) -> None:
+        super().__init__(source)
         self.rows = one, other
-        self.end = 1
-        query, among = np.array([one]), str(other)
-        self.found: dict[Metric, Job[Neighbors]] = {
-            metric: desk.start(partial(_of_pair, query, among, metric)) for metric in _METRICS
-        }
-        self.jobs = [*self.found.values()]
+        values = np.stack([source.row(one), source.row(other)])
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = values[0] - values[1]
+            first, second = values.astype(np.float64)
+            self.distance = float(np.linalg.norm(first - second))
+            lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+            self.cosine = float(first @ second) / lengths if lengths else np.nan
+        order = np.argsort(-np.abs(difference), kind="stable")  # NaN last
+        self.columns = order[:_COLUMNS]
+        self.values = np.stack([*values, difference], axis=1)[self.columns]  # (n, 3) float32
 
-    def title(self) -> tuple[str, str]:
-        """Return both rows."""
-        one, other = (f"{row} {self.desk.token_of(row)}" for row in self.rows)
-        return f"Rows {one}  and  {other}", self.desk.named_source
+    def body(self) -> ComposeResult:
+        yield DataTable(cursor_type="row", cell_padding=2)
+
+    def on_mount(self) -> None:
+        table, dark = self.query_one(DataTable), self.app.current_theme.dark
+        names = [
+            f"{label} {row} {self.source.token(row)}".strip()[:24] for label, row in zip("AB", self.rows, strict=True)
+        ]
+        table.add_columns(*(Text(name, justify="right") for name in ("column", *names, "A - B")))
+        spec = number_format(self.values)[0]
+        for column, values in zip(self.columns.tolist(), self.values.tolist(), strict=True):
+            cells = (number_text(value, spec, dark) for value in values)
+            table.add_row(Text(str(column), justify="right"), *cells)
+        self.tell()
+
+    def heading(self) -> str:
+        one, other = (f"{row} {self.source.token(row)}".strip() for row in self.rows)
+        cosine, distance = (
+            "none" if np.isnan(score) else format(score, number_format(np.array([score]))[0])
+            for score in (self.cosine, self.distance)
+        )
+        return f"Rows {one} and {other}   cosine {cosine}   L2 distance {distance}   columns that differ most:"
 
     def commands(self) -> list[str]:
-        """Return the commands of the values and of both scores."""
         one, other = map(str, self.rows)
-        at = self.moving.at
-        query = ("--ids", one, "--rows", other)
+        columns = ",".join(map(str, self.columns.tolist()))
         return [
-            self.desk.spell("weights", "--rows", f"{one},{other}", "--columns", f"{at}:{self.end}"),
-            *(self.desk.spell("neighbors", *query, *self._named(metric)) for metric in _METRICS),
+            self.source.spell("neighbors", "--ids", one, "--rows", other),
+            self.source.spell("neighbors", "--ids", one, "--rows", other, "--metric", "l2"),
+            self.source.spell("weights", "--rows", f"{one},{other}", "--columns", columns),
         ]
-
-    @staticmethod
-    def _named(metric: Metric) -> tuple[str, ...]:
-        return ("--metric", metric) if metric != "cosine" else ()
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        """Return the scores, strips of both rows, and their values side by side."""
-        rows = self.desk.matrix.layer.rows(np.array(self.rows))  # (2, D) float32
-        with np.errstate(invalid="ignore"):  # of infinities
-            difference = rows[:1] - rows[1:]
-        labels = [shorten(f"{row} {self.desk.token_of(row)}".strip(), _LABEL) for row in self.rows]
-        page = new_sheet(width, self.desk.color)
-        names = ["A", "B", "A - B"]
-        strips = np.concatenate([rows, difference])
-        page.strips([Column("", names, "left")], [Block("", strips)], self.desk.matrix.columns)
-        above = [self._scores(), [], *lines_of(page)[: ABOVE + len(names)], []]
-        room = height - len(above)
-        named = {f"A {labels[0]}": rows[0], f"B {labels[1]}": rows[1], "A - B": difference[0]}
-        self.moving.by(0)
-        lines, self.moving.height, self.end = down(named, self.moving.at, width, room, self.desk.color)
-        return [*above, *lines]
-
-    def _scores(self) -> Line:
-        line: Line = []
-        for metric, name in _METRICS.items():
-            job = self.found[metric]
-            line.append(Piece(f" {name} ", DIM))
-            if job.error is not None:
-                line.append(Piece(f"{shorten(self.desk.words_of(job.error), _ERROR)}  ", Look("bad")))
-                continue
-            if job.found is None:
-                line.append(Piece("…  ", BOLD))
-                continue
-            scores = job.found.scores
-            write = new_sheet(1, self.desk.color).numbers(scores).write
-            line.append(Piece(f"{write(scores[0])}  " if len(scores) else "none  ", BOLD))
-        return line
-
-    def go_to(self, row: int | None, column: int | None) -> None:
-        """Show a column at the top, or another row."""
-        if row is not None:
-            self.desk.open("row", row)
-        elif column is not None:
-            self.moving.at = column
-
-
-def _of_pair(query: np.ndarray, among: str, metric: Metric, model: Model) -> Neighbors:
-    return model.neighbors(query, metric=metric, rows=among)

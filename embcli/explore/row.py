@@ -1,241 +1,164 @@
-"""A row: its values, the sum that a model reads, its norm, and the rows nearest to it, from one to the next."""
+"""A row: its values, its norm, and the rows nearest to it, by cosine and by L2 distance."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import ClassVar
 
 import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widgets import DataTable
 
-from embcli.explore.desk import View
-from embcli.explore.drawing import (
-    BOLD,
-    DIM,
-    MOVES,
-    Key,
-    Line,
-    Moving,
-    beside,
-    folded,
-    length,
-    lines_of,
-    new_sheet,
-    progress,
-    text_line,
-    under_cursor,
-)
-from embcli.explore.values import ABOVE, across, down
-from embcli.oldpage import Block, Column, Columns
-from embcli.oldpage.layout import shorten
-from embcli.oldpage.lines import Look, Piece
-from embcli.statistics import norms_of
-from embcli.tokens import shown
+from embcli.errors import EmbcliError
+from embcli.explore.numbers import number_format, number_segments
+from embcli.explore.source import TOP, Source
+from embcli.explore.view import View, sentence
+from embcli.names import Metric
 
-if TYPE_CHECKING:
-    from embcli.explore.desk import Desk
-    from embcli.explore.jobs import Job
-    from embcli.model import Model
-    from embcli.names import Metric
-    from embcli.verbs.lookup import Lookup
-    from embcli.verbs.neighbors import Neighbors
-
-_TOP = 50  # neighbours
-_LIST = 34  # cells of a list of neighbours
-_TOKEN = 12  # cells of a token in it
-_LEAST_VALUES = 26  # cells of the values beside it
-_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "distance"}
+_PER_LINE = (16, 10, 8, 5, 4, 2, 1)
+_TOKEN = 14  # cells
+_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
 
 
-class RowView(View):
-    """A row of the token matrix."""
+class Values(ScrollView, can_focus=True):
+    """The values of a row, line after line, below a header that stays."""
 
-    KEYS = (
-        Key(("down", "j", "up", "k"), "move", "↑ ↓", "neighbour", more="move through the neighbours"),
-        Key(("n", "enter"), "neighbour", "n Enter", "go on", more="go on to the neighbour under the cursor"),
-        Key(("tab",), "metric", "Tab", "L2", more="the nearest by L2 distance, or by cosine"),
-        Key(("p",), "sum", "p", "input", more="token row + position row = input, and back"),
-        Key(("right",), "right", "←→", "columns", more="scroll the columns of the row"),
-        Key(("left",), "left", "", "", False),
-        Key(("space",), "mark", "Space", "mark", more="mark the row, or take the mark away"),
-        Key(("c",), "compare", "c", "compare", more="compare the row with the marked one"),
-        *MOVES[1:],
-    )
+    def __init__(self, values: np.ndarray, column: int, moved: Callable[[], None]) -> None:
+        super().__init__()
+        self.values, self.per, self.column, self.moved = values, 1, column, moved
+        self.spec, self.cell = number_format(values)
 
-    def __init__(self, desk: Desk, row: int, column: int | None = None) -> None:
-        super().__init__(desk)
-        self.row = row
-        self.first, self.end, self.step = column or 0, 1, 1  # the columns on the screen, and how many to scroll by
-        self.metric: Metric = "cosine"
-        self.both = False  # whether both lists are on the screen
-        self.nearest: dict[Metric, Job[Neighbors]] = {}
-        self.lists: dict[Metric, Moving] = {metric: Moving(0) for metric in _METRICS}
-        self.sum: Job[Lookup] | None = None  # with its position row, if that is shown
-        self.moving = self.lists[self.metric]
+    def on_resize(self) -> None:
+        label = max(len(str(len(self.values) - 1)), 3)
+        self.cell = max(self.cell, len(f"+{_PER_LINE[0]}"))
+        room = self.size.width - label - 3
+        self.per = next((each for each in _PER_LINE if each * (self.cell + 2) <= room), 1)
+        self.virtual_size = Size(self.size.width, -(-len(self.values) // self.per) + 1)
+        self.call_after_refresh(self.go_to, self.column)
 
-    # --- what is on the screen --------------------------------------------------------------------------------------
+    def go_to(self, column: int) -> None:
+        self.scroll_to(y=column // self.per, animate=False)
+        self.refresh()
 
-    def title(self) -> tuple[str, str]:
-        """Return the row's ID and token, and the name of the matrix."""
-        mark = " • marked" if self.row == self.desk.marked else ""
-        return f"Row {self.row}  {self.desk.token_of(self.row)}{mark}", self.desk.named_source
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.column = round(new_value) * self.per
+        self.moved()
+
+    @property
+    def shown(self) -> range:
+        first = round(self.scroll_y) * self.per
+        return range(first, min(first + max(self.size.height - 1, 1) * self.per, len(self.values)))
+
+    def render_line(self, y: int) -> Strip:
+        label, first = max(len(str(len(self.values) - 1)), 3), (round(self.scroll_y) + y - 1) * self.per
+        if y == 0:
+            offsets = "".join(f"  {f'+{each}':>{self.cell}}" for each in range(min(self.per, len(self.values))))
+            segments = [Segment(f"{'col':>{label}} │{offsets}", Style(bold=True))]
+        elif first >= len(self.values):
+            segments = []
+        else:
+            here, dark = self.values[first : first + self.per], self.app.current_theme.dark
+            segments = [Segment(f"{first:>{label}} │", Style(dim=True))]
+            segments += number_segments(here, self.spec, self.cell, dark)
+        return Strip(segments).adjust_cell_length(self.size.width).apply_style(self.rich_style)
+
+
+class RowScreen(View):
+    """A row of the matrix."""
+
+    AUTO_FOCUS = "#cosine"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,n", "open", "Go on", key_display="Enter", priority=True, tooltip="go on to this neighbour"),
+        Binding("tab", "app.focus_next", "Next list", tooltip="to the nearest by L2 distance, to the values, and back"),
+        Binding("right", "page(1)", "Columns", key_display="← →", priority=True, tooltip="scroll the values"),
+        Binding("left", "page(-1)", show=False, priority=True),
+    ]
+
+    def __init__(self, source: Source, row: int, column: int = 0) -> None:
+        super().__init__(source)
+        self.row, self.token = row, source.token(row)
+        self.values = Values(source.row(row), column, self.tell)
+        self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}
+
+    def body(self) -> ComposeResult:
+        with Horizontal():
+            yield self.values
+            with Vertical(id="nearest"):
+                for metric in _METRICS:
+                    yield DataTable(id=metric, cursor_type="row", cell_padding=1)
+
+    def heading(self) -> str:
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = np.sqrt(np.square(self.values.values.astype(np.float64)).sum())
+        norm = norm if np.isfinite(norm) else np.nan
+        order, mark = self.source.order, "• " if self.row == self.source.marked else ""
+        rank = f", rank {int(np.flatnonzero(order.ids == self.row)[0]) + 1:,} of {self.source.size:,}" if order else ""
+        written = format(norm, number_format(np.array([norm]))[0])
+        return f"{mark}Row {self.row}  {self.token}   norm {written}{rank}   {self.source.name}"
 
     def commands(self) -> list[str]:
-        """Return the commands of the values, of norm and rank, and of the neighbours."""
-        columns = ("--columns", f"{self.first}:{self.end}")
-        commands = [self.desk.spell("weights", "--rows", str(self.row), *columns, "--sort", "norm")]
-        if self.sum is not None:
-            commands.append(self.desk.spell("lookup", "--ids", str(self.row), *columns))
-        return commands + [self._command(metric) for metric in self._metrics()]
-
-    def _command(self, metric: Metric, *words: str) -> str:
-        named = ("--metric", metric) if metric != "cosine" else ()
-        return self.desk.spell("neighbors", "--ids", str(self.row), *named, "--top", str(_TOP), *words)
-
-    def _metrics(self) -> list[Metric]:
-        return [*_METRICS] if self.both else [self.metric]
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        """Return the norm, a strip of all values, and beside each other values and neighbours."""
-        self._search()
-        values = self.desk.matrix.layer.rows(np.array([self.row]))
-        head = [self._norm(width), *self._strip(values, width), []]
-        room = max(height - len(head), 1)
-        for self.both in (True, False):
-            left = width - (_LIST + 3) * len(self._metrics())
-            drawn = self._values(values[0], left, room) if left >= _LEAST_VALUES else []
-            if drawn and max(map(length, drawn)) <= left:  # no number is cut
-                first, *others = (self._list(metric, room) for metric in self._metrics())
-                for other in others:
-                    first = beside(first, other, _LIST)
-                return [*head, *beside(drawn, first, left)]
-        above = self._values(values[0], width, max(room // 2 - 1, ABOVE + 1))
-        return [*head, *above, [], *self._list(self.metric, room - len(above) - 1)]
-
-    def _search(self) -> None:
-        """Search for the neighbours by one metric after the other; then rank the norms of all rows."""
-        for metric in (self.metric, *_METRICS):
-            if metric not in self.nearest:
-                self.nearest[metric] = self.desk.start(partial(_nearest, np.array([self.row]), metric))
-                self.jobs.append(self.nearest[metric])
-            if not self.nearest[metric].done:
-                return
-        self.desk.norms  # noqa: B018
-
-    def _norm(self, width: int) -> Line:
-        """Return the norm and its rank."""
-        norm = norms_of(self.desk.matrix.layer.rows(np.array([self.row])).astype(np.float64))
-        write = new_sheet(width, self.desk.color).numbers(norm).write
-        order = self.desk.norms_if_done
-        rank = f"{order.ranks[self.row]:,}" if order else "…"
-        size = f" of {self.desk.matrix.layer.shape[0]:,}"
+        columns = f"{self.values.shown.start}:{self.values.shown.stop}"
+        query = ("--ids", str(self.row), "--top", str(TOP))
         return [
-            *(Piece(" norm ", DIM), Piece(write(norm[0]), BOLD), Piece("   rank ", DIM), Piece(rank, BOLD)),
-            Piece(size, DIM),
+            self.source.spell("weights", "--rows", str(self.row), "--columns", columns, "--sort", "norm"),
+            self.source.spell("neighbors", *query),
+            self.source.spell("neighbors", *query, "--metric", "l2"),
         ]
 
-    def _strip(self, values: np.ndarray, width: int) -> list[Line]:
-        """Return all values as one strip of colours."""
-        page = new_sheet(width - 1, self.desk.color)
-        page.strips([], [Block("", values)], self.desk.matrix.columns)
-        return [[Piece(" "), *line[3:]] for line in lines_of(page)[ABOVE : ABOVE + 1]]
+    def on_screen_resume(self) -> None:
+        self.tell()
+        missing = [metric for metric in _METRICS if metric not in self.nearest]
+        for metric in missing:
+            self.query_one(f"#{metric}", DataTable).loading = True
+        passes = [(partial(self.source.nearest, self.row, each), partial(self._take, each)) for each in missing]
+        if passes:
+            self.run_passes("searching", passes)
 
-    def _values(self, values: np.ndarray, width: int, height: int) -> list[Line]:
-        """Return the values from the first column on, alone or as terms of the sum."""
-        page = new_sheet(width, self.desk.color)
-        room = max(height - ABOVE - 1, 1)
-        self.first = min(max(self.first, 0), len(values) - 1)
-        if self.sum is None:
-            self.step, self.end = across(page, values, self.first, width, room)
-            return lines_of(page)
-        if not self.sum.done:
-            return [progress("looking up", self.sum.share, width)]
-        if self.sum.error is not None:
-            raise self.sum.error
-        found = cast("Lookup", self.sum.found)
-        rows = found.rows(np.array([0]), ("token", "position", "input"))
-        named = {name: each[0] for name, each in rows.items()}
-        lines, self.step, self.end = down(named, self.first, width, height - 1, self.desk.color)
-        return [*lines, text_line(f" input = {found.sum}, at position 0", DIM, width)]
+    def on_screen_suspend(self) -> None:
+        self.workers.cancel_node(self)
 
-    def _list(self, metric: Metric, height: int) -> list[Line]:
-        """Return the nearest rows by a metric."""
-        job, moving = self.nearest.get(metric), self.lists[metric]
-        heading = "nearest by cosine" if metric == "cosine" else "nearest by L2 distance"
-        if job is None or not job.done:
-            return [text_line(heading, BOLD), progress("searching", job.share if job else 0.0, _LIST)]
-        if job.error is not None:
-            words = folded(self.desk.words_of(job.error), _LIST)
-            return [text_line(heading, BOLD), *(text_line(line, Look("bad")) for line in words)]
-        found = cast("Neighbors", job.found)
-        ranking = found.search.rankings[0]
-        moving.count = len(ranking.ids)
-        places = moving.fit(height - ABOVE)
-        page = new_sheet(_LIST, self.desk.color)
-        write = page.numbers(ranking.scores).write
-        here = slice(places.start, places.stop)
-        ids = ranking.ids[here]
-        tokens = [shorten(shown(token), _TOKEN) for token in found.tokens(ids)]
-        columns: Columns = [
-            Column("", [str(place + 1) for place in places], tone="dim", minimum=2),
-            *([Column("nearest", tokens, "left", minimum=_TOKEN)] if found.encoding is not None else []),
-            Column("ID", list(map(str, ids.tolist())), minimum=len(str(found.layer.shape[0] - 1))),
-            Column(_METRICS[metric], [write(score) for score in ranking.scores[here].tolist()]),
-        ]
-        page.table(columns)
-        lines = lines_of(page)
-        if metric == self.metric and len(ids):
-            at = ABOVE + moving.at - places.start
-            lines[at] = under_cursor(lines[at], length(lines[at]))
-        return lines if len(ids) else [text_line(heading, BOLD), text_line("No other rows.")]
+    def _take(self, metric: Metric, found: tuple[np.ndarray, np.ndarray] | EmbcliError) -> None:
+        table = self.query_one(f"#{metric}", DataTable)
+        table.loading = False
+        self.nearest[metric] = (np.empty(0, np.int64), np.empty(0)) if isinstance(found, EmbcliError) else found
+        ids, scores = self.nearest[metric]
+        table.clear(columns=True)
+        if isinstance(found, EmbcliError):
+            table.add_column("nearest by cosine" if metric == "cosine" else "nearest by L2 distance")
+            for line in Text(sentence(found)).wrap(self.app.console, 38):
+                table.add_row(line)
+            return
+        spec = number_format(scores)[0]
+        names = ["nearest"] if self.source.encoding is not None else []
+        table.add_columns(*names, "ID", Text(_METRICS[metric], justify="right"))
+        for row, token, score in zip(ids.tolist(), self.source.tokens(ids), scores.tolist(), strict=True):
+            text = Text(token)
+            text.truncate(_TOKEN, overflow="ellipsis", pad=True)
+            cells = [Text(str(row), justify="right"), Text(format(score, spec), justify="right")]
+            table.add_row(*([text] if names else []), *cells)
 
-    def cover(self) -> None:
-        """Cancel a search that still runs; it begins anew when one comes back."""
-        for metric, job in [*self.nearest.items()]:
-            if not job.done:
-                job.cancel()
-                del self.nearest[metric]
+    async def on_data_table_row_selected(self) -> None:
+        await self.action_open()
 
-    # --- keys -------------------------------------------------------------------------------------------------------
+    def go_to(self, column: int) -> None:
+        self.values.go_to(column)
 
-    def do_neighbour(self) -> None:
-        """Go on to the neighbour under the cursor."""
-        job = self.nearest.get(self.metric)
-        if job is not None and job.found is not None and len(job.found.ids):
-            self.desk.open("row", int(job.found.ids[self.moving.at]), self.first)
+    async def action_open(self) -> None:
+        metric: Metric = "l2" if self.focused is not None and self.focused.id == "l2" else "cosine"
+        ids = self.nearest.get(metric, (np.empty(0),))[0]
+        if len(ids):
+            at = self.query_one(f"#{metric}", DataTable).cursor_row
+            await self.app.open_row(int(ids[at]), self.values.shown.start)
 
-    def do_metric(self) -> None:
-        """Move through the other list."""
-        self.metric = "l2" if self.metric == "cosine" else "cosine"
-        self.moving = self.lists[self.metric]
-
-    def do_sum(self) -> None:
-        """Show the row's position row and their sum, or its values only."""
-        query = np.array([self.row])
-        self.sum = self.desk.start(lambda model: model.lookup(query), in_turn=True) if self.sum is None else None
-
-    def do_right(self) -> None:
-        """Scroll the columns by a line."""
-        self.first += self.step
-
-    def do_left(self) -> None:
-        """Scroll the columns back by a line."""
-        self.first -= self.step
-
-    def do_mark(self) -> None:
-        """Mark the row, or take the mark away."""
-        self.desk.mark(self.row)
-
-    def do_compare(self) -> None:
-        """Compare the row with the marked one."""
-        self.desk.compare(self.row)
-
-    def go_to(self, row: int | None, column: int | None) -> None:
-        """Show another row, or another column of this one at the top."""
-        if row is not None:
-            self.desk.open("row", row, self.first if column is None else column)
-        elif column is not None:
-            self.first = column
-
-
-def _nearest(query: np.ndarray, metric: Metric, model: Model) -> Neighbors:
-    return model.neighbors(query, metric=metric, top=_TOP)
+    def action_page(self, pages: int) -> None:
+        self.values.scroll_relative(y=pages * max(self.values.size.height - 2, 1), animate=False)

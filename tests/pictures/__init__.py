@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 from pathlib import Path
 from unittest import mock
 
 import embcli
 from embcli.cli.explore import speller
 from embcli.cli.models import NamedModel
-from embcli.cli.options import flag_of
-from embcli.explore import picture
-from embcli.explore.start import begin
+from embcli.explore.app import Explorer
+from embcli.explore.source import Source
+from tests.explored import settle
 from tests.inside import Inside
 from tests.screen import COLORS
-from tests.screens import settled
 
 FOLDER = Path(__file__).parent
 PICTURES = {
@@ -34,7 +35,18 @@ def drawn(name: str) -> bytes:
 
 def _screen() -> bytes:
     """Return a screen of explore: a row and its neighbours."""
+
+    async def pictured() -> str:
+        source = Source(embcli.seeded(), speller(NamedModel(), None))
+        async with Explorer(source, source.row_of(" effort")).run_test(size=(96, 26)) as pilot:
+            await pilot.press("enter")
+            await settle(pilot)
+            pilot.app.theme = "textual-light"
+            await settle(pilot)
+            drawn = pilot.app.export_screenshot()
+            return re.sub(
+                r"@font-face \{.*?\}|<!--.*?-->| clip-path=\"[^\"]*\"", "", drawn, flags=re.DOTALL
+            )  # fonts from the web
+
     with mock.patch.dict(os.environ, COLORS):
-        desk = begin(embcli.seeded(), speller(NamedModel(), None), flag_of, True, row=" effort")
-        desk.press("enter")
-        return picture.drawn(settled(desk, 96, 26))
+        return asyncio.run(pictured()).encode()

@@ -1,0 +1,59 @@
+"""Two small screens above the others: all keys, and where to go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.table import Table
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import ActiveBinding, BindingType
+
+
+class KeysScreen(ModalScreen[None]):
+    """All keys of a screen."""
+
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter,backspace", "dismiss", "Back")]
+
+    def __init__(self, active: list[ActiveBinding]) -> None:
+        super().__init__()
+        self.active = active
+
+    def compose(self) -> ComposeResult:
+        keys: dict[str, list[str]] = {}
+        for each in self.active:
+            words = each.binding.tooltip or each.binding.description
+            if words and type(each.node).__module__.startswith("embcli.") and not each.binding.system:
+                keys.setdefault(words, []).append(self.app.get_key_display(each.binding))
+        table = Table.grid(padding=(0, 2))
+        for words, names in keys.items():
+            table.add_row(" ".join(dict.fromkeys(names)), words[0].lower() + words[1:])
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = "Keys"
+            dialog.border_subtitle = "Ctrl+P: theme, screenshot; Esc closes"
+            yield Static(table)
+
+
+class GoScreen(ModalScreen[None]):
+    """A line in which a row is named."""
+
+    app: Any  # the Explorer
+    AUTO_FOCUS = "Input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Back"),
+        Binding("enter", "go", "Go", priority=True),
+    ]
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="a row's ID or token, or row,column", compact=True)
+
+    async def action_go(self) -> None:
+        text = self.query_one(Input).value
+        self.app.pop_screen()
+        await self.app.go_to(text)
