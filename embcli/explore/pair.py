@@ -38,9 +38,8 @@ class PairScreen(View):
 
     def on_mount(self) -> None:
         table, dark = self.query_one(DataTable), self.app.current_theme.dark
-        names = [
-            f"{label} {row} {self.source.token(row)}".strip()[:24] for label, row in zip("AB", self.rows, strict=True)
-        ]
+        labels = zip("AB", self.rows, strict=True)
+        names = [f"{label} {row} {self.source.token(row, 10)}" for label, row in labels]
         table.add_columns(*(Text(name, justify="right") for name in ("column", *names, "A - B")))
         spec = number_format(self.values)[0]
         for column, values in zip(self.columns.tolist(), self.values.tolist(), strict=True):
@@ -49,7 +48,7 @@ class PairScreen(View):
         self.tell()
 
     def heading(self) -> str:
-        one, other = (f"{row} {self.source.token(row)}".strip() for row in self.rows)
+        one, other = (f"{row} {self.source.token(row, 10)}".strip() for row in self.rows)
         cosine, distance = (
             "none" if np.isnan(score) else format(score, number_format(np.array([score]))[0])
             for score in (self.cosine, self.distance)

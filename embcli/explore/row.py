@@ -86,7 +86,7 @@ class RowScreen(View):
 
     def __init__(self, source: Source, row: int, column: int = 0) -> None:
         super().__init__(source)
-        self.row, self.token = row, source.token(row)
+        self.row, self.token = row, source.token(row, 24)
         self.values = Values(source.row(row), column, self.tell)
         self.nearest: dict[Metric, tuple[np.ndarray, np.ndarray]] = {}
 

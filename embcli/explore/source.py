@@ -10,6 +10,7 @@ from itertools import accumulate
 from math import comb
 
 import numpy as np
+from rich.text import Text
 from textual.cache import LRUCache
 from textual.fuzzy import FuzzySearch
 
@@ -73,8 +74,10 @@ class Source:
     def row(self, row: int) -> np.ndarray:
         return np.asarray(self.layer.rows(np.array([row]))[0])
 
-    def token(self, row: int) -> str:
-        return self.tokens(np.array([row]))[0]
+    def token(self, row: int, cells: int | None = None) -> str:
+        text = Text(self.tokens(np.array([row]))[0])
+        text.truncate(text.cell_len if cells is None else cells, overflow="ellipsis")
+        return text.plain
 
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
