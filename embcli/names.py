@@ -20,6 +20,7 @@ Theme = Literal["light", "dark"]  # the background of a picture
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
 Fault = Literal["non-finite", "zero", "missing", "equal", "padding", "candidates"]  # that an audit finds
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
+CacheAction = Literal["list", "clear"]
 
 MATRICES: tuple[Matrix, ...] = get_args(Matrix)
 STEPS: tuple[Step, ...] = get_args(Step)

@@ -10,7 +10,7 @@ from textual.widgets import DataTable, Input
 
 import embcli
 from embcli.cli.explore import speller
-from embcli.cli.models import NamedModel
+from embcli.cli.opening import opened
 from embcli.explore.app import Explorer
 from embcli.explore.find import FindScreen
 from embcli.explore.matrix import MatrixScreen
@@ -30,8 +30,9 @@ NUMBER = r"-?\d+\.\d{4}(?:e[+-]\d+)?|-?inf|nan"
 
 def app_of(path: Path | None = None, *, model: embcli.Model | None = None, **begun: Any) -> Explorer:
     """Return the full screen of a file, of a model, or of a small seeded one."""
-    given = NamedModel(**SMALL) if path is None else NamedModel(path=str(path))
-    return Explorer(Source(model or given.opened(None), speller(given, None)), **begun)
+    given = SMALL if path is None else {}
+    named = None if path is None else str(path)
+    return Explorer(Source(model or opened(named, **given), speller(named, given)), **begun)
 
 
 async def settle(pilot: Pilot[int]) -> None:

@@ -34,10 +34,8 @@ def _parser(words: tuple[str, ...] | None) -> typer.core.TyperGroup:
     return typer.main.get_command(_command_line(words))
 
 
-def _built_once(words: Sequence[str] | None = None, check: Any = None) -> Any:
+def _built_once(words: Sequence[str] | None = None) -> Any:
     """Return the command line as embcli does, but built only once for all runs of a verb."""
-    if check is not None:
-        return _command_line(words, check)
     if words and words[0] in _parser(None).commands:
         return _parser((words[0],))
     return _parser(None if words is None or len(words) > 1 else tuple(words))

@@ -87,10 +87,10 @@ CHOSEN = {
     "embcli.files": ("embcli.files",),  # the formats
     "embcli.encodings": ("embcli.encodings", "embcli.programs", "embcli.hub"),  # the dialects, and paths
     "embcli.encodings.tiktoken": ("embcli.encodings",),  # the merges of a piece
-    # 15 ms, neither for help nor for completion.
-    "embcli.cli.app": ("embcli.cli.output", "embcli.cli.slips", "embcli.cli.explore"),
-    "embcli.cli.help": ("embcli.cli.output",),
-    "embcli.cli.streams": ("embcli.cli.output",),
+    # Neither help nor completion needs what a command calls.
+    "embcli.cli.app": ("embcli",),
+    "embcli.cli.opening": ("embcli.cli.console", "embcli.model"),
+    "embcli.__main__": ("embcli.cli",),
 }
 
 

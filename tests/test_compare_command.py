@@ -196,7 +196,7 @@ REFUSED = [
     (["Every", "--vocab", "100"], "ID 6109 ('Every') at position 0 has no row"),
     (["--vocab", "0"], "vocab must be at least 1, not 0"),
     (["--dim", "-1"], "dim must be at least 1, not -1"),
-    (["--dim", "x"], "'x' is not a whole number"),
+    (["--dim", "x"], "'x' is not a valid int"),
     (["--seed", str(2**64)], "seed must be from -2**63 to 2**64 - 1, as in torch, not 18446744073709551616"),
     (["--ids", str(2**63 - 1)], "of memory"),
     (["--vocab", str(10**12)], "takes 20.0 TB, and this machine has"),

@@ -25,7 +25,6 @@ from textual import events
 import embcli
 from embcli import encodings
 from embcli.cli.explore import speller
-from embcli.cli.models import NamedModel
 from embcli.explore.numbers import heat_segments, number_format
 from embcli.explore.source import Words
 from embcli.tokens import shown
@@ -320,7 +319,8 @@ def test_the_terminal_is_left_as_it_was(key: str, number: int, status: int) -> N
 
 
 def test_a_command_line_is_quoted_for_a_shell() -> None:
-    assert speller(NamedModel(path="a b"), None)("weights", "--rows", "1") == "embcli weights 'a b' --rows 1"
+    assert speller("a b", {})("weights", "--rows", "1") == "embcli weights 'a b' --rows 1"
     assert (
-        speller(NamedModel(), "gpt2")("tokenize", text="-it's\n") == "embcli tokenize --encoding gpt2 -- $'-it\\'s\\n'"
+        speller(None, {"encoding": "gpt2"})("tokenize", text="-it's\n")
+        == "embcli tokenize --encoding gpt2 -- $'-it\\'s\\n'"
     )

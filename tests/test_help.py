@@ -1,70 +1,36 @@
-"""Help that teaches: groups in their order, examples that run, and nothing that a verb refuses."""
+"""Help, as Typer draws it, and the words to type when a command line is refused."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.numpy
 import typer
 
-from embcli import formats
 from embcli.cli.app import command_line
-from embcli.cli.help import GROUPS
-from embcli.cli.options import PANELS
 from tests.conftest import Embcli
 from tests.inside import Inside
-from tests.screen import OWN_ESCAPES, contrast, help_on_terminal, rgb, styled
 
-GROUP = typer.main.get_command(command_line())
-COMMANDS = GROUP.commands
-EPILOGS = {name: command.epilog.split("\n") for name, command in COMMANDS.items()}
-EXAMPLES = [example for epilog in EPILOGS.values() for example in epilog[1::2]]
-ABLE = {
-    "tokenize": formats.able("tokens"),
-    "weights": formats.able("embeddings"),
-    "lookup": formats.able("embeddings"),
-    "compare": formats.able("matrices"),
-    "batch": formats.able("batches"),
-    "positions": formats.able("embeddings"),
-    "neighbors": formats.able("ranking"),
-    "audit": formats.able("ranking"),
-    "diff": formats.able("ranking"),
-    "info": formats.able("list"),
-    "cache": formats.able("list"),
-}
-
-
-def listed(text: str) -> list[str]:
-    """Return the options in a help text, each by its long name, in their order."""
-    return re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE)
+COMMANDS = typer.main.get_command(command_line()).commands
+EXAMPLES = [line for each in COMMANDS.values() for line in each.epilog.split("\n\n")[1::2]]
+MOST_OPTIONS = {"lookup": 28, "neighbors": 27, "batch": 26, "positions": 24, "compare": 23}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_first_screen_of_a_verb_is_one_sentence_three_examples_and_five_options(name: str) -> None:
-    """At 80 x 24, with the prompt below it; all of it has the same lines before the others."""
-    page = help_on_terminal(80, name, "--help", height=24)
-    assert page.history == 0
-    usage, blank, sentence, empty, *lines = page.text.splitlines()
-    assert usage.startswith(f"Usage: embcli {name} ")
-    assert (blank, empty, sentence[-1]) == ("", "", ".")
-    assert len(lines) <= 24 - 1 - 4
-    assert [line[2:] for line in lines[:6]] == EPILOGS[name]
-    assert [line[:4] for line in lines[:6:2]] == ["  # "] * 3
-    assert all(f"embcli {name}" in example for example in EPILOGS[name][1::2])
-    options = [option for option in COMMANDS[name].params if _is_option(option)]
-    assert listed(page.text) == [_long(option) for option in options[:5]]
-    whole = Inside().ok("help", name).text
-    others = len(options) - 5
-    if others > 0:
-        assert lines[-2:] == ["", f"{others} more options: embcli help {name}"]
-        assert whole.startswith("\n".join(page.text.splitlines()[:-2]))
-    assert whole == Inside().ok(name, "--help").text
+def test_the_options_of_a_command_are_few_and_in_panels(name: str) -> None:
+    options = [each for each in COMMANDS[name].params if each.opts[0].startswith("-")]
+    assert len({*options}) + 1 <= MOST_OPTIONS.get(name, 22)  # and --help
+    text = Inside().ok(name, "--help", COLUMNS="100").text
+    panels = re.findall(r"─ (Input|Model|View|Output) ─", text)
+    assert panels == [panel for panel in ("Input", "Model", "View", "Output") if panel in panels]
+    assert all(option.rich_help_panel for option in options)
+    for option in options:
+        assert max(option.opts, key=len) in text
+    assert text == Inside().ok("help", name, COLUMNS="100").text
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +44,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("model.safetensors", "tuned.safetensors", "gpt2/model.safetensors"):
         tensors = {"wte.weight": token[:200] if name[0] != "g" else token, "wpe.weight": np.eye(8, dtype=np.float32)}
         safetensors.numpy.save_file(tensors, folder / name)
-    step = {"heading": "Tokens", "words": "A text becomes tokens.", "command": "embcli tokenize Hi"}
-    (folder / "my-tour.json").write_text(json.dumps([step]))
     return folder
 
 
@@ -107,123 +71,74 @@ def test_each_example_runs(example: str, made: Path, tmp_path: Path, monkeypatch
     assert written.stat().st_size if written else piped
 
 
-@pytest.mark.parametrize("name", ABLE)
-def test_the_formats_in_the_help_are_those_that_the_verb_writes(name: str, tmp_path: Path) -> None:
-    (option,) = (each for each in COMMANDS[name].params if "--format" in each.opts)
-    told = tuple(re.findall(r"[a-z]+", option.help.replace(" or ", ", ")))
-    assert told == ABLE[name]
-    file = tmp_path / "book.txt"
-    file.write_text("Every effort moves you, and so on.\n" * 4)
-    model = str(tmp_path / "model.safetensors")
-    safetensors.numpy.save_file({"wte.weight": np.eye(3, dtype=np.float32)}, model)
-    arguments = {name: ["--ids", "1"] for name in ("compare", "lookup", "neighbors")}
-    arguments |= {"diff": [model, model], "tokenize": ["hi"], "batch": [str(file)]}
-    words = arguments.get(name, []) + ["--dim", "4"] * (name not in ("diff", "tokenize", "info", "cache"))
-    words += ["--vocab", "6"] * (name in ("audit", "weights", "lookup", "compare", "neighbors"))
-    for form in formats.FORMATS:
-        if form not in told or name in ("info", "cache"):  # test_library writes all that the others write
-            ran = Inside()(name, *words, "-f", form, "-o", str(tmp_path / form))
-            assert (ran.status == 0) == (form in told), ran
-            assert (tmp_path / form).exists() == (form in told)
+def test_embcli_alone_lists_the_commands_in_panels_below_what_to_type_first(inside: Embcli) -> None:
+    text = inside.ok(COLUMNS="80").text
+    assert text == inside.ok("--help", COLUMNS="80").text == inside.ok("help", COLUMNS="80").text
+    assert "Start with embcli tour" in text
+    assert re.findall(r"^╭─ (\w+)", text, re.MULTILINE) == ["Options", "Text", "Vectors", "Matrix", "Learn", "More"]
+    assert re.findall(r"^│ ([a-z]+) ", text, re.MULTILINE) == [*COMMANDS]
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "cache clear"])
-def test_help_in_a_pipe_is_whole_in_the_order_of_the_groups(name: str) -> None:
-    text = Inside().ok(*name.split(), "--help", COLUMNS="140").text
-    assert not re.search(r"\[\[|<|>(?!=)|\x1b|None", text.partition("\n\n")[2].partition("\nOptions\n")[2])
-    assert text.isascii()
-    assert max(map(len, text.splitlines())) <= 100
-    if name in COMMANDS:
-        declared = [option for option in COMMANDS[name].params if _is_option(option)]
-        groups = [PANELS.index(option.rich_help_panel) for option in declared]
-        assert groups == sorted(groups)
-        assert listed(text) == [_long(option) for option in declared]
-        titles = re.findall(r"^[A-Z][a-z]+$", text, re.MULTILINE)
-        assert titles == [PANELS[0], *(PANELS[group] for group in sorted({*groups} - {0}))]
+REFUSED = {
+    "lookp x": ("No such command 'lookp'. Did you mean 'lookup'?", "Try 'embcli --help' for help."),
+    "lookup a --dimm 3": ("No such option: --dimm (Possible options: --dim)", "Try 'embcli lookup --help' for help."),
+    "lookup Every effort": (
+        "Got unexpected extra argument(s) (effort)",
+        "Put a text of several words in quotes. Try 'embcli lookup --help' for help.",
+    ),
+    "lookup --ids 2 3": (
+        "TEXT and --ids stand for the same input; give one of them",
+        "Write the IDs as one word, with commas between: --ids 2,3,5,1",
+    ),
+    "weights --vocab six": (
+        "Invalid value for '--vocab': 'six' is not a valid int.",
+        "Try 'embcli weights --help' for help.",
+    ),
+    "'Every effort'": (
+        "'Every effort' is not a command",
+        "For a text: embcli tokenize 'Every effort'; embcli --help",
+    ),
+    "my.npy": (
+        "'my.npy' is a file, not a command",
+        "embcli info my.npy shows a model, embcli tokenize --file my.npy a text",
+    ),
+    "positions sinusodial": (
+        "'sinusodial' is not a kind of positions; choose from learned, sinusoidal, relative, rotary",
+    ),
+    "explain strid": ("WORD 'strid' is not explained; the nearest: stride, tied, input and pipes",),
+    "neighbors hi -k 0": ("-k must be at least 1, not 0",),
+    "lookup hi --tensor x": ("--tensor goes with --from, which names the file",),
+    "lookup hi --from m.npy --dim 3": ("--dim is for seeded layers; --from takes what the file holds",),
+    "info m.npy --from m.npy": ("'m.npy' and --from name the same thing, the model; give one of them",),
+    "help nonsense": ("'nonsense' is not a command", "For a text: embcli tokenize 'nonsense --help'; embcli --help"),
+}
 
 
-def _is_option(parameter: object) -> bool:
-    return parameter.opts[0].startswith("-") and "--help" not in parameter.opts  # type: ignore[attr-defined]
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_slip_is_refused_in_one_or_two_lines(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.npy").touch()
+    assert Inside().refused(*shlex.split(line)) == "embcli: " + "\n".join(REFUSED[line]) + "\n"
 
 
-def _long(option: object) -> str:
-    return next(name for name in option.opts if name.startswith("--"))  # type: ignore[attr-defined]
+def test_names_that_papers_have_for_kinds_are_understood(inside: Embcli) -> None:
+    words = ("positions", "--dim", "4", "-f", "json")
+    assert inside.ok(*words, "--kind", "rope").out == inside.ok(*words, "rotary").out
 
 
-@pytest.mark.parametrize("name", ["lookup", "weights", "cache"])
-def test_no_name_and_no_metavar_is_broken_however_narrow(name: str) -> None:
-    """Each is on a line of its own at 40 columns, as a word of a description is."""
-    page = help_on_terminal(40, "help", *name.split())
-    assert max(map(len, page.text.splitlines())) <= 40
-    lines = [line.strip() for line in page.text.splitlines()]
-    for option in (each for each in _command(name).params if _is_option(each)):
-        short = [each for each in option.opts if len(each) == 2][:1]
-        value = [] if option.is_flag else [option.metavar]
-        assert " ".join([", ".join([*short, _long(option)]), *value]) in lines
-    told = {*" ".join(" ".join(lines).split()).split()}
-    wide = {*" ".join(Inside().ok("help", *name.split(), COLUMNS="100").text.split()).split()}
-    assert told == wide
-
-
-def _command(name: str) -> Any:
-    found = GROUP
-    for word in name.split():
-        found = found.commands[word]
-    return found
-
-
-def test_on_a_tall_terminal_the_help_is_whole() -> None:
-    page = help_on_terminal(80, "lookup", "-h", height=100)
-    assert page.text == Inside().ok("help", "lookup").text
-
-
-def test_the_colours_of_help_are_those_of_a_page_and_can_be_read_on_white_and_on_black() -> None:
-    for raw in (help_on_terminal(80).raw, help_on_terminal(80, "lookup", "-h", height=24).raw):
-        pieces = [piece for line in raw.split("\n") for piece in styled(line)]
-        colors = {piece.color for piece in pieces} - {()}
-        assert colors == {(38, 2, 0, 135, 215)}  # of a page's numbers below zero
-        assert all(contrast(rgb(color), ground) >= 3 for color in colors for ground in ((0, 0, 0), (255, 255, 255)))
-        assert any(piece.bold for piece in pieces)
-    assert OWN_ESCAPES.search(Inside(terminal=True).ok("lookup", "-h", NO_COLOR="1").text) is None
-
-
-def test_embcli_alone_is_the_list_of_verbs_with_status_0(inside: Embcli) -> None:
-    assert inside.ok().text == inside.ok("--help").text == inside.ok("help").text
-
-
-def test_the_first_screen_says_what_to_type_and_has_room_for_the_verbs_to_come() -> None:
-    """At 80 x 24, with the prompt below it, in groups by what verbs are for."""
-    alone = help_on_terminal(80, height=24)
-    lines = alone.text.splitlines()
-    assert alone.history == 0
-    more = [name for name in ("explore", "explain") if name not in COMMANDS]
-    assert len(lines) + len(more) <= 24 - 1
-    assert lines[2].split("#")[0].split() == ["Start", "embcli", "tour"]
-    assert 'embcli lookup "Every effort moves you"' in lines[3]
-    groups: dict[str, list[str]] = {}
-    for line in lines[5:-2]:
-        label, verb = line[:10].strip(), line[10:].split()[0]
-        groups.setdefault(label or [*groups][-1], []).append(verb)
-    assert tuple(groups) == GROUPS
-    assert sorted(verb for verbs in groups.values() for verb in verbs) == sorted(COMMANDS)
-    assert groups["Matrix"][:4] == ["weights", "neighbors", "audit", "diff"]
-    narrow = help_on_terminal(40).text.splitlines()
-    assert max(map(len, narrow)) <= 40
-    assert {"Start", *GROUPS} <= {*narrow}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_defaults_are_told_in_words(name: str) -> None:
-    text = " ".join(Inside().ok(name, "--help").text.split())
-    for option in COMMANDS[name].params:
-        if "--vocab" in option.opts:
-            assert "Default: the encoding's" in text
-        if "--format" in option.opts:
-            assert "Default: by -o's suffix, EMBCLI_FORMAT or table." in text
-    assert "None" not in text
-
-
-def test_help_of_what_is_no_verb_is_refused() -> None:
-    assert (
-        Inside().refused("help", "nonsense") == "embcli: No such command 'nonsense'.\nTry 'embcli --help' for help.\n"
-    )
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("6109", "'6109' is read as a text; for token IDs: embcli {} --ids 6109"),
+        ("2, 3 5", "'2, 3 5' is read as a text; for token IDs: embcli {} --ids 2,3,5"),
+        ("my book", "'my book' is read as a text; for the file: embcli {} --file 'my book'"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["tokenize", "lookup", "neighbors"])
+def test_a_text_that_is_ids_or_a_file_is_read_as_a_text_with_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, text: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my book").write_text("Chapter one")
+    ran = Inside()(verb, text, *(["--dim", "3"] if verb != "tokenize" else []))
+    assert f"embcli: {said.format(verb)}\n" in ran.err

@@ -159,9 +159,6 @@ EXAMPLES: dict[str, Callable[[], Result]] = {
     'embcli lookup "you and you and you" --only " you" --dim 4': lambda: embcli.seeded(dim=4).lookup(
         "you and you and you", only=" you"
     ),
-    "embcli batch --ids 40,367,2885,1464,1807,3619,402,271,10899 --batch-size 2 --dim 3": lambda: embcli.seeded(
-        dim=3
-    ).batch([40, 367, 2885, 1464, 1807, 3619, 402, 271, 10899], batch_size=2),
     'embcli tokenize "Every effort moves you… 👋"': lambda: embcli.seeded().tokenize("Every effort moves you… 👋"),
     "embcli weights --vocab 6 --dim 3": lambda: embcli.seeded(6, 3).weights(),
     "embcli lookup --ids 2,3,5,2 --vocab 6 --dim 3 --draw": lambda: embcli.seeded(6, 3).lookup([2, 3, 5, 2], draw=True),
@@ -179,7 +176,6 @@ EXAMPLES: dict[str, Callable[[], Result]] = {
     f'embcli lookup "{TEXT}" -f npy -o input.npy': lambda: embcli.seeded().lookup(TEXT),
     "embcli lookup -f ndjson": lambda: embcli.seeded().lookup(TEXT),
     f'embcli lookup "{TEXT}" -f ndjson': lambda: embcli.seeded().lookup(TEXT),
-    "embcli weights --rows 0:3 --dim 3 -o rows.parquet": lambda: embcli.seeded(dim=3).weights(rows="0:3"),
 }
 NOT_A_RESULT = {
     "embcli decode 6109 3626 6100 345",

@@ -7,12 +7,11 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import embcli
-from embcli import formats, names
+from embcli import formats
 from embcli.oldpage.document import pretty
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
@@ -58,14 +57,6 @@ def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(inside: Inside, te
     for ids, text in (("6109 3626", "Every effort"), ("198", "\n"), ("15496 198", "Hello\n")):
         assert inside.ok("decode", *ids.split()).text == text
         assert terminal.ok("decode", *ids.split()).text == text.removesuffix("\n") + "\n"
-
-
-@pytest.mark.parametrize(("count", "words"), [(0, "0 layers"), (1, "it is sound"), (2, "all 2 are sound")])
-def test_cache_verify_says_how_many_are_sound(inside: Inside, tmp_path: Path, count: int, words: str) -> None:
-    environment = {"EMBCLI_CACHE_DIR": str(tmp_path)}
-    for layer in get_args(names.Layer)[:count]:
-        inside.ok("weights", "--layer", layer, *TOY, **environment)
-    assert words in inside.ok("cache", "verify", **environment).text
 
 
 @pytest.mark.parametrize(

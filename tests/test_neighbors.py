@@ -210,8 +210,8 @@ def test_colours_show_the_rows_under_that_of_the_query(inside: Embcli, model: st
 
 BAD = [
     ("--ids 5,300", "ID 300 at position 1 has no row", "from 0 to 299"),
-    ("--ids 5 -k 0", "top must be at least 1, not 0"),
-    ("--ids 5 -k -3", "top must be at least 1, not -3"),
+    ("--ids 5 -k 0", "-k must be at least 1, not 0"),
+    ("--ids 5 -k -3", "-k must be at least 1, not -3"),
     ("--ids 20", "row 20 is zero and has no direction", "metric dot or l2"),
     ("--ids 21", "row 21 contains NaN or infinity"),
     ("--ids 5 --minus 22", "row 22 contains NaN or infinity"),

@@ -24,7 +24,7 @@ import torch
 from embcli import encodings
 from embcli.atomic import destination
 from embcli.cli import text
-from embcli.cli.output import Output, output_for
+from embcli.cli.output import Output, output
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, Kind
 from embcli.layer import Layers
@@ -41,7 +41,7 @@ LOOKUP_FORMATS = (*TEXT_FORMATS, "npy", "safetensors", "parquet")
 
 def to(kind: Kind, form: str | None = None, path: Path | None = None) -> Output:
     """Return the output of a kind of result."""
-    return output_for(kind, {"format": form, "output": path, "color": "auto", "theme": None})
+    return output(kind, form, path)
 
 
 def bash(script: str, stdin: str = "", **environment: str) -> Ran:

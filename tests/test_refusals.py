@@ -108,7 +108,7 @@ def test_what_is_not_refused_does_work(
 ) -> None:
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
     inside.ok(*verb, "-f", "json")
-    kept = [path.name.split("-")[0] for path in tmp_path.rglob("*.safetensors")]
+    kept = [path.name.split("-")[0] for path in tmp_path.rglob("*.npy")]
     assert sorted(kept) == {"lookup": ["position", "token"], "weights": ["token"], "compare": []}[verb[0]]
 
 

@@ -22,10 +22,8 @@ import pytest
 
 from embcli import names
 from embcli.cli import console
-from embcli.cli.tour import refused_word, with_text
-from embcli.errors import InputError
 from embcli.hints import hint
-from embcli.verbs.tour import Step, as_typed, read
+from embcli.verbs.tour import Step, as_typed, steps, with_text
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside, Stream
 from tests.screen import OWN_ESCAPES, bare
@@ -34,13 +32,11 @@ from tests.test_readme import printed
 # Python 3.12 warns where a process with threads forks to start a terminal.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
-VERBS = ("tokenize", "decode", "weights", "lookup", "compare", "batch", "positions", "info", "cache", "tour")
-TOUR = read(None, VERBS, names.TOUR_TEXT, refused_word)
-NUMBERS = range(1, len(TOUR.steps) + 1)
+STEPS = steps()
+NUMBERS = range(1, len(STEPS) + 1)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 MEASURED = re.compile(r"^(?:time .*|  at least .*|linear: [\s\S]*?by\s+zero.*)$", re.MULTILINE)
 NEXT = "q quits: "
-STEP = {"heading": "Hi", "command": "embcli tokenize hi", "words": "There."}
 
 
 def numbers(text: str) -> set[str]:
@@ -54,26 +50,20 @@ def printed_by(command: tuple[str, ...]) -> str:
 
 def output(step: Step) -> str:
     """Return what the command of a step prints when it is typed."""
-    return printed_by(tuple(with_text(step.command, TOUR.text)))
-
-
-def a_tour(folder: Path, *steps: object) -> str:
-    path = folder / "tour.json"
-    path.write_text(json.dumps(list(steps)))
-    return str(path)
+    return printed_by(tuple(with_text(step.command, names.TOUR_TEXT)))
 
 
 # --- what the steps say -----------------------------------------------------------------------------------------------
 
 
 def test_a_tour_has_eight_to_twelve_steps_and_some_ask() -> None:
-    assert 8 <= len(TOUR.steps) <= 12
-    assert sum(step.question is not None for step in TOUR.steps) >= 2
+    assert 8 <= len(STEPS) <= 12
+    assert sum(step.question is not None for step in STEPS) >= 2
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_number_in_the_words_of_a_step_is_printed_or_follows(number: int) -> None:
-    step = TOUR.steps[number - 1]
+    step = STEPS[number - 1]
     known = numbers(output(step)) | numbers(" ".join(step.command))
     if "[0.5, -0.2, 0.1]" in step.words:  # whose numbers have a test of their own, below
         return
@@ -85,7 +75,7 @@ def test_every_number_in_the_words_of_a_step_is_printed_or_follows(number: int) 
 
 
 def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32() -> None:
-    words = next(step.words for step in TOUR.steps if "[0.5" in step.words)
+    words = next(step.words for step in STEPS if "[0.5" in step.words)
     first, second, total = (np.float32(json.loads(each)) for each in re.findall(r"\[.*?\]", words))
     found = first + second
     np.testing.assert_allclose(found, total, rtol=1e-6)
@@ -94,17 +84,17 @@ def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32() -> None:
 
 
 def test_the_answers_are_what_the_commands_print() -> None:
-    matrix, picked = (output(TOUR.steps[place]).splitlines() for place in (1, 2))
+    matrix, picked = (output(STEPS[place]).splitlines() for place in (1, 2))
     row = next(line.split("│")[1] for line in picked if line.startswith(" 3"))
-    assert next(line for line in matrix if line.endswith(row)).split()[0] == TOUR.steps[2].answer
-    cost = next(line for line in output(TOUR.steps[4]).splitlines() if line.startswith("multiply-adds"))
-    assert cost.split()[1] == TOUR.steps[4].answer
-    sample = next(line for line in output(TOUR.steps[6]).splitlines() if line.startswith("     0 "))
-    assert sample.split("│")[2].split()[0] == TOUR.steps[6].answer
+    assert next(line for line in matrix if line.endswith(row)).split()[0] == STEPS[2].answer
+    cost = next(line for line in output(STEPS[4]).splitlines() if line.startswith("multiply-adds"))
+    assert cost.split()[1] == STEPS[4].answer
+    sample = next(line for line in output(STEPS[6]).splitlines() if line.startswith("     0 "))
+    assert sample.split("│")[2].split()[0] == STEPS[6].answer
 
 
 def test_the_two_sentences_have_the_same_tokens_and_other_input_rows() -> None:
-    step = next(step for step in TOUR.steps if "--lines" in step.command)
+    step = next(step for step in STEPS if "--lines" in step.command)
     found = json.loads(Inside().ok(*with_text(step.command, ""), "-f", "json", "--show", "token,input").out)
     rows = {name: np.sort(np.float32(each).reshape(2, 5, 3), axis=1) for name, each in found["matrices"].items()}
     assert rows["token"][0].tobytes() == rows["token"][1].tobytes()
@@ -118,8 +108,8 @@ def test_in_a_pipe_all_of_it_is_printed_with_the_output_of_each_command(inside: 
     text = MEASURED.sub("", inside.ok("tour", COLUMNS="80").text)
     assert "\x1b" not in text
     assert NEXT not in text
-    for number, step in zip(NUMBERS, TOUR.steps, strict=True):
-        begin = text.index(f"{number}/{len(TOUR.steps)}  {step.heading}\n")
+    for number, step in zip(NUMBERS, STEPS, strict=True):
+        begin = text.index(f"{number}/{len(STEPS)}  {step.heading}\n")
         page = MEASURED.sub("", output(step))
         if step.told is not None:  # its words say it themselves
             assert "random" in step.words
@@ -136,7 +126,7 @@ def test_a_command_works_as_it_is_shown_in_a_shell(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    command = as_typed(with_text(TOUR.steps[number - 1].command, TOUR.text))
+    command = as_typed(with_text(STEPS[number - 1].command, names.TOUR_TEXT))
     text = Inside().ok("tour", "--step", str(number), COLUMNS="80").text
     assert "$ " + command.replace("\n", "\n> ") in text
     assert printed(command, str(tmp_path)) in text
@@ -167,38 +157,9 @@ def test_a_text_that_stands_for_standard_input_is_refused(inside: Inside) -> Non
     assert "--text -" in inside.refused("tour", "--text", "-", stdin="piped")
 
 
-def test_a_number_is_a_step_unless_a_file_has_that_name(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert inside.ok("tour", "1").out == inside.ok("tour", "--step", "1").out
-    Path("1").write_text("[]")
-    assert "'1'" in inside.refused("tour", "1")
-
-
 @pytest.mark.parametrize("number", ["0", "-1", str(len(NUMBERS) + 1), "9" * 30])
 def test_a_step_that_is_not_there_is_refused(inside: Inside, number: str) -> None:
     assert f"--step must be from 1 to {len(NUMBERS)}" in inside.refused("tour", "--step", number)
-
-
-def test_a_step_that_fails_is_told_and_the_tour_goes_on(inside: Inside, tmp_path: Path) -> None:
-    wrong = {**STEP, "command": "embcli lookup --ids 7 --vocab 6"}
-    unknown = {**STEP, "command": "embcli lookup --nonsense"}
-    ran = inside("tour", a_tour(tmp_path, wrong, unknown, STEP))
-    assert ran.status == 2
-    assert "ID 7 at position 0 has no row" in ran.err
-    assert "No such option: --nonsense" in ran.err
-    assert ran.text.count("There.") == 3
-    assert " 5303 " in ran.text
-
-
-def test_what_a_question_is_about_is_above_it_once(inside: Inside, tmp_path: Path) -> None:
-    about = "embcli decode 6109"
-    asks = {**STEP, "question": "Which word?", "answer": "Every", "about": about}
-    for steps in ([asks], [{**STEP, "command": about}, asks], [STEP, asks]):
-        text = inside.ok("tour", a_tour(tmp_path, *steps)).text
-        assert text.count(f"$ {about}\nEvery") == 1
-        assert text.index("$ embcli decode") < text.index("Which word?")
 
 
 def test_steps_show_pages_whatever_format_is_set_for_other_commands(inside: Inside) -> None:
@@ -206,83 +167,7 @@ def test_steps_show_pages_whatever_format_is_set_for_other_commands(inside: Insi
     assert set_ == unset
 
 
-def test_steps_read_nothing_of_what_is_piped_in(inside: Inside, tmp_path: Path) -> None:
-    ran = inside("tour", a_tour(tmp_path, {**STEP, "command": "embcli tokenize"}), stdin="Every effort")
-    assert ran.status == 0
-    assert "6109" not in ran.text
-
-
 # --- tours that are none ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"", "is not a tour"),
-        (b"[", "is not a tour"),
-        (b"\xff", "is not a tour"),
-        (b"{}", "a list of steps"),
-        (b"[]", "a list of steps"),
-        (b"[1]", "step 1 is not an object"),
-        (b"[" * 100_000 + b"]" * 100_000, "is not a tour"),
-        (b" " * 1_000_001, "larger than 1,000,000 bytes"),
-        (json.dumps([STEP, {**STEP, "words": 3}]).encode(), "step 2: 'words' is not a text"),
-        (json.dumps([{**STEP, "heading": " "}]).encode(), "step 1: 'heading' is not a text"),
-        (json.dumps([{**STEP, "question": "Why?"}]).encode(), "step 1 has no 'answer'"),
-        (json.dumps([{**STEP, "answer": "So."}]).encode(), "step 1 has no 'question'"),
-        (json.dumps([{"heading": "a", "words": "b"}]).encode(), "step 1 has no 'command'"),
-        (json.dumps([{**STEP, "\x1b[2J": "b"}]).encode(), "unknown key"),
-        (json.dumps([{**STEP, "command": 'embcli tokenize "a'}]).encode(), "no closing quotation"),
-    ],
-    ids=range(15),
-)
-def test_a_file_that_is_no_tour_is_refused_with_the_place(
-    inside: Inside, tmp_path: Path, content: bytes, told: str
-) -> None:
-    path = tmp_path / "tour.json"
-    path.write_bytes(content)
-    error = inside.refused("tour", str(path))
-    assert told in error
-    assert str(path) in error
-    assert "\x1b" not in error
-
-
-@pytest.mark.parametrize("path", ["missing.json", ".", "a\0b"])
-def test_a_file_that_cannot_be_read_is_told(path: str) -> None:
-    with pytest.raises(InputError, match="cannot read"):
-        read(Path(path), VERBS, "", refused_word)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("ls", "embcli", "embcli --version", "embcli nonsense", "python -m embcli info", "embcli --seed 1 lookup hi"),
-        *("embcli tour", "embcli tour --step 2", "embcli --install-completion bash"),
-        *("embcli cache clear", "embcli cache cl", "embcli cache --color never clear"),
-        *(
-            "embcli info -o x",
-            "embcli info -ox",
-            "embcli info -o=x",
-            "embcli info --output x",
-            "embcli info --output=x",
-        ),
-        *("embcli info --out x", "embcli info --o=x", "embcli decode 1 -fox", "embcli tokenize --file -- -ox"),
-        *("embcli info --install-completion=bash", "embcli info --inst bash", "embcli info -- -o"),
-        *("embcli info '-o' x", 'embcli info "--outp"ut x', "embcli info -1ox"),
-    ],
-)
-def test_a_command_that_has_no_place_in_a_tour_is_refused_before_any_is_run(
-    inside: Inside, tmp_path: Path, command: str
-) -> None:
-    for step in ({**STEP, "command": command}, {**STEP, "question": "?", "answer": "!", "about": command}):
-        assert "step 2: " in inside.refused("tour", a_tour(tmp_path, STEP, step))
-        assert [each.name for each in tmp_path.iterdir()] == ["tour.json"]
-
-
-def test_a_shells_signs_in_a_command_are_plain_words(inside: Inside, tmp_path: Path) -> None:
-    tour = a_tour(tmp_path, {**STEP, "command": f"embcli tokenize '$(touch {tmp_path}/x); `id` | cat > y'"})
-    assert "touch" in inside.ok("tour", tour).text
-    assert [each.name for each in tmp_path.iterdir()] == ["tour.json"]
 
 
 # --- on a terminal ----------------------------------------------------------------------------------------------------
@@ -332,7 +217,7 @@ class Screen:
 def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() -> None:
     screen = Screen()
     seen = screen.press()
-    for number, step in zip(NUMBERS, TOUR.steps, strict=True):
+    for number, step in zip(NUMBERS, STEPS, strict=True):
         if step.question is not None:
             assert seen.count("$ embcli") == (1 if step.about else 0)
             assert not step.about or all(line in seen for line in printed_by(step.about).splitlines())
@@ -340,7 +225,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_goes_on_to_the_end() ->
             seen = screen.press(f"{step.answer}\n")
             assert "\nRight.\n" in seen
             assert " ".join(step.question.split()) in " ".join(seen.split())
-        begin = f"{number}/{len(TOUR.steps)}  {step.heading}\n"
+        begin = f"{number}/{len(STEPS)}  {step.heading}\n"
         assert seen.startswith(begin if step.question else f"{begin}$ embcli ")
         assert seen.count("$ embcli ") == 1
         assert " ".join(step.words.split()) in " ".join(seen.split())
@@ -416,59 +301,5 @@ def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: p
     assert [console.read_key() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
 
 
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [
-        ("embcli cache {text}", "clear"),
-        ("embcli cache -- {text}", "clear"),
-        ("embcli cache cl{text}", "ear"),
-        ("embcli tokenize --{text} --", "output=x"),
-        ("embcli tokenize -{text} --", "ox"),
-        ("embcli tokenize {text} hi --", "-ox"),
-    ],
-)
-def test_a_command_is_checked_with_the_text_in_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, text: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    kept = tmp_path / "kept"
-    Inside().ok("lookup", "--ids", "2", "--vocab", "6", "--dim", "3", EMBCLI_CACHE_DIR=str(kept))
-    before = sorted(tmp_path.rglob("*"))
-    for step in ({**STEP, "command": command}, {**STEP, "question": "?", "answer": "!", "about": command}):
-        tour = a_tour(tmp_path, STEP, step)
-        assert "step 2: " in Inside().refused("tour", tour, "--text", text, EMBCLI_CACHE_DIR=str(kept))
-        assert sorted(tmp_path.rglob("*")) == sorted([*before, Path(tour)])
-
-
-def test_a_tour_reads_only_files_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, other = tmp_path / "own", tmp_path / "other"
-    for folder in (own, other):
-        folder.mkdir()
-        np.save(folder / "m.npy", np.eye(3, dtype=np.float32))
-        (folder / "tokenizer.json").write_text("{}")
-    (own / "link.npy").symlink_to(other / "m.npy")
-    monkeypatch.chdir(own)
-    Inside().ok("tour", a_tour(own, {**STEP, "command": "embcli info --from m.npy"}))
-    (tmp_path / "gpt2").mkdir()  # which no encoding means
-    monkeypatch.chdir(tmp_path)
-    Inside().ok("tour", a_tour(own, {**STEP, "command": "embcli tokenize hi"}))
-    monkeypatch.chdir(own)
-    files = ("info --from", "info", "batch", "weights --from", "diff m.npy", "neighbors --vector", "tokenize --file")
-    outside = [f"{command} {other}/m.npy" for command in files]
-    outside += ["info link.npy", "audit ../other/m.npy", "tokenize hi --encoding ../other/tokenizer.json", "info gpt2"]
-    outside.append("tokenize hi --encoding gpt2 --encoding ../other/tokenizer.json")
-    ran = Inside()("tour", a_tour(own, *({**STEP, "command": f"embcli {command}"} for command in outside)))
-    assert ran.status == 2
-    assert ran.err.count("embcli: a tour reads only files of its own folder, and ") == len(outside)
-    named = a_tour(own, {**STEP, "command": "embcli info --from {text}"})
-    Inside().ok("tour", named, "--text", str(other / "m.npy"))
-
-
 def test_a_text_that_is_not_utf_8_is_refused_before_any_step(inside: Inside) -> None:
     assert inside.refused("tour", "--text", "\ud800").startswith("embcli: --text is not UTF-8: byte 0xed at offset 0 ")
-
-
-def test_steps_are_tables_whatever_format_is_set(inside: Inside, tmp_path: Path) -> None:
-    path, alone = a_tour(tmp_path, STEP), inside.ok("tokenize", "hi", COLUMNS="80").text
-    for form in ("ndjson", "projector", "npy"):
-        assert alone in inside.ok("tour", path, EMBCLI_FORMAT=form, COLUMNS="80").text

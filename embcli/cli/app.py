@@ -1,143 +1,118 @@
-"""The command line: for each verb a signature, one call of the library, and one call that writes its result."""
+"""The command line: a command opens a model, calls one of its methods, and gives the result to its output."""
 
 from __future__ import annotations
 
 import math
+import os
+import shlex
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from difflib import get_close_matches
+from typing import Annotated, Any, cast
 
 import typer
 
 from embcli import names
-from embcli.cli.completion import PROGRAM
-from embcli.cli.groups import grouped
-from embcli.cli.help import ALL, LEARN, MATRIX, MORE, TEXT, VECTORS, GroupHelp, Overview, VerbHelp
-from embcli.cli.models import (
-    AnyModel,
-    ComparisonModel,
-    NamedFile,
-    NamedModel,
-    PositionsModel,
-    SeededModel,
-    TwoModels,
-    refuse_options,
-)
-from embcli.cli.streams import FileInput, InputOrExample, LinesInput, MatrixTarget, QueriesInput, Target, WindowsInput
+from embcli.cli import options as o
+from embcli.cli.completion import PROGRAM, install, script
+from embcli.cli.opening import kind_and_path, one_path, opened
 from embcli.errors import InputError
-from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
-from embcli.safe import in_line
+from embcli.formats import VIEWS, able
 from embcli.selection import select
-from embcli.verbs.cache import clear, contents
+from embcli.version import __version__
 
-if TYPE_CHECKING:
-    from embcli.formats import Kind
-    from embcli.store import Store
-
-# Functions, the kinds of their results, and settings for Typer.
-_VERBS: dict[str, tuple[Callable[..., Any], Kind | None, dict[str, Any]]] = {}
+Function = Callable[..., Any]
+_COMMANDS: dict[str, tuple[Function, dict[str, Any]]] = {}  # functions, and settings for Typer
+_PAGES_AND_JSON = (*VIEWS, "json")
 
 
-def verb(
-    kind: Kind | None, group: str, examples: dict[str, str], **settings: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that makes a function a verb of a group, with examples by what they show.
+def command(panel: str, examples: dict[str, str], **settings: Any) -> Callable[[Function], Function]:
+    """Return a decorator that makes a function a command in a panel of the list, with examples by what they show."""
+    lines = (f"[dim]# {comment}[/dim]\n\n{line}" for comment, line in examples.items())
 
-    `kind` is the kind of its result, if it can be written in several formats.
-    """
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        about = {"cls": VerbHelp, "epilog": _epilog(examples), "rich_help_panel": group}
-        _VERBS[function.__name__] = function, kind, about | settings
+    def register(function: Function) -> Function:
+        _COMMANDS[function.__name__] = function, {"rich_help_panel": panel, "epilog": "\n\n".join(lines), **settings}
         return function
 
     return register
 
 
-def _epilog(examples: dict[str, str]) -> str:
-    return "\n".join(f"# {comment}\n{command}" for comment, command in examples.items())
-
-
-def command_line(
-    words: Sequence[str] | None = None, check: Callable[[dict[str, Any]], None] | None = None
-) -> typer.Typer:
+def command_line(words: Sequence[str] | None = None) -> typer.Typer:
     """Return the command line: all of it, or only what these words after `embcli` need.
 
-    `check` gets the values of all options of a verb before it runs, and may raise an error.
-    The options of all verbs take 50 ms, a fifth of a lookup; those of the called verb take 5, and the list of verbs
-    needs none.
+    A start builds one command; the list of commands needs no option of any.
     """
     app = typer.Typer(
-        cls=Overview,
-        add_completion=False,  # options.py has options of the same names that take the shell's
-        rich_markup_mode=None,
+        add_completion=False,  # embcli installs scripts itself
+        rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["--help", "-h"]},
     )
-    app.callback(invoke_without_command=True)(grouped(embcli, "embcli"))
-    is_list = words is not None and [*words] in ([], ["--help"], ["-h"])
-    called = words[0] if words and words[0] in (*_VERBS, "cache") else None
-    for name, (function, kind, settings) in _VERBS.items():
-        if called in (None, name):
-            app.command(**settings)(_without_options(function) if is_list else grouped(function, name, kind, check))
-    if called in (None, "cache"):
-        app.add_typer(_cache(), name="cache", rich_help_panel=MORE)
+    app.callback(invoke_without_command=True)(embcli)
+    called = words[0] if words and words[0] in _COMMANDS else None
+    for name, (function, settings) in _COMMANDS.items():
+        if words is None or name == called:
+            app.command(**settings)(function)
+        elif called is None:
+            app.command(name, help=function.__doc__, **settings)(lambda: None)
     return app
 
 
-def run(
-    words: Sequence[str] | None, check: Callable[[dict[str, Any]], None] | None = None, **settings: object
-) -> object:
-    """Run the command of these words after `embcli`; None answers a completion script.
-
-    With a check of the options only these words are run, never those that were probably meant.
-    Raises InputError, with the command that was probably meant, for words that are no command.
-    """
+def run(words: Sequence[str], **settings: object) -> object:
+    """Run the command of these words after `embcli`; raises InputError for words that are no command."""
+    words = words or ["--help"]
+    first, known = words[0], words[0] in _COMMANDS
+    if not known and not first.startswith("-") and not get_close_matches(first, _COMMANDS):
+        if os.access(first, os.F_OK):
+            hint = f"embcli info {shlex.quote(first)} shows a model, embcli tokenize --file {shlex.quote(first)} a text"
+            raise InputError(f"{first[:60]!r} is a file, not a command", hint)
+        text = shlex.quote(" ".join(words)[:60])
+        raise InputError(f"{first[:60]!r} is not a command", f"For a text: embcli tokenize {text}; embcli --help")
     try:
-        return command_line(words, check)(words, prog_name=PROGRAM, standalone_mode=False, **settings)
+        return command_line(words)(words, prog_name=PROGRAM, standalone_mode=False, **settings)
     except typer.TyperException as error:
-        from embcli.cli.slips import Slip
-
-        slip = Slip.of(error, words or ())
-    if slip.corrected is None or check is not None:
-        raise InputError(slip.message, slip.hint)
-    return run(slip.corrected, None, **settings)
+        message = " ".join(error.format_message().split())
+        called = f"{PROGRAM} {first}" if known else PROGRAM
+        quotes = "Put a text of several words in quotes. " if "unexpected extra argument" in message else ""
+        raise InputError(message, f"{quotes}Try '{called} --help' for help.") from None
 
 
-def _without_options(function: Callable[..., Any]) -> Callable[[], None]:
-    def listed() -> None: ...
-
-    listed.__name__, listed.__doc__ = function.__name__, function.__doc__
-    return listed
+def complete(words: Sequence[str]) -> object:
+    """Answer a completion script; `words` are those typed so far after `embcli`."""
+    return command_line([*words, ""])(prog_name=PROGRAM)
 
 
-def _cache() -> typer.Typer:
-    """Return the commands of `embcli cache`."""
-    cache = typer.Typer(cls=GroupHelp, help="Show or clear the cache.", rich_markup_mode=None)
-    examples = {
-        "where layers are kept, and how much space they take": "embcli cache",
-        "the same as data": "embcli cache -f json",
-        "remove everything": "embcli cache clear",
-    }
-    cache.callback(invoke_without_command=True, epilog=_epilog(examples))(grouped(cache_show, "cache", "list"))
-    cache.command("clear", cls=VerbHelp)(cache_clear)
-    return cache
+def _show_version(context: typer.Context, requested: bool) -> None:
+    if requested and not context.resilient_parsing:
+        typer.echo(f"embcli {__version__}")
+        raise typer.Exit
+
+
+def _show_script(context: typer.Context, shell: str | None) -> None:
+    if shell is not None and not context.resilient_parsing:
+        typer.echo(script(shell))
+        raise typer.Exit
 
 
 def embcli(
-    context: typer.Context,
-    version: bool = False,
-    show_completion: names.Shell | None = None,
-    install_completion: names.Shell | None = None,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+    show_completion: Annotated[
+        names.Shell | None,
+        typer.Option(metavar="SHELL", help="Print the completion script for a shell.", callback=_show_script),
+    ] = None,
+    install_completion: Annotated[
+        names.Shell | None, typer.Option(metavar="SHELL", help="Install completion for a shell.", callback=install)
+    ] = None,
 ) -> None:
-    """Show what an embedding layer does, from text to the numbers that a model reads."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    """Show what an embedding layer does, from text to the numbers that a model reads.
+
+    Start with [bold]embcli tour[/bold], the chapter step by step; or with [bold]embcli lookup "Every effort"[/bold].
+    """
 
 
-@verb(
-    "tokens",
-    TEXT,
+@command(
+    "Text",
     {
         "the tokens of a sentence, their IDs and bytes": 'embcli tokenize "Every effort moves you"',
         "how its letters became these tokens": "embcli tokenize strawberry --merges --draw",
@@ -145,41 +120,54 @@ def embcli(
     },
 )
 def tokenize(
-    source: LinesInput,
-    encoding: tuple[str, ...] = (names.DEFAULT_ENCODING,),
-    merges: bool = False,
-    draw: bool = False,
-    *,
-    target: Target,
-) -> int | None:
+    text: o.Text = None,
+    file: o.File = None,
+    ids: o.Ids = None,
+    special: o.Special = False,
+    lines: o.Lines = False,
+    encoding: o.Encodings = None,
+    merges: o.Merges = False,
+    draw: o.Draw = False,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
+) -> int:
     """Show the tokens of a text.
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
+    from embcli.cli.console import PrintedNotes
+    from embcli.cli.output import output as output_for
+    from embcli.cli.text import read
+    from embcli.model import tokenizers
+
+    given_names = encoding or [names.DEFAULT_ENCODING]
+    several = [name for each in given_names for name in ([each] if os.access(each, os.F_OK) else each.split(","))]
     if draw and not merges:
         raise InputError("--draw draws the trees of --merges; give both")
-    modes = {"--merges": merges, "--encoding with several names": len(encoding) > 1}
-    pages = [flag for flag, is_given in modes.items() if is_given]
-    if len(pages) > 1:
-        raise InputError(f"{pages[0]} and {pages[1]} are two pages; give one of them")
-    if pages and source.ids is not None:
-        raise InputError(f"{pages[0]} shows how a text becomes tokens; --ids gives none")
-    output = target.output_of("list" if pages else "tokens", {"draw": draw})
-    if len(encoding) > 1:
-        from embcli.cli.console import PrintedNotes
-        from embcli.model import tokenizers
-
-        notes, text = PrintedNotes(), source.sequences()
-        return output.write(tokenizers(text, encoding, special=source.special, notes=notes))
-    model = AnyModel().opened(encoding[0])
+    if merges and len(several) > 1:
+        raise InputError("--merges and --encoding with several names are two pages; give one of them")
+    if ids is not None and (merges or len(several) > 1):
+        raise InputError("only a text becomes tokens by merges or by several encodings; leave out --ids")
+    out = output_for(
+        "list" if merges or len(several) > 1 else "tokens",
+        *(format, output, color, width, theme),
+        reads=(file, *several),
+        limits={"--draw": VIEWS if draw else ()},
+    )
+    given = read(text, file, ids, lines, 'embcli tokenize "Every effort moves you"')
+    if len(several) > 1:
+        return out.write(tokenizers(given, several, special=special, notes=PrintedNotes()))
+    model = opened(encoding=several[0])
     if merges:
-        return output.write(model.merges(source.sequences(), special=source.special, draw=draw))
-    return output.write(model.tokenize(source.sequences(), special=source.special))
+        return out.write(model.merges(given, special=special, draw=draw))
+    return out.write(model.tokenize(given, special=special))
 
 
-@verb(
-    None,
-    TEXT,
+@command(
+    "Text",
     {
         "back to text": "embcli decode 6109 3626 6100 345",
         "with the encoding of another model": "embcli decode --encoding gpt-4o 13225",
@@ -187,121 +175,21 @@ def tokenize(
     },
     context_settings={"ignore_unknown_options": True},
 )
-def decode(
-    ids: list[str] | None = None,
-    encoding: str = names.DEFAULT_ENCODING,
-    output: Path | None = None,
-) -> None:
+def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output = None) -> None:
     """Turn token IDs back into text.
 
     Byte for byte. Without IDS, IDs are read from standard input.
     """
-    from embcli.cli.output import Output, named
+    from embcli.cli.output import Output
     from embcli.cli.text import read_ids
 
-    model = AnyModel().opened(encoding)
-    Output("table", named(output)).write_text(model.decode_bytes(read_ids(" ".join(ids) if ids else None)))
+    Output("table", None if str(output) == "-" else output).write_text(
+        opened(encoding=encoding).decode_bytes(read_ids(" ".join(ids) if ids else None))
+    )
 
 
-@verb(
-    "embeddings",
-    MATRIX,
-    {
-        "all of a small layer, with random numbers": "embcli weights --vocab 6 --dim 3",
-        "chosen rows and columns of a model": "embcli weights model.safetensors --rows 0:5,100 --columns 0:8",
-        "the whole matrix as a picture of how large its numbers are": "embcli weights model.safetensors --map",
-    },
-)
-def weights(
-    model: NamedModel,
-    layer: names.Layer = "token",
-    rows: str | None = None,
-    columns: str | None = None,
-    sort: names.Sort = "id",
-    map: bool = False,
-    encoding: str | None = None,
-    *,
-    target: MatrixTarget,
-) -> None:
-    """Show the weight matrix of a layer.
-
-    As a summary, as a map, or as chosen rows and columns, sorted by norm if you like.
-    """
-    from embcli.layer import shape_of
-
-    if map and target.heat:
-        raise InputError("--map is a picture in colours already; leave out --heat")
-    output = target.output_of("embeddings", {"map": map})
-    opened = model.opened(encoding)
-    size, dim = shape_of(opened.source, layer)
-    rows = opened.numbered(rows, layer)
-    output.refuse_many_numbers(_count(rows, size, "row") * _count(columns, dim, "column"))
-    output.write(opened.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map))
-
-
-def _count(spec: str | None, size: int, what: str) -> int:
-    """Return how many rows or columns are chosen."""
-    return size if spec is None else len(select(spec, size, what))
-
-
-@verb(
-    "embeddings",
-    VECTORS,
-    {
-        "token rows + position rows = input embeddings": 'embcli lookup "Every effort moves you"',
-        "a small layer, and the sum of the first token": "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
-        "what a real model reads, as a file": 'embcli lookup "Every effort moves you" --from gpt2 -o input.npy',
-    },
-)
-def lookup(
-    source: WindowsInput, model: AnyModel, options: LookupOptions, encoding: str | None = None, *, target: MatrixTarget
-) -> None:
-    """Show the rows that tokens pick, and their input embeddings.
-
-    Token rows + position rows = input embeddings, which the model reads.
-    """
-    output = target.output_of("embeddings", vars(options), options.show)
-    opened = model.opened(encoding)
-    tokens = opened.tokens(source.sequences(), source.special)
-    if options.only is None:
-        columns = _count(options.columns, opened.shape[1], "column")
-        output.refuse_many_numbers(len(tokens) * columns, len(options.show or options.matrices))
-    output.write(opened.lookup(tokens, window=source.window, **vars(options)))
-
-
-@verb(
-    "matrices",
-    VECTORS,
-    {
-        "the chapter's three IDs, step by step": "embcli compare",
-        "the product of each token, written out": 'embcli compare "Every effort moves you" --trace',
-        "on the matrix of a model": "embcli compare --from model.safetensors",
-    },
-)
-def compare(
-    source: InputOrExample,
-    model: ComparisonModel,
-    options: ComparisonOptions,
-    encoding: str | None = None,
-    *,
-    target: MatrixTarget,
-) -> int:
-    """Show that a lookup is a one-hot product.
-
-    With the same weight, bit for bit; the exit status is 1 if they differ.
-    """
-    output = target.output_of("matrices", vars(options), options.outputs)
-    sequences = source.sequences()
-    opened = model.opened_for(sequences, encoding)
-    tokens = opened.tokens(sequences, source.special)
-    weights = len({"first", "shared"} & {*(options.show or ())}) * math.prod(opened.shape)
-    output.refuse_many_numbers(len(tokens) * opened.shape[1], len(options.outputs or names.OUTPUTS), weights)
-    return output.write(opened.compare(tokens, seed=model.seed, **vars(options)))
-
-
-@verb(
-    "batches",
-    TEXT,
+@command(
+    "Text",
     {
         "the first batch, as in the chapter": "embcli batch the-verdict.txt",
         "every number of a short text": 'echo "Every effort moves you forward" | embcli batch --batch-size 1 --dim 3',
@@ -309,27 +197,204 @@ def compare(
     },
 )
 def batch(
-    source: FileInput,
-    model: SeededModel,
-    batching: Batching,
-    encoding: str = names.DEFAULT_ENCODING,
-    columns: str | None = None,
-    *,
-    target: MatrixTarget,
+    file: o.TextFile = None,
+    ids: o.Ids = None,
+    special: o.Special = False,
+    batch_size: o.BatchSize = 8,
+    max_length: o.MaxLength = 4,
+    stride: o.Stride = 4,
+    shuffle: o.Shuffle = False,
+    keep_last: o.KeepLast = False,
+    index: o.Index = None,
+    all: o.All = False,
+    encoding: o.Encoding = None,
+    vocab: o.Vocab = None,
+    dim: o.Dim = None,
+    context_length: o.BatchContextLength = None,
+    seed: o.Seed = None,
+    no_cache: o.NoCache = False,
+    columns: o.Columns = None,
+    draw: o.Draw = False,
+    precision: o.Precision = names.DEFAULT_PRECISION,
+    heat: o.Heat = False,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
 ) -> None:
     """Show sliding-window batches of a text.
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    output = target.output_of("batches", vars(batching))
-    opened = model.opened(encoding)
-    tokens = opened.tokens(source.sequences(), source.special)
-    output.write(opened.batch(tokens, context_length=model.context_length, columns=columns, **vars(batching)))
+    from embcli.cli.output import output as output_for
+    from embcli.cli.text import read
+
+    out = output_for(
+        "batches",
+        *(format, output, color, width, theme, precision, heat),
+        reads=(file, encoding),
+        limits={"--draw": VIEWS if draw else ()},
+    )
+    if file is not None and str(file) != "-" and not os.access(file, os.F_OK):
+        quoted = shlex.quote(str(file)[:60])
+        raise InputError(f"there is no file {str(file)[:60]!r}", f"for a text: echo {quoted} | embcli batch -")
+    model = opened(None, encoding, vocab=vocab, dim=dim, context_length=context_length, seed=seed, no_cache=no_cache)
+    chosen: dict[str, Any] = {"index": index, "all": all, "columns": columns, "draw": draw}
+    split: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length, "stride": stride}
+    loaded: dict[str, Any] = {"shuffle": shuffle, "keep_last": keep_last, "context_length": context_length}
+    given = read(None, file, ids, example="embcli batch the-verdict.txt")
+    out.write(model.batch(given, special=special, **split, **loaded, **chosen))
 
 
-@verb(
-    "embeddings",
-    VECTORS,
+def _count(spec: str | None, size: int, what: str) -> int:
+    """Return how many rows or columns are chosen."""
+    return size if spec is None else len(select(spec, size, what))
+
+
+def _names(listed: str | None) -> tuple[str, ...] | None:
+    """Return comma-separated names."""
+    return None if listed is None else tuple(name.strip() for name in listed.split(","))
+
+
+@command(
+    "Vectors",
+    {
+        "token rows + position rows = input embeddings": 'embcli lookup "Every effort moves you"',
+        "a small layer, and the sum of the first token": "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
+        "what a real model reads, as a file": 'embcli lookup "Every effort moves you" --from gpt2 -o input.npy',
+    },
+)
+def lookup(
+    text: o.Text = None,
+    file: o.File = None,
+    ids: o.Ids = None,
+    special: o.Special = False,
+    lines: o.Lines = False,
+    window: o.Window = False,
+    encoding: o.Encoding = None,
+    path: o.From = None,
+    tensor: o.Tensor = None,
+    vocab: o.Vocab = None,
+    dim: o.Dim = None,
+    context_length: o.ContextLength = None,
+    seed: o.Seed = None,
+    no_cache: o.NoCache = False,
+    position: o.Joined = None,
+    show: o.Matrices = None,
+    only: o.Only = None,
+    columns: o.Columns = None,
+    trace: o.Trace = None,
+    draw: o.Draw = False,
+    precision: o.Precision = names.DEFAULT_PRECISION,
+    heat: o.Heat = False,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
+) -> None:
+    """Show the rows that tokens pick, and their input embeddings.
+
+    Token rows + position rows = input embeddings, which the model reads.
+    """
+    from embcli.cli.output import output as output_for
+    from embcli.cli.text import read
+
+    matrices: Any = _names(show)
+    out = output_for(
+        "embeddings",
+        *(format, output, color, width, theme, precision, heat),
+        reads=(file, path, encoding),
+        show=matrices,
+        limits={"--trace": VIEWS if trace is not None else (), "--draw": VIEWS if draw else ()},
+    )
+    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
+    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
+    tokens = model.tokens(read(text, file, ids, lines), special)
+    if only is None:
+        out.refuse_many_numbers(len(tokens) * _count(columns, model.shape[1], "column"), len(matrices or "123"))
+    kind: Any = position and o.kind_named(position)
+    picks: dict[str, Any] = {"show": matrices, "only": only, "columns": columns}
+    out.write(model.lookup(tokens, special=special, window=window, position=kind, trace=trace, draw=draw, **picks))
+
+
+@command(
+    "Vectors",
+    {
+        "the chapter's three IDs, step by step": "embcli compare",
+        "the product of each token, written out": 'embcli compare "Every effort moves you" --trace',
+        "on the matrix of a model": "embcli compare --from model.safetensors",
+    },
+)
+def compare(
+    text: o.ComparedText = None,
+    file: o.File = None,
+    ids: o.Ids = None,
+    special: o.Special = False,
+    encoding: o.Encoding = None,
+    path: o.From = None,
+    tensor: o.Tensor = None,
+    vocab: o.Vocab = None,
+    dim: o.ComparedDim = None,
+    seed: o.Seed = None,
+    show: o.Steps = None,
+    trace: o.TraceAll = False,
+    gradient: o.Gradient = False,
+    learning_rate: o.Rate = None,
+    draw: o.Draw = False,
+    precision: o.Precision = names.DEFAULT_PRECISION,
+    heat: o.Heat = False,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
+) -> int:
+    """Show that a lookup is a one-hot product.
+
+    With the same weight, bit for bit; the exit status is 1 if they differ.
+    """
+    from embcli.cli.output import output as output_for
+    from embcli.cli.text import read
+
+    shown = _names(show)
+    steps = [step for step in shown or () if step in names.STEPS and step != "outputs"]
+    out = output_for(
+        "matrices",
+        *(format, output, color, width, theme, precision, heat),
+        reads=(file, path, encoding),
+        show=tuple(name for name in names.OUTPUTS if name in (shown or ())) or None,
+        limits={
+            "--trace": VIEWS if trace else (),
+            "--draw": VIEWS if draw else (),
+            "--gradient": _PAGES_AND_JSON if gradient else (),
+            "--learning-rate": _PAGES_AND_JSON if learning_rate is not None else (),
+            **{f"--show {step}": _PAGES_AND_JSON for step in steps},
+        },
+    )
+    if text is None and file is None and ids is None:
+        ids = names.COMPARED_IDS
+    given = read(text, file, ids, example="embcli compare")
+    if path is None:  # a layer as large as the IDs need it, without a position layer
+        if vocab is None and given.ids is not None:
+            vocab = max((int(each.max(initial=0)) for each in given.ids), default=0) + 1
+        small = {"dim": names.COMPARED_DIM if dim is None else dim, "context_length": 1}
+        model = opened(None, encoding, tensor, vocab=vocab, **small, seed=seed, no_cache=True)
+    else:
+        model = opened(path, encoding, tensor, vocab=vocab, dim=dim)
+    tokens = model.tokens(given, special)
+    out.refuse_many_numbers(len(tokens) * model.shape[1], 2)
+    matrices = len({"first", "shared"} & {*steps}) * math.prod(model.shape)
+    if matrices:
+        out.refuse_many_numbers(matrices + 2 * len(tokens) * model.shape[1])
+    own = names.DEFAULT_SEED if seed is None else seed  # of the linear layer's own first weights
+    training: dict[str, Any] = {"gradient": gradient, "learning_rate": learning_rate}
+    return out.write(model.compare(tokens, show=shown, trace=trace, draw=draw, seed=own, **training))
+
+
+@command(
+    "Vectors",
     {
         "waves of growing length, as colours": "embcli positions sinusoidal --heat",
         "angles by which rotary positions rotate a row": "embcli positions rotary",
@@ -337,19 +402,109 @@ def batch(
     },
 )
 def positions(
-    model: PositionsModel, options: PositionOptions, encoding: str | None = None, *, target: MatrixTarget
+    named_kind: o.KindOrPath = None,
+    named: o.Path_ = None,
+    ids: o.RowOf = None,
+    encoding: o.Encoding = None,
+    path: o.From = None,
+    tensor: o.Tensor = None,
+    vocab: o.Vocab = None,
+    dim: o.Dim = None,
+    context_length: o.PositionCount = None,
+    seed: o.Seed = None,
+    no_cache: o.NoCache = False,
+    kind: o.Kind = None,
+    pairing: o.Pairing = None,
+    theta: o.Theta = None,
+    similarity: o.Similarity = False,
+    rows: o.Rows = None,
+    columns: o.Columns = None,
+    precision: o.Precision = names.DEFAULT_PRECISION,
+    heat: o.Heat = False,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
 ) -> None:
     """Show how a position becomes a vector.
 
-    In six ways, or as in a real model. A page shows positions 0 to 15, unless you choose T or rows.
+    As learned, sinusoidal, relative or rotary positions, or as in a real model. A page shows positions 0 to 15, unless
+    you choose T or rows.
     """
-    output = target.output_of("embeddings", vars(options))
-    output.write(model.opened(encoding).positions(context_length=model.context_length, **vars(options)))
+    from embcli.cli.output import output as output_for
+
+    chosen, named = kind_and_path(named_kind, named, kind)
+    path = one_path(named, path)
+    out = output_for(
+        "embeddings",
+        *(format, output, color, width, theme, precision, heat),
+        reads=(path, encoding),
+        limits={"--kind relative": able("batches") if chosen == "relative" and not similarity else ()},
+    )
+    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
+    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
+    rotary: dict[str, Any] = {"pairing": pairing, "theta": theta, "ids": ids}
+    picks: dict[str, Any] = {"rows": rows, "columns": columns, "similarity": similarity}
+    out.write(model.positions(cast("Any", chosen), context_length=context_length, **rotary, **picks))
 
 
-@verb(
-    "ranking",
-    MATRIX,
+@command(
+    "Matrix",
+    {
+        "all of a small layer, with random numbers": "embcli weights --vocab 6 --dim 3",
+        "chosen rows and columns of a model": "embcli weights model.safetensors --rows 0:5,100 --columns 0:8",
+        "the whole matrix as a picture of how large its numbers are": "embcli weights model.safetensors --map",
+    },
+)
+def weights(
+    named: o.Path_ = None,
+    encoding: o.Encoding = None,
+    path: o.From = None,
+    tensor: o.Tensor = None,
+    vocab: o.Vocab = None,
+    dim: o.Dim = None,
+    context_length: o.ContextLength = None,
+    seed: o.Seed = None,
+    no_cache: o.NoCache = False,
+    layer: o.Layer = "token",
+    rows: o.TokenRows = None,
+    columns: o.Columns = None,
+    sort: o.Sort = "id",
+    map: o.Map = False,
+    precision: o.Precision = names.DEFAULT_PRECISION,
+    heat: o.Heat = False,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
+) -> None:
+    """Show the weight matrix of a layer.
+
+    As a summary, as a map, or as chosen rows and columns, sorted by norm if you like.
+    """
+    from embcli.cli.output import output as output_for
+    from embcli.layer import shape_of
+
+    if map and heat:
+        raise InputError("--map is a picture in colours already; leave out --heat")
+    path = one_path(named, path)
+    out = output_for(
+        "embeddings",
+        *(format, output, color, width, theme, precision, heat or map),
+        reads=(path, encoding),
+        limits={"--map": VIEWS if map else ()},
+    )
+    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
+    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
+    numbered, (size, width_of_rows) = model.numbered(rows, layer), shape_of(model.source, layer)
+    out.refuse_many_numbers(_count(numbered, size, "row") * _count(columns, width_of_rows, "column"))
+    out.write(model.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map))
+
+
+@command(
+    "Matrix",
     {
         "the tokens nearest to a token of a model": 'embcli neighbors " Paris" --from gpt2',
         "king - man + woman": 'embcli neighbors " king" --minus " man" --plus " woman" --from gpt2',
@@ -357,20 +512,62 @@ def positions(
     },
 )
 def neighbors(
-    source: QueriesInput, model: AnyModel, nearness: Nearness, encoding: str | None = None, *, target: MatrixTarget
+    text: o.Text = None,
+    file: o.File = None,
+    ids: o.Ids = None,
+    special: o.Special = False,
+    lines: o.Lines = False,
+    plus: o.Plus = None,
+    minus: o.Minus = None,
+    vector: o.Vectors = None,
+    encoding: o.Encoding = None,
+    path: o.From = None,
+    tensor: o.Tensor = None,
+    vocab: o.Vocab = None,
+    dim: o.Dim = None,
+    context_length: o.ContextLength = None,
+    seed: o.Seed = None,
+    no_cache: o.NoCache = False,
+    metric: o.Metric = "cosine",
+    top: o.Top = None,
+    match: o.Match = None,
+    rows: o.Rows = None,
+    precision: o.Precision = names.DEFAULT_PRECISION,
+    heat: o.Heat = False,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
 ) -> None:
     """Show the rows nearest to a row.
 
-    Among all rows of the token layer. The search is exact: every row is scored in float64.
+    Among all rows of the token layer; every score is exact, in float64.
     """
-    output = target.output_of("ranking", vars(nearness))
-    opened = model.opened(encoding)
-    output.write(opened.neighbors(**source.queries(opened), **vars(nearness)))
+    from embcli.cli.output import output as output_for
+    from embcli.cli.text import read
+    from embcli.verbs.neighbors import vectors_in_lines
+
+    out = output_for(
+        "ranking", *(format, output, color, width, theme, precision, heat), reads=(file, path, vector, encoding)
+    )
+    given = {"TEXT": text, "--file": file, "--ids": ids, "--plus": plus, "--minus": minus}
+    others = [name for name, value in given.items() if value]
+    if vector is not None and others:
+        raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
+    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
+    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
+    search: dict[str, Any] = {"metric": metric, "top": top, "match": match, "rows": rows}
+    if vector is not None:
+        (typed,) = read(file=vector, example="embcli neighbors --vector -").texts or ("",)
+        out.write(model.neighbors(vector=vectors_in_lines(typed, model.shape[1]), **search))
+        return
+    queries = model.tokens(read(text, file, ids, lines, 'embcli neighbors " Paris" --from gpt2'), special)
+    out.write(model.neighbors(queries, plus=plus or (), minus=minus or (), **search))
 
 
-@verb(
-    "ranking",
-    MATRIX,
+@command(
+    "Matrix",
     {
         "broken, unused, equal and under-trained rows": "embcli audit model.safetensors",
         "status 1 for these faults, for a script": "embcli audit model.safetensors --fail-on missing,padding",
@@ -378,43 +575,69 @@ def neighbors(
     },
 )
 def audit(
-    model: NamedModel,
-    fail_on: tuple[names.Fault, ...] | None = None,
-    top: int = names.SHOWN_ROWS,
-    encoding: str | None = None,
-    *,
-    target: Target,
+    named: o.Path_ = None,
+    encoding: o.Encoding = None,
+    path: o.From = None,
+    tensor: o.Tensor = None,
+    vocab: o.Vocab = None,
+    dim: o.Dim = None,
+    context_length: o.ContextLength = None,
+    seed: o.Seed = None,
+    no_cache: o.NoCache = False,
+    fail_on: o.FailOn = None,
+    top: o.TopOfEach = names.SHOWN_ROWS,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
 ) -> int:
     """Show what looks unusual in a token matrix.
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
-    output = target.output_of("ranking")
-    return output.write(model.opened(encoding).audit(fail_on=fail_on, top=top))
+    from embcli.cli.output import output as output_for
+
+    path = one_path(named, path)
+    out = output_for("ranking", *(format, output, color, width, theme), reads=(path, encoding))
+    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
+    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
+    faults: Any = _names(fail_on)
+    return out.write(model.audit(fail_on=faults, top=top))
 
 
-@verb(
-    "ranking",
-    MATRIX,
+@command(
+    "Matrix",
     {
         "which rows fine-tuning changed, and how much": "embcli diff model.safetensors tuned.safetensors",
         "all rows, for the next program": "embcli diff model.safetensors tuned.safetensors -f ndjson",
         "status 1 if any row differs, for a script": "embcli diff model.safetensors tuned.safetensors -o changed.csv",
     },
 )
-def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = None, *, target: Target) -> int:
+def diff(
+    base: o.Base,
+    tuned: o.Tuned,
+    encoding: o.Encoding = None,
+    tensor: o.Tensor = None,
+    top: o.TopOfEach = names.SHOWN_ROWS,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
+) -> int:
     """Show which rows of two checkpoints differ.
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
-    output = target.output_of("ranking")
-    base, tuned = models.opened(encoding)
-    return output.write(base.diff(tuned, top=top))
+    from embcli.cli.output import output as output_for
+
+    out = output_for("ranking", *(format, output, color, width, theme), reads=(base, tuned, encoding))
+    return out.write(opened(base, encoding, tensor).diff(opened(tuned, encoding, tensor), top=top))
 
 
-@verb(
-    None,
-    MATRIX,
+@command(
+    "Matrix",
     {
         "walk through the matrix of a model": "embcli explore model.safetensors",
         "from a row on, by its token or ID": 'embcli explore gpt2 --row " Paris"',
@@ -422,11 +645,18 @@ def diff(models: TwoModels, top: int = names.SHOWN_ROWS, encoding: str | None = 
     },
 )
 def explore(
-    model: NamedModel,
-    row: str | None = None,
-    text: str | None = None,
-    sort: names.Sort = "id",
-    encoding: str | None = None,
+    named: o.Path_ = None,
+    encoding: o.Encoding = None,
+    path: o.From = None,
+    tensor: o.Tensor = None,
+    vocab: o.Vocab = None,
+    dim: o.Dim = None,
+    context_length: o.ContextLength = None,
+    seed: o.Seed = None,
+    no_cache: o.NoCache = False,
+    row: o.Row = None,
+    text: o.BeginText = None,
+    sort: o.Sort = "id",
 ) -> int:
     """Walk through a matrix, full-screen.
 
@@ -435,67 +665,63 @@ def explore(
     """
     from embcli.cli.explore import walk
 
-    return walk(model, encoding, row, text, sort)
+    path = one_path(named, path)
+    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
+    layers = {**shape, "seed": seed, "no_cache": no_cache}
+    return walk(path, {"encoding": encoding, "tensor": tensor, **layers}, row, text, sort)
 
 
-@verb(
-    None,
-    LEARN,
+@command(
+    "Learn",
     {
         "all steps, with questions": "embcli tour",
         "one step, with your own text": 'embcli tour --text "Hello, world" --step 3',
-        "a tour of your own": "embcli tour my-tour.json",
     },
 )
-def tour(file: Path | None = None, step: int | None = None, text: str = names.TOUR_TEXT) -> int:
+def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None) -> int:
     """Go through the chapter, step by step.
 
     embcli commands, their output and short explanations; Enter continues.
     """
     from embcli.cli.tour import guide
 
-    if step is None and file is not None and str(file).isdecimal() and not file.exists():  # `embcli tour 3`
-        file, step = None, int(str(file))
-    verbs = tuple(name for name in (*_VERBS, "cache") if name != "tour")
-    return guide(file, verbs, text, step, run)
+    return guide(text, step, run)
 
 
-@verb(
-    "list",
-    LEARN,
+@command(
+    "Learn",
     {
         "a word that a page prints": "embcli explain one-hot",
         "a field of the data formats": "embcli explain equal_to",
         "the list of words": "embcli explain",
     },
 )
-def explain(word: list[str] | None = None, *, target: Target) -> None:
+def explain(
+    word: o.Words = None,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
+) -> None:
     """Explain a word of a page, with an example and its source.
 
     Without WORD, list all words that are explained.
     """
+    from embcli.cli.output import output as output_for
     from embcli.verbs.explain import explain
 
-    target.output_of("list").write(explain(" ".join(word) if word else None))
+    output_for("list", format, output, color, width, theme).write(explain(" ".join(word) if word else None))
 
 
-@verb(
-    None,
-    LEARN,
-    {
-        "all options of a verb, in groups": "embcli help lookup",
-        "of a command of a verb": "embcli help cache clear",
-        "the list of verbs": "embcli help",
-    },
-)
-def help(words: list[str] | None = None) -> None:
-    """Show all options of a verb, and its examples."""
-    run([*(words or ()), "--help"], obj=ALL)
+@command("Learn", {"all options of a command": "embcli help lookup", "the list of commands": "embcli help"})
+def help(words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Such as lookup.")] = None) -> None:
+    """Show all options of a command, and examples."""
+    run([*(words or ()), "--help"])
 
 
-@verb(
-    "list",
-    MORE,
+@command(
+    "More",
     {
         "versions, encodings and the cache": "embcli info",
         "the tensors of a model, and what they are for": "embcli info gpt2",
@@ -503,43 +729,63 @@ def help(words: list[str] | None = None) -> None:
     },
 )
 def info(
-    model: NamedFile, tensors: bool = False, models: bool = False, encoding: str | None = None, *, target: Target
+    named: o.Path_ = None,
+    encoding: o.Encoding = None,
+    path: o.From = None,
+    tensor: o.Tensor = None,
+    tensors: o.AllTensors = False,
+    models: o.Models = False,
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
 ) -> None:
     """Show versions and the cache, or the tensors of a model.
 
     Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli reads, or all.
     """
-    output = target.output_of("list")
-    if models:
-        from embcli.cli.console import PrintedNotes
-        from embcli.verbs.models import local_models
-
-        if model.path is not None:
-            raise InputError("--models lists all models; leave out the model")
-        refuse_options(vars(model))
-        output.write(local_models(PrintedNotes()))
-    elif model.path is None:
-        from embcli.verbs.info import info
-
-        refuse_options(vars(model))
-        output.write(info())
-    else:
-        output.write(model.opened(encoding).info(tensors=tensors))
-
-
-def cache_show(context: typer.Context, target: Target) -> None:
-    """Show where layers and indexes are kept, and how much space each of them takes."""
-    if context.invoked_subcommand is None:
-        target.output_of("list").write(contents(_store()))
-
-
-def cache_clear() -> None:
-    """Remove everything from the cache."""
-    typer.echo(in_line(clear(_store()).removed))
-
-
-def _store() -> Store | None:
     from embcli.cli.console import PrintedNotes
-    from embcli.store import Store
+    from embcli.cli.output import output as output_for
+    from embcli.verbs.info import info
+    from embcli.verbs.models import local_models
 
-    return Store.from_environment(PrintedNotes())
+    path = one_path(named, path)
+    out = output_for("list", format, output, color, width, theme, reads=(path, encoding))
+    if path is not None and models:
+        raise InputError("--models lists all models; leave out the model")
+    if path is None and tensor is not None:
+        raise InputError("--tensor goes with --from, which names the file")
+    if path is not None:
+        out.write(opened(path, encoding, tensor).info(tensors=tensors))
+    else:
+        out.write(local_models(PrintedNotes()) if models else info())
+
+
+@command(
+    "More",
+    {
+        "where layers are kept, and how much space they take": "embcli cache",
+        "remove everything": "embcli cache clear",
+    },
+)
+def cache(
+    action: Annotated[names.CacheAction, typer.Argument(help="What to do.", metavar="[list|clear]")] = "list",
+    color: o.Color = "auto",
+    width: o.Width = None,
+    theme: o.Theme = None,
+    format: o.Format = None,
+    output: o.Output = None,
+) -> None:
+    """Show where layers and indexes are kept, and how much space each takes; or remove them."""
+    from embcli.cli.console import PrintedNotes
+    from embcli.cli.output import output as output_for
+    from embcli.safe import in_line
+    from embcli.store import Store
+    from embcli.verbs.cache import clear, contents
+
+    store = Store.from_environment(PrintedNotes())
+    if action == "clear":
+        typer.echo(in_line(clear(store).removed))
+    else:
+        output_for("list", format, output, color, width, theme).write(contents(store))

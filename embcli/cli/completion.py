@@ -1,72 +1,74 @@
-"""Answers to the shells' completion scripts at each TAB: fast, and nothing but candidates.
-
-Typer makes the scripts and reads their requests, which are environment variables: the program gets the words typed so
-far, and prints the candidates.
-"""
+"""Completion of a shell's words: Typer answers its scripts; this installs them, and gets their requests in shape."""
 
 import os
 import re
+from pathlib import Path
 from typing import get_args
 
 import typer  # whose annotations Typer itself reads
 from typer import completion
 
-from embcli import names
+from embcli.atomic import destination, explaining_failure
 from embcli.errors import InputError, OutputError
-from embcli.version import __version__
+from embcli.names import Shell
 
-PROGRAM = "embcli"
-_REQUEST = "_EMBCLI_COMPLETE"  # the variable with the request of a script, such as complete_bash
-
-
-def show_version(context: typer.Context, requested: bool) -> None:
-    """Show the version and end, unless the rest of the line is being completed."""
-    if requested and not context.resilient_parsing:
-        typer.echo(f"embcli {__version__}")
-        raise typer.Exit
+PROGRAM, _REQUEST = "embcli", "_EMBCLI_COMPLETE"  # the variable with the request of a script, such as complete_bash
+# For each shell where its script goes, and the file that it starts with and the line there that loads the script.
+_PLACES = {
+    "bash": (".bash_completions/embcli.sh", ".bashrc", "source ~/.bash_completions/embcli.sh"),
+    "zsh": (".zfunc/_embcli", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    "fish": (".config/fish/completions/embcli.fish", "", ""),
+}
 
 
-def prepare() -> bool:
-    """Return whether a completion script has started this process, and prepare for the answer."""
+def prepare() -> list[str] | None:
+    """Return the words typed so far if a completion script has started this process, and prepare for the answer."""
     request = os.environ.get(_REQUEST)
     if not request:  # PowerShell's script leaves it behind, empty
-        return False
-    if not re.fullmatch(f"(complete|source)_({'|'.join(get_args(names.Shell))})", request):
+        return None
+    if not re.fullmatch(f"(complete|source)_({'|'.join(get_args(Shell))})", request):
         raise InputError(f"{_REQUEST} {request[:40]!r} is not a known request; unset it, or set complete_bash")
-    # Typer gets to know its shells as it makes its own two options; embcli has others in their place, see options.py.
+    # Typer gets to know its shells as it makes its own two options; embcli has others in their place.
     completion.get_completion_inspect_parameters()
     os.environ["COLUMNS"] = "10000"  # rich would wrap the help texts, and scripts read one line for each candidate
     if not os.environ.get("COMP_CWORD", "").isdecimal():  # not asked by a shell's script
         os.environ |= {"COMP_WORDS": PROGRAM, "COMP_CWORD": "0"}
-    _take_equals_out()
-    return True
+    # bash makes `--format = js` of `--format=js`, and Typer can complete `--format js`.
+    words, cursor = os.environ.get("COMP_WORDS", "").split("\n"), int(os.environ["COMP_CWORD"])
+    extra = {at for at in range(1, min(cursor, len(words))) if words[at] == "=" and words[at - 1].startswith("--")}
+    os.environ["COMP_WORDS"] = "\n".join(word for at, word in enumerate(words) if at not in extra)
+    os.environ["COMP_CWORD"] = str(cursor - len(extra))
+    return (os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ["COMP_WORDS"]).split()[1:]
 
 
-def install(context: typer.Context, parameter: typer.CallbackParam, shell: str | None) -> str | None:
-    """Install the script for a shell, if one is named; raises OutputError if it cannot be installed."""
-    from subprocess import CalledProcessError
-
-    reason: object
-    try:
-        installed: str | None = completion.install_callback(context, parameter, shell)
-        return installed
-    except OSError as error:  # names the file; one without a name is about standard output
-        if error.filename is None:
-            raise
-        reason = f"{str(error.filename)!r}: {error.strerror}"
-    except UnicodeError:
-        reason = "a file that it reads when it starts is not UTF-8"
-    except CalledProcessError as error:
-        reason = f"it ended with status {error.returncode}"
-    cure = f"; embcli --show-completion {shell} prints the script"
-    raise OutputError(f"cannot install completion for {shell}: {reason}{cure}") from None
+def script(shell: str) -> str:
+    """Return Typer's script for a shell."""
+    made: str = completion.get_completion_script(  # type: ignore[attr-defined]  # it does not list what it exports
+        prog_name=PROGRAM, complete_var=_REQUEST, shell=shell
+    )
+    return made
 
 
-def _take_equals_out() -> None:
-    """Change `--format = js`, which bash makes of `--format=js`, to `--format js`, which Typer can complete."""
-    words, cursor = os.environ.get("COMP_WORDS", "").split("\n"), os.environ.get("COMP_CWORD", "")
-    if "=" in words and cursor.isdecimal():
-        before = range(1, min(int(cursor), len(words)))
-        extra = {at for at in before if words[at] == "=" and words[at - 1].startswith("--")}
-        os.environ["COMP_WORDS"] = "\n".join(word for at, word in enumerate(words) if at not in extra)
-        os.environ["COMP_CWORD"] = str(int(cursor) - len(extra))
+def install(context: typer.Context, shell: str | None) -> None:
+    """Install the script for a shell, if one is named, and end; raises OutputError if that fails."""
+    if shell is None or context.resilient_parsing:
+        return
+    if shell not in _PLACES:
+        hint = f"embcli --show-completion {shell} prints the script: add it to the file that $PROFILE names"
+        raise OutputError(f"completion for {shell} is not installed by embcli", hint)
+    place, start, line = _PLACES[shell]
+    contents = {Path.home() / place: script(shell).encode() + b"\n"}
+    if start:
+        path = Path.home() / start
+        with explaining_failure(path):
+            before = path.read_bytes() if path.exists() else b""
+        if line.encode() not in before.splitlines():
+            ended = before if before.endswith(b"\n") or not before else before + b"\n"
+            contents[path] = ended + line.encode() + b"\n"
+    for path, content in contents.items():
+        with explaining_failure(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with destination(path) as file:
+                file.write(content)
+    typer.echo(f"{shell} completion installed in {Path.home() / place}; it takes effect in a new terminal")
+    raise typer.Exit

@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
+from embcli.errors import EmbcliError
 from embcli.notes import Notes
 from embcli.safe import in_line, shortened
 from embcli.words import spelled
@@ -42,6 +43,11 @@ def _wrapped(line: str) -> str:
     except (OSError, ValueError):
         columns = 0
     return textwrap.fill(line, columns or 80, break_long_words=False, break_on_hyphens=False)
+
+
+def say_error(error: EmbcliError) -> None:
+    """Print an error, with flags in the places of its parameters, and its hint."""
+    say(*filter(None, (spelled(str(error), error.parameters, flag_of), error.hint)))
 
 
 class PrintedNotes(Notes):

@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embcli.cli.console import is_terminal
+from embcli.cli.opening import opened
 from embcli.cli.options import flag_of
 from embcli.cli.text import argument
 from embcli.errors import InputError, OutputError, lacks
 from embcli.safe import in_line
 
 if TYPE_CHECKING:
-    from embcli.cli.models import NamedModel
     from embcli.explore.source import Spell
 
 _POSITIONAL = ("weights", "audit")  # verbs that take the model as an argument
-_OF_TEXT = ("encoding",)  # options of a verb that reads no matrix
 
 
-def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | None, sort: str) -> int:
+def walk(path: str | None, given: dict[str, Any], row: str | None, text: str | None, sort: str) -> int:
     """Show the full screen, and print the command of the screen that was left; return the exit status.
 
     Raises OutputError if there is no terminal or textual is missing, and InputError for a row that does not exist.
@@ -37,10 +36,10 @@ def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | N
     from embcli.explore.source import Source
 
     row, text = (given and argument(given, flag) for given, flag in ((row, "--row"), (text, "--text")))
-    opened = model.opened(encoding)
-    if text is not None and opened.encoding is None:
+    model = opened(path, **given)
+    if text is not None and model.encoding is None:
         raise InputError("these rows have no tokens: --encoding names an encoding")
-    source = Source(opened, speller(model, encoding))
+    source = Source(model, speller(path, given))
     explorer = app.Explorer(source, 0 if row is None else source.row_of(row), text, sort)
     status = app.run(explorer)
     if status == 0:
@@ -48,17 +47,15 @@ def walk(model: NamedModel, encoding: str | None, row: str | None, text: str | N
     return status
 
 
-def speller(model: NamedModel, encoding: str | None) -> Spell:
+def speller(path: str | None, given: dict[str, Any]) -> Spell:
     """Return a function that writes the command lines of a verb for this model."""
-    given = {name: value for name, value in vars(model).items() if name != "path"}
-    given["encoding"] = encoding
 
     def spelled(verb: str, *words: str, text: str | None = None) -> str:
         line = ["embcli", verb]
-        if model.path is not None:
-            line += [model.path] if verb in _POSITIONAL else ["--from", model.path]
+        if path is not None:
+            line += [path] if verb in _POSITIONAL else ["--from", path]
         for name, value in given.items():
-            if name in (_OF_TEXT if verb == "tokenize" else given) and value not in (None, False):
+            if value not in (None, False) and (verb != "tokenize" or name == "encoding"):
                 line += [flag_of(name)] if value is True else [flag_of(name), str(value)]
         line += words
         if text is not None:

@@ -1,88 +1,39 @@
-"""The options of all verbs, each declared once by the name of its parameter: a flag means the same everywhere."""
+"""The options and arguments of all commands, each declared once, as an annotated type; and the flags of parameters."""
 
-import copy
 import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal, get_args, get_origin
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
-from typer.completion import show_callback
-from typer.models import OptionInfo
 
 from embcli import formats, names
-from embcli.cli import completion
-from embcli.errors import InputError
-from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS
+from embcli.positions import JOINED_KINDS, KINDS
 
-# The order of options in the help.
-COMMON, INPUT, MODEL, VIEW, OUTPUT = PANELS = ("Options", "Input", "Model", "View", "Output")
-# The options that most people need: the help of a verb shows them first.
-_COMMON = {
-    "tokenize": ("file", "encoding", "special", "format", "output"),
-    "decode": ("encoding", "output"),
-    "weights": ("rows", "columns", "map", "dim", "output"),
-    "lookup": ("ids", "path", "dim", "heat", "output"),
-    "compare": ("ids", "path", "trace", "show", "output"),
-    "batch": ("batch_size", "max_length", "stride", "shuffle", "output"),
-    "positions": ("context_length", "rows", "similarity", "heat", "output"),
-    "neighbors": ("path", "ids", "top", "metric", "output"),
-    "audit": ("fail_on", "tensor", "top", "format", "output"),
-    "diff": ("tensor", "color", "top", "format", "output"),
-    "explore": ("row", "text", "sort", "dim", "encoding"),
-    "tour": ("text", "step"),
-    "explain": ("width", "color", "theme", "format", "output"),
-    "info": ("tensors", "models", "encoding", "format", "output"),
-    "cache": ("width", "color", "theme", "format", "output"),
-}
+INPUT, MODEL, VIEW, OUTPUT = "Input", "Model", "View", "Output"
 
+# Parameters of the library whose flags have other names; all others are flags of the same name.
+_FLAGS = {"top": "-k", "path": "--from", "text": "TEXT", "word": "WORD"}
 _OTHER_KINDS = {"rope": "rotary"}  # names that papers have for kinds of positions
 
 
-def whole_number(value: str | int) -> int:
-    """Parse a whole number; torch, numpy and embcli itself refuse one that is out of range."""
-    try:
-        return int(value)
-    except ValueError:
-        shown = str(value)[:40]
-        if str(value).strip().lstrip("+-").isdecimal():  # Python converts no more than some thousand digits
-            raise typer.BadParameter(f"{shown}... is out of range.") from None
-        raise typer.BadParameter(f"{shown!r} is not a whole number.") from None
+def flag_of(parameter: str) -> str:
+    """Return a parameter of the library as a user types it.
+
+    >>> flag_of("context_length"), flag_of("path")
+    ('--context-length', '--from')
+    """
+    return _FLAGS.get(parameter, f"--{parameter.replace('_', '-')}")
 
 
 def kind_named(value: str) -> str:
-    """Return a kind of positions by its name or another name for it; a name that is not known stays as it is."""
+    """Return a kind of positions by its name or another name for it; an unknown name stays as it is."""
     return _OTHER_KINDS.get(value, value)
 
 
-def _format(value: str) -> str:
-    name = formats.ALIASES.get(value, value)
-    if name not in formats.FORMATS:
-        raise typer.BadParameter(f"{value[:40]!r} is not a format; choose from {', '.join(formats.FORMATS)}.")
-    return name
-
-
-def _names_of(parameter: str, known: tuple[str, ...]) -> Callable[[str | tuple[str, ...]], tuple[str, ...]]:
-    """Return a parser of comma-separated names; it returns them in the order of the known ones."""
-
-    def parse(value: str | tuple[str, ...]) -> tuple[str, ...]:
-        chosen = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-        for name in chosen:
-            if name not in known:
-                choice = f"choose from {', '.join(known)}, separated by commas"
-                raise InputError(f"{flag_of(parameter)} {name[:40]!r} is not known; {choice}")
-        return tuple(name for name in known if name in chosen)
-
-    return parse
-
-
-def _one_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """Return a completion of one of these names."""
-    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
-
-
-def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
+def some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
     """Return a completion of the last of some comma-separated names, by names that are not used yet."""
 
     def complete(incomplete: str) -> list[str]:
@@ -93,6 +44,10 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
     return complete
 
 
+def _one_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
+
+
 def _words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
     from embcli.verbs.explain import named
@@ -101,14 +56,12 @@ def _words(incomplete: str) -> list[str]:
 
 
 def _encodings(incomplete: str) -> list[str]:
-    """Complete the name of an encoding, and also folders and JSON files; shells offer files if nothing is returned.
+    """Complete the last of some encodings, or the name of a folder or a tokenizer's file.
 
-    Names that a shell would have to quote are omitted. Of several, separated by commas, it completes the last.
+    Shells offer files if nothing is returned. Names that a shell would have to quote are omitted.
     """
-    *before, last = incomplete.split(",")
-    if before:
-        others = (name for name in names.ENCODINGS if name not in before and name.startswith(last))
-        return [",".join([*before, name]) for name in others]
+    if "," in incomplete:
+        return some_of(names.ENCODINGS)(incomplete)
     known = [name for name in names.ENCODINGS if name.startswith(incomplete)]
     if known and incomplete:
         with suppress(OSError), os.scandir() as entries:  # the folder may be gone or unreadable
@@ -118,187 +71,218 @@ def _encodings(incomplete: str) -> list[str]:
     return known
 
 
-def _list_of(name: str, known: tuple[str, ...]) -> dict[str, Any]:
-    return {"parser": _names_of(name, known), "metavar": "NAMES", "autocompletion": _some_of(known)}
-
-
-def _option(panel: str | None, help: str, default: str | None = None, flags: str = "", **settings: Any) -> Any:
-    """Return the declaration of an option.
-
-    `default` describes its default in words; `flags` are separated by blanks, and by default its name as a flag.
-    """
-    if default is not None:
-        settings["show_default"] = default
-    return typer.Option(..., *flags.split(), help=help, rich_help_panel=panel, **settings)
-
-
 def _argument(metavar: str, help: str, **settings: Any) -> Any:
-    return typer.Argument(metavar=metavar, help=help, **{"show_default": False, **settings})
+    return typer.Argument(metavar=metavar, help=help, show_default=False, **settings)
 
 
-def _encoding(help: str, default: str = names.DEFAULT_ENCODING, metavar: str = "NAME") -> Any:
-    return _option(INPUT, help, default, metavar=metavar, autocompletion=_encodings)
+def _option(
+    panel: str, help: str, flags: str = "", metavar: str | None = None, default: Any = True, **more: Any
+) -> Any:
+    """Return an option; `flags` are separated by blanks, `default` is a default that the help describes in words."""
+    settings = {"help": help, "rich_help_panel": panel, "metavar": metavar, "show_default": default, **more}
+    return typer.Option(*flags.split(), **settings)
 
 
-def _kinds(help: str, known: tuple[str, ...], default: str = DEFAULT_KIND) -> Any:
-    return _option(MODEL, help, default, parser=kind_named, autocompletion=_one_of(known))
-
-
-_ENCODING = "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF."
 _MODEL = "A model: file, folder, or name in the Hugging Face cache."
-# By the name of the parameter; `verb.parameter` if a verb declares it differently.
-DECLARED: dict[str, Any] = {
-    # What is given.
-    "text": _argument("TEXT", "Text to use; omit it or pass - to read standard input."),
-    "compare.text": _argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1."),
-    "word": _argument("WORD", "A term, field or format of a page.", autocompletion=_words),
-    "tour.text": _option(INPUT, "The text of the steps that take one.", metavar="TEXT"),
-    "explore.text": _option(INPUT, "Begin at the tokens of a text.", metavar="TEXT"),
-    "file": _option(INPUT, "Read the text from a file.", metavar="PATH"),
-    "batch.file": _argument("FILE", "A file with the text; omit it or pass - to read standard input."),
-    "tour.file": _argument("FILE", "A tour of your own, in JSON.", show_default="embcli's"),
-    "words": _argument("VERB", "The verb, such as lookup, or cache clear."),
-    "decode.ids": _argument("IDS", "Token IDs: 6109 3626, or 6109,3626."),
-    "ids": _option(INPUT, "Token IDs in place of the text: 2,3,5,1, or - to read them.", metavar="IDS"),
-    "positions.ids": _option(INPUT, "Token row that the positions are applied to.", "0", metavar="ID"),
-    "special": _option(INPUT, "Recognise special tokens in the text."),
-    "lines": _option(INPUT, "Make each line of the input a sequence of its own."),
-    "window": _option(INPUT, "Split longer input into sequences of C tokens."),
-    "plus": _option(INPUT, "Add the row of this token.", metavar="TEXT"),
-    "minus": _option(INPUT, "Subtract the row of this token.", metavar="TEXT"),
-    "vector": _option(
+
+# What is given.
+Text = Annotated[str | None, _argument("TEXT", "Text to use; omit it or pass - to read standard input.")]
+ComparedText = Annotated[str | None, _argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1.")]
+TextFile = Annotated[Path | None, _argument("FILE", "A file with the text; omit it or pass - to read standard input.")]
+Words = Annotated[list[str] | None, _argument("WORD", "A term, field or format of a page.", autocompletion=_words)]
+GivenIds = Annotated[list[str] | None, _argument("IDS", "Token IDs: 6109 3626, or 6109,3626.")]
+File = Annotated[Path | None, _option(INPUT, "Read the text from a file.", metavar="PATH")]
+Ids = Annotated[
+    str | None, _option(INPUT, "Token IDs in place of the text: 2,3,5,1, or - to read them.", metavar="IDS")
+]
+RowOf = Annotated[
+    str | None, _option(INPUT, "Token row that the positions are applied to.", "--ids", metavar="ID", default="0")
+]
+Special = Annotated[bool, _option(INPUT, "Recognise special tokens in the text.", "--special")]
+Lines = Annotated[bool, _option(INPUT, "Make each line of the input a sequence of its own.", "--lines")]
+Window = Annotated[bool, _option(INPUT, "Split longer input into sequences of C tokens.", "--window")]
+Plus = Annotated[list[str] | None, _option(INPUT, "Add the row of this token.", metavar="TEXT")]
+Minus = Annotated[list[str] | None, _option(INPUT, "Subtract the row of this token.", metavar="TEXT")]
+Vectors = Annotated[
+    Path | None,
+    _option(
         INPUT,
-        "Vectors in place of the text: one JSON array, or one object of lookup's ndjson, per line; - reads standard "
-        "input.",
-        metavar="PATH",
+        "Vectors in place of the text, one per line: a JSON array, or an object of lookup's ndjson; - reads them.",
+        "--vector",
+        "PATH",
     ),
-    "encoding": _encoding(_ENCODING, f"{names.DEFAULT_ENCODING}; of a real model, its own"),
-    **dict.fromkeys(("decode.encoding", "batch.encoding"), _encoding(_ENCODING)),
-    "tokenize.encoding": _encoding(
-        "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base.", metavar="NAMES"
+]
+Encoding = Annotated[
+    str | None,
+    _option(
+        INPUT,
+        "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF.",
+        metavar="NAME",
+        default=f"{names.DEFAULT_ENCODING}; of a real model, its own",
+        autocompletion=_encodings,
     ),
-    "step": _option(VIEW, "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N"),
-    "batch_size": _option(INPUT, "Samples in a batch.", metavar="B"),
-    "max_length": _option(INPUT, "Tokens in a sample.", metavar="T"),
-    "stride": _option(INPUT, "Tokens from one sample to the next.", metavar="N"),
-    "shuffle": _option(INPUT, "Shuffle the samples."),
-    "keep_last": _option(INPUT, "Keep the last batch even if incomplete."),
-    "index": _option(INPUT, "Which batch, counted from 0.", "0", metavar="K"),
-    "all": _option(INPUT, "All batches."),
-    "merges": _option(VIEW, "Show how each piece becomes tokens, merge by merge."),
-    "tokenize.draw": _option(VIEW, "Draw the merges as trees."),
-    # The model.
-    "path": _option(MODEL, _MODEL, flags="--from", metavar="PATH"),
-    "named": _argument("PATH", _MODEL),
-    "named_kind": _argument("KIND", f"{', '.join(KINDS[:-1])} or {KINDS[-1]}; or PATH."),
-    "tensor": _option(MODEL, "The token matrix in that file.", metavar="NAME"),
-    "diff.tensor": _option(MODEL, "The token matrix in both files.", metavar="NAME"),
-    "base": _argument("BASE", _MODEL),
-    "tuned": _argument("TUNED", "The other model, usually fine-tuned from BASE."),
-    "vocab": _option(MODEL, "Rows of the token layer.", "the encoding's", metavar="V"),
-    "compare.vocab": _option(
-        MODEL, "Rows of the token layer.", "the encoding's; with --ids, the largest ID + 1", metavar="V"
+]
+Encodings = Annotated[
+    list[str] | None,
+    _option(
+        INPUT,
+        "An encoding or model, a tokenizer's file, or a GGUF; several are compared: gpt2,o200k_base.",
+        "--encoding",
+        "NAMES",
+        names.DEFAULT_ENCODING,
+        autocompletion=_encodings,
     ),
-    "dim": _option(MODEL, "Columns: the embedding dimension.", str(names.DEFAULT_DIM), metavar="D"),
-    "compare.dim": _option(MODEL, "Columns: the embedding dimension.", str(names.COMPARED_DIM), metavar="D"),
-    "context_length": _option(MODEL, "Rows of the position layer.", str(names.DEFAULT_CONTEXT_LENGTH), metavar="C"),
-    "positions.context_length": _option(
+]
+BatchSize = Annotated[int, _option(INPUT, "Samples in a batch.", metavar="B")]
+MaxLength = Annotated[int, _option(INPUT, "Tokens in a sample.", metavar="T")]
+Stride = Annotated[int, _option(INPUT, "Tokens from one sample to the next.", metavar="N")]
+Shuffle = Annotated[bool, _option(INPUT, "Shuffle the samples.", "--shuffle")]
+KeepLast = Annotated[bool, _option(INPUT, "Keep the last batch even if incomplete.", "--keep-last")]
+Index = Annotated[int | None, _option(INPUT, "Which batch, counted from 0.", metavar="K", default="0")]
+All = Annotated[bool, _option(INPUT, "All batches.", "--all")]
+
+# The model.
+Path_ = Annotated[str | None, _argument("PATH", _MODEL)]
+Base = Annotated[str, _argument("BASE", _MODEL)]
+Tuned = Annotated[str, _argument("TUNED", "The other model, usually fine-tuned from BASE.")]
+From = Annotated[str | None, _option(MODEL, _MODEL, "--from", "PATH")]
+Tensor = Annotated[str | None, _option(MODEL, "The token matrix in that file.", metavar="NAME")]
+Vocab = Annotated[int | None, _option(MODEL, "Rows of the token layer.", metavar="V", default="the encoding's")]
+Dim = Annotated[
+    int | None, _option(MODEL, "Columns: the embedding dimension.", metavar="D", default=str(names.DEFAULT_DIM))
+]
+ComparedDim = Annotated[
+    int | None, _option(MODEL, "Columns: the embedding dimension.", "--dim", "D", default=str(names.COMPARED_DIM))
+]
+ContextLength = Annotated[
+    int | None, _option(MODEL, "Rows of the position layer.", metavar="C", default=str(names.DEFAULT_CONTEXT_LENGTH))
+]
+BatchContextLength = Annotated[
+    int | None, _option(MODEL, "Rows of the position layer.", "--context-length", "C", default="--max-length")
+]
+PositionCount = Annotated[
+    int | None,
+    _option(
         MODEL,
-        "T, the number of positions: rows of the position layer.",
-        f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}",
-        metavar="T",
+        "T, the number of positions.",
+        "--context-length",
+        "T",
+        default=f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; relative {names.SHORT_LENGTH}",
     ),
-    "batch.context_length": _option(MODEL, "Rows of the position layer.", "--max-length", metavar="C"),
-    "seed": _option(MODEL, "Seed of torch's generator.", str(names.DEFAULT_SEED), metavar="INT"),
-    "no_cache": _option(MODEL, "Do not use the cache."),
-    "layer": _option(MODEL, "Which layer."),
-    "kind": _kinds("Which kind of positions.", KINDS, f"{DEFAULT_KIND}; with --from, the model's own"),
-    "pairing": _option(MODEL, "Which columns rotary positions rotate together.", "interleaved"),
-    "theta": _option(MODEL, "Base of the rotary angles.", f"{names.DEFAULT_THETA:g}", metavar="THETA"),
-    "position": _kinds(
-        "Which kind of positions is added.", JOINED_KINDS, f"{DEFAULT_KIND}; with --from, the model's own"
+]
+Seed = Annotated[
+    int | None, _option(MODEL, "Seed of torch's generator.", metavar="INT", default=str(names.DEFAULT_SEED))
+]
+NoCache = Annotated[bool, _option(MODEL, "Do not use the cache.", "--no-cache")]
+Layer = Annotated[names.Layer, _option(MODEL, "Which layer.")]
+KindOrPath = Annotated[
+    str | None,
+    _argument("KIND", f"{', '.join(KINDS[:-1])} or {KINDS[-1]}; or PATH.", autocompletion=_one_of(KINDS)),
+]
+Kind = Annotated[
+    str | None, _option(MODEL, "Which kind of positions.", metavar="KIND", default=False, autocompletion=_one_of(KINDS))
+]
+Joined = Annotated[
+    str | None,
+    _option(
+        MODEL,
+        f"Positions that join the token rows: {', '.join(JOINED_KINDS)}.",
+        "--position",
+        "KIND",
+        autocompletion=_one_of(JOINED_KINDS),
     ),
-    # What is shown.
-    "show": _option(VIEW, "Which matrices: token, position, input, hidden.", "all", **_list_of("show", names.MATRICES)),
-    "compare.show": _option(
+]
+Pairing = Annotated[
+    names.Pairing | None,
+    _option(MODEL, "Which columns rotary positions rotate together.", default="interleaved"),
+]
+Theta = Annotated[float | None, _option(MODEL, "Base of the rotary angles.", default=f"{names.DEFAULT_THETA:g}")]
+
+# What is shown.
+Matrices = Annotated[
+    str | None,
+    _option(
+        VIEW,
+        "Which matrices: token, position, input, hidden.",
+        "--show",
+        "NAMES",
+        autocompletion=some_of(names.MATRICES),
+        default="all",
+    ),
+]
+Steps = Annotated[
+    str | None,
+    _option(
         VIEW,
         "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs; or embedding or linear.",
-        "outputs, and what fits",
-        **_list_of("show", (*names.STEPS, *names.OUTPUTS)),
+        "--show",
+        "NAMES",
+        autocompletion=some_of((*names.STEPS, *names.OUTPUTS)),
+        default="outputs, and what fits",
     ),
-    "only": _option(VIEW, 'Only the tokens of this text, or with these IDs: 345; " 345" is a text.', metavar="TEXT"),
-    "rows": _option(VIEW, "Which rows: 0:5,100,50256.", metavar="ROWS"),
-    "weights.rows": _option(VIEW, "Which rows: 0:5,100,50256, or tokens: king,queen.", metavar="ROWS"),
-    "row": _option(VIEW, "Begin at a row, by its ID or token.", metavar="ROW"),
-    "columns": _option(VIEW, "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS"),
-    "sort": _option(VIEW, "Order of the rows; norm: the largest first."),
-    "map": _option(VIEW, "Show the whole matrix at once: how large its numbers are."),
-    "draw": _option(VIEW, "Draw it as a picture."),
-    "trace": _option(VIEW, "Spell out the sum for token N, counted from 0.", metavar="N"),
-    "compare.trace": _option(VIEW, "Write out the product of each token."),
-    "gradient": _option(VIEW, "Also compare the gradients of one backward pass."),
-    "learning_rate": _option(VIEW, "Also take one step of training by the gradients.", metavar="RATE"),
-    "similarity": _option(VIEW, "Show the dot products of positions."),
-    "metric": _option(VIEW, "What near means."),
-    "top": _option(VIEW, "How many neighbours.", "10", "--top -k", metavar="K"),
-    **dict.fromkeys(
-        ("audit.top", "diff.top"), _option(VIEW, "Rows of each kind to show.", flags="--top -k", metavar="K")
-    ),
-    "match": _option(VIEW, "Only tokens matching REGEX.", metavar="REGEX"),
-    "fail_on": _option(
+]
+Only = Annotated[
+    str | None, _option(VIEW, 'Only the tokens of this text, or with these IDs: 345; " 345" is a text.', metavar="TEXT")
+]
+Rows = Annotated[str | None, _option(VIEW, "Which rows: 0:5,100,50256.", metavar="ROWS")]
+TokenRows = Annotated[
+    str | None, _option(VIEW, "Which rows: 0:5,100,50256, or tokens: king,queen.", "--rows", metavar="ROWS")
+]
+Row = Annotated[str | None, _option(VIEW, "Begin at a row, by its ID or token.", metavar="ROW")]
+BeginText = Annotated[str | None, _option(VIEW, "Begin at the tokens of a text.", "--text", "TEXT")]
+Columns = Annotated[str | None, _option(VIEW, "Which columns: 0:8,255 (8 not included).", metavar="COLUMNS")]
+Sort = Annotated[names.Sort, _option(VIEW, "Order of the rows; norm: the largest first.")]
+Map = Annotated[bool, _option(VIEW, "Show the whole matrix at once: how large its numbers are.", "--map")]
+Draw = Annotated[bool, _option(VIEW, "Draw it as a picture.", "--draw")]
+Merges = Annotated[bool, _option(VIEW, "Show how each piece becomes tokens, merge by merge.", "--merges")]
+Trace = Annotated[int | None, _option(VIEW, "Spell out the sum for token N, counted from 0.", metavar="N")]
+TraceAll = Annotated[bool, _option(VIEW, "Write out the product of each token.", "--trace")]
+Gradient = Annotated[bool, _option(VIEW, "Also compare the gradients of one backward pass.", "--gradient")]
+Rate = Annotated[
+    float | None, _option(VIEW, "Also take one step of training by the gradients.", "--learning-rate", "RATE")
+]
+Similarity = Annotated[bool, _option(VIEW, "Show the dot products of positions.", "--similarity")]
+Metric = Annotated[names.Metric, _option(VIEW, "Similarity measure.")]
+Top = Annotated[int | None, _option(VIEW, "How many neighbours.", "--top -k", "K", default="10")]
+TopOfEach = Annotated[int, _option(VIEW, "Rows of each kind to show.", "--top -k", "K")]
+Match = Annotated[str | None, _option(VIEW, "Only tokens matching REGEX.", metavar="REGEX")]
+FailOn = Annotated[
+    str | None,
+    _option(
         VIEW,
         f"Exit with 1 for these: {', '.join(names.FAULTS)}.",
-        ",".join(names.BROKEN),
-        **_list_of("fail_on", names.FAULTS),
+        metavar="NAMES",
+        default=",".join(names.BROKEN),
+        autocompletion=some_of(names.FAULTS),
     ),
-    "tensors": _option(VIEW, "List all tensors of the model."),
-    "models": _option(VIEW, "List the models on this machine."),
-    "precision": _option(VIEW, "Decimals in a table.", metavar="N"),
-    "heat": _option(VIEW, "Show all columns as a heat map."),
-    "color": _option(VIEW, "Colour in a table."),
-    "width": _option(VIEW, "Columns of a page.", "the terminal's; in a pipe 120, a picture 100", metavar="N"),
-    "theme": _option(VIEW, "Background of a picture.", "light"),
-    # Where the result goes.
-    "format": _option(
-        OUTPUT, "", "by -o's suffix, EMBCLI_FORMAT or table", "--format -f", parser=_format, metavar="FORMAT"
+]
+Step = Annotated[
+    int | None, _option(VIEW, "Start at step N, counted from 1; in a pipe, print only that step.", metavar="N")
+]
+TourText = Annotated[str, _option(INPUT, "The text of the steps that take one.", "--text", "TEXT")]
+AllTensors = Annotated[bool, _option(VIEW, "List all tensors of the model.", "--tensors")]
+Models = Annotated[bool, _option(VIEW, "List the models on this machine.", "--models")]
+Precision = Annotated[int, _option(VIEW, "Decimals in a table.", metavar="N")]
+Heat = Annotated[bool, _option(VIEW, "Show all columns as a heat map.", "--heat")]
+Color = Annotated[names.Color, _option(VIEW, "Colour in a table.")]
+Width = Annotated[
+    int | None,
+    _option(VIEW, "Columns of a page.", metavar="N", default="the terminal's; in a pipe 120, a picture 100"),
+]
+Theme = Annotated[names.Theme | None, _option(VIEW, "Background of a picture.", default="light")]
+
+# Where the result goes.
+Format = Annotated[
+    str | None,
+    _option(
+        OUTPUT,
+        f"{formats.either(tuple(formats.FORMATS))}, as the result allows.",
+        "--format -f",
+        "FORMAT",
+        default="by -o's suffix, EMBCLI_FORMAT or table",
+        autocompletion=_one_of(tuple(formats.FORMATS)),
     ),
-    "output": _option(OUTPUT, "Write to a file; written atomically.", flags="--output -o", metavar="PATH"),
-    "version": _option(
-        None, "Show the version and exit.", flags="--version -V", callback=completion.show_version, is_eager=True
-    ),
-    # Typer's own two options of these names detect the shell; here it is named, so that a script can be made anywhere.
-    "show_completion": _option(None, "Print the completion script for a shell.", callback=show_callback, hidden=True),
-    "install_completion": _option(None, "Install completion for a shell.", callback=completion.install, hidden=True),
-}
-for _name, _declared in DECLARED.items():
-    if isinstance(_declared, OptionInfo) and not _declared.param_decls:
-        _declared.param_decls = (f"--{_name.rpartition('.')[2].replace('_', '-')}",)
-
-
-def declared(verb: str, kind: formats.Kind | None, name: str, hint: Any = str) -> Any:
-    """Return the declaration of a parameter of a verb, whose result is of a kind, for Typer; `hint` is its type."""
-    option = copy.copy(DECLARED.get(f"{verb}.{name}") or DECLARED[name])
-    types = (hint, *get_args(hint))
-    if int in types:
-        option.parser = whole_number
-    if name == "format" and kind:
-        able = formats.able(kind)
-        option.help, option.autocompletion = f"{formats.either(able)}.", _one_of(able)
-    choices = next((get_args(each) for each in types if get_origin(each) is Literal), ())
-    if choices and option.metavar is None:
-        option.metavar, option.help = name.upper(), f"{option.help[:-1]}: {formats.either(choices)}."
-    if name in _COMMON.get(verb, ()):
-        option.rich_help_panel = COMMON
-    return option
-
-
-def flag_of(name: str) -> str:
-    """Return a parameter as a user types it: `--dim` for dim, TEXT for text.
-
-    >>> flag_of("learning_rate"), flag_of("text"), flag_of("anything")
-    ('--learning-rate', 'TEXT', 'anything')
-    """
-    option = DECLARED.get(name)
-    if option is None:
-        return name
-    return next((each for each in option.param_decls or () if each.startswith("--")), str(option.metavar))
+]
+Output = Annotated[
+    Path | None, _option(OUTPUT, "Write to a file; written atomically.", "--output -o", "PATH", default=False)
+]

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, watched
-from embcli.cli.options import flag_of
 from embcli.errors import OutputError
-from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able, either
-from embcli.names import STEPS, Color
+from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
+from embcli.names import Color, Theme
 from embcli.passes import unwatched
 from embcli.result import Result, Style, chosen_format, new_page, number_in, paper_of, refuse_many
 from embcli.safe import printable
@@ -25,12 +24,6 @@ from embcli.safe import printable
 if TYPE_CHECKING:
     from embcli.oldpage import Page, Paper
 
-# Options that only some formats support, and these formats.
-_SHOWN_IN: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("width", "heat", "trace", "draw", "map"), VIEWS),
-    "theme": PICTURES,
-    **dict.fromkeys(("gradient", "learning_rate"), (*VIEWS, "json")),
-}
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
@@ -62,6 +55,25 @@ class Output:
             say(f"status 1: {result.why_no}")
         return int(bool(result.why_no))
 
+    def put(self, put: Callable[[Page], None]) -> None:
+        """Write a page without a result."""
+        page = new_page(self.format, self._paper())
+        put(page)
+        self._write_page(page.content())
+
+    def write_text(self, text: bytes) -> None:
+        """Write a text as it is; on a terminal, end its last line."""
+        with self._open("text") as file:
+            file.write(text)
+            if file.isatty() and not text.endswith(b"\n"):
+                file.write(b"\n")
+
+    def refuse_many_numbers(self, numbers: int, matrices: int = 1) -> None:
+        """Raise OutputError for more numbers, in each matrix that the format can contain, than a terminal is for."""
+        numbers *= 1 if FORMATS[self.format].one_matrix else matrices
+        if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:
+            raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
+
     def _write_page(self, content: bytes) -> None:
         with self._open() as file:
             file.write(content)
@@ -85,15 +97,6 @@ class Output:
             watch = unwatched if file.isatty() else watched  # no bar runs through data on a terminal
             writers.write(records, format, file, result.notes, watch)
 
-    def refuse_many_numbers(self, numbers: int, matrices: int = 1, more: int = 0) -> None:
-        """Raise OutputError for more numbers than anybody reads on a terminal.
-
-        The count is `numbers` for each matrix that the format can contain, and `more`.
-        """
-        numbers = numbers * (1 if FORMATS[self.format].one_matrix else matrices) + more
-        if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:
-            raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
-
     @property
     def _on_a_terminal(self) -> bool:
         return self.path is None and is_terminal(sys.stdout)
@@ -104,7 +107,13 @@ class Output:
         if self.format in PICTURES:
             return replace(paper, color=self.color != "never")
         terminal = self.format == "table" and self._on_a_terminal
-        width, lines = _terminal_size() if terminal else (paper.width, 0)
+        width, lines = paper.width, 0
+        if terminal:
+            width, lines = _UNKNOWN_SIZE
+            with suppress(OSError, ValueError):
+                size = os.get_terminal_size(sys.stdout.fileno())
+                width, lines = size.columns or width, size.lines or lines
+            width, lines = number_in("COLUMNS") or width, number_in("LINES") or lines
         return replace(
             paper,
             width=self.style.width or width,
@@ -112,23 +121,6 @@ class Output:
             encoding=(sys.stdout.encoding if terminal else None) or "utf-8",
             color=_colored(self.color, terminal),
         )
-
-    def put(self, put: Callable[[Page], None]) -> None:
-        """Write a page without a result."""
-        self._write_page(self.drawn(put))
-
-    def drawn(self, put: Callable[[Page], None]) -> bytes:
-        """Return a page without a result."""
-        page = new_page(self.format, self._paper())
-        put(page)
-        return page.content()
-
-    def write_text(self, text: bytes) -> None:
-        """Write a text as it is; on a terminal, end its last line."""
-        with self._open("text") as file:
-            file.write(text)
-            if file.isatty() and not text.endswith(b"\n"):
-                file.write(b"\n")
 
     @contextmanager
     def _open(self, content: Literal["page", "text", "binary"] = "page") -> Iterator[BinaryIO]:
@@ -143,61 +135,49 @@ class Output:
             yield cast("BinaryIO", _EscapingTerminal(file)) if content == "text" and file.isatty() else file
 
 
-def output_for(kind: Kind, options: Mapping[str, Any], show: tuple[str, ...] | None = None) -> Output:
-    """Return the output that a verb's options, by their names, choose; nothing is opened yet.
+def output(
+    kind: Kind,
+    format: str | None = None,
+    path: Path | None = None,
+    color: Color = "auto",
+    width: int | None = None,
+    theme: Theme | None = None,
+    precision: int = 4,
+    heat: bool = False,
+    *,
+    reads: Iterable[str | Path | None] = (),
+    show: tuple[str, ...] | None = None,
+    limits: dict[str, tuple[str, ...]] | None = None,
+) -> Output:
+    """Return the output for a kind of result; nothing is opened yet.
 
-    `show` are the matrices that the user named. Raises OutputError for a format or a file that cannot hold the result.
+    `reads` are the files that the command reads, `show` the matrices that the user named, and `limits` the given flags
+    that only some formats can show. Raises OutputError for a format or a file that cannot hold the result.
     """
-    heat = bool(options.get("heat") or options.get("map"))  # a map is coloured, too
-    others = {name: options[name] for name in ("precision", "width") if name in options}
-    style = Style(heat=heat, theme=options["theme"] or "light", **others)
-    format, file = options["format"], named(options["output"])
+    style = Style(precision=precision, heat=heat, width=width, theme=theme or "light")
+    file = None if path is None or str(path) == "-" else path
     default = os.environ.get("EMBCLI_FORMAT") or ""
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     chosen = chosen_format(kind, format, file, default)
-    for flag, formats in _limits(options).items():
-        if chosen not in formats:
+    own = {"--width": VIEWS if width else (), "--heat": VIEWS if heat else (), "--theme": PICTURES if theme else ()}
+    for flag, formats in (own | (limits or {})).items():
+        if formats and chosen not in formats:
             example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
     refuse_many(show, chosen)
-    if file is not None and format and SUFFIXES.get(file.suffix.lower(), chosen) != chosen:
-        say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")
     if file is None and FORMATS[chosen].folder:
         raise OutputError(f"{chosen} is a folder of files; name it with --output")
     if file is None and FORMATS[chosen].binary and is_terminal(sys.stdout):
         raise OutputError(_NOT_FOR_A_TERMINAL)
-    return Output(chosen, file, options["color"], style)
-
-
-def _limits(options: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the given flags that only some formats can show, with these formats."""
-    limits = {
-        flag_of(name): shown
-        for name, shown in _SHOWN_IN.items()
-        if options.get(name) is not None and options[name] is not False
-    }
-    steps = [step for step in options.get("show") or () if step in STEPS and step != "outputs"]
-    limits |= {f"--show {step}": (*VIEWS, "json") for step in steps}
-    if options.get("kind") == "relative" and not options["similarity"]:
-        limits["--kind relative"] = able("batches")
-    return limits
-
-
-def named(path: Path | None) -> Path | None:
-    """Return the path that --output names; None for standard output, which - names too."""
-    return None if path is None or str(path) == "-" else path
-
-
-def _terminal_size() -> tuple[int, int]:
-    """Return columns and lines: COLUMNS and LINES, or those of the terminal."""
-    width, lines = _UNKNOWN_SIZE
-    try:
-        size = os.get_terminal_size(sys.stdout.fileno())
-        width, lines = size.columns or width, size.lines or lines
-    except (OSError, ValueError):
-        pass  # the size is unknown
-    return number_in("COLUMNS") or width, number_in("LINES") or lines
+    if file is not None:
+        if format and SUFFIXES.get(file.suffix.lower(), chosen) != chosen:
+            say(f"{str(file)!r} is written as {chosen}, as --format says, not as {SUFFIXES[file.suffix.lower()]}")
+        for place in [Path(each) for each in reads if each is not None]:
+            with suppress(OSError, ValueError):  # one of them does not exist
+                if file.is_file() and (file.samefile(place) or (place.is_dir() and place.samefile(file.parent))):
+                    raise OutputError(f"{str(file)!r} is read by this command; name another file with --output")
+    return Output(chosen, file, color, style)
 
 
 def _colored(choice: Color, terminal: bool) -> bool:
@@ -205,9 +185,7 @@ def _colored(choice: Color, terminal: bool) -> bool:
         return choice == "always"
     if os.environ.get("NO_COLOR"):
         return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return terminal and os.environ.get("TERM") != "dumb"
+    return bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")
 
 
 class _EscapingTerminal:

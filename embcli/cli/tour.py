@@ -1,105 +1,56 @@
-"""The guide through a tour: step by step on a terminal, by keys; all of it, or one step, in a pipe."""
+"""The guide through the tour: step by step on a terminal, by keys; all of it, or one step, in a pipe."""
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from embcli.cli.console import is_terminal, read_key, read_line, say
-from embcli.cli.options import flag_of
+from embcli.cli.console import is_terminal, read_key, read_line, say_error
 from embcli.cli.output import Output
-from embcli.cli.paths import refuse_outside
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
 from embcli.hints import without
 from embcli.oldpage import Page
-from embcli.verbs.tour import OWN, PLACE, Step, Tour, read
+from embcli.verbs.tour import Step, steps, with_text
 from embcli.views import tour as view
 from embcli.views.parts import put_prose
-from embcli.words import spelled
 
 Typed = TypeVar("Typed")
 _LINES = 24  # of the small screen that a step's page and words fit
 _KEYS = "Enter continues, b goes back, q quits: "
 _ANSWER = "Your answer (Enter continues, b goes back, q quits): "
 _ON, _BACK, _END = ("\n", " ", "n"), ("b",), ("q", "")
-_WRITES = re.compile(r"-[^-].*o|-o", re.DOTALL)  # -o, also after other letters, or with the path attached
-_REFUSED_OPTIONS = ("--output", "--install-completion")
 
 
-def guide(
-    file: Path | None,
-    verbs: tuple[str, ...],
-    text: str,
-    first: int | None,
-    run: Callable[[list[str], Callable[[dict[str, Any]], None]], object],
-) -> int:
-    """Go through a tour, on a terminal from the step that is named; in a pipe print all steps, or only that one.
+def guide(text: str, first: int | None, run: Callable[[list[str]], object]) -> int:
+    """Go through the tour, on a terminal from the step that is named; in a pipe print all steps, or only that one.
 
-    `run` runs the words after `embcli`, and passes the values of their options to a check first. A step that fails is
-    reported and the tour continues; then the status is 2. Raises InputError for a file that is not a tour, a step that
-    does not exist or would write a file, and a text that means standard input.
+    `run` runs the words after `embcli`. A step that fails is reported and the tour continues; then the status is 2.
+    Raises InputError for a step that does not exist, and a text that means standard input.
     """
     if text == "-":
         raise InputError("--text - would read standard input, which the steps cannot share; give the text itself")
-    tour = read(file, verbs, argument(text, "--text"), refused_word)
-    tour.check(first)
-    for number, step in enumerate(tour.steps, 1):
-        for words in (with_text(command, text) for command in (step.command, step.about)):
-            word = refused_word(words[: words.index("--")] if "--" in words else words)  # no options follow
-            if word is not None:
-                raise InputError(f"step {number}: with this text the command would write files, by {word[:40]!r}")
-    folder = (file or OWN).resolve().parent
-    running = _RunningTour(tour, lambda words: run(words, lambda given: refuse_outside(given, folder, text)))
+    running = _Tour(steps(first), argument(text, "--text"), run)
     if is_terminal(sys.stdout) and is_terminal(sys.stdin):
         reached_end = running.walk(first or 1)
         print()
     else:
         reached_end = first is None
-        running.put_all(range(1, len(tour.steps) + 1) if first is None else [first])
-    if file is None and reached_end:
+        running.put_all(range(1, len(running.steps) + 1) if first is None else [first])
+    if reached_end:
         _put(lambda page: view.put_next(page))
     return 2 if running.failed else 0
 
 
-def refused_word(words: list[str]) -> str | None:
-    """Return the first word of a command that writes or deletes files, None if there is none; words may be shortened.
-
-    >>> refused_word(["info", "--out", "x"]), refused_word(["cache", "cl"]), refused_word(["info"])
-    ('--out', 'cl', None)
-    """
-    for word in words:
-        name = word.partition("=")[0]
-        shortened = len(name) > 2 and any(option.startswith(name) for option in _REFUSED_OPTIONS)
-        clears = words[0] == "cache" and ((len(word) > 1 and "clear".startswith(word)) or PLACE in word)
-        if shortened or clears or _WRITES.match(word):
-            return word
-    return None
-
-
-def with_text(command: tuple[str, ...], text: str) -> list[str]:
-    """Return the words after `embcli` with a text in its place; a text that begins with a dash is placed after --.
-
-    >>> with_text(("lookup", "{text}", "--dim", "3"), "- a dash")
-    ['lookup', '--dim', '3', '--', '- a dash']
-    """
-    filled = [word.replace(PLACE, text) for word in command]
-    dashed = [word for given, word in zip(command, filled, strict=True) if PLACE in given and word[:1] == "-"]
-    if not dashed or "--" in filled:
-        return filled
-    return [*(word for word in filled if word not in dashed), "--", *dashed]
-
-
 @dataclass
-class _RunningTour:
+class _Tour:
     """A tour in progress."""
 
-    tour: Tour
+    steps: tuple[Step, ...]
+    text: str
     run: Callable[[list[str]], object]
     failed: bool = False
 
@@ -111,11 +62,11 @@ class _RunningTour:
                 _put(lambda page: page.line())
             self._ask(number, above)
             self._show(number)
-            above = self.tour.steps[number - 1].command
+            above = self.steps[number - 1].command
 
     def walk(self, number: int) -> bool:
         """Show step after step, each on a screen of its own, as the keys say; return whether the last one was left."""
-        while number <= len(self.tour.steps):
+        while number <= len(self.steps):
             key = self._visit(number)
             if key in _END:
                 return False
@@ -124,7 +75,7 @@ class _RunningTour:
 
     def _visit(self, number: int) -> str:
         """Show a step, its question first, and return the key that leaves it."""
-        answer, step = "", self.tour.steps[number - 1]
+        answer, step = "", self.steps[number - 1]
         if step.question is not None:
             _clear()
             self._ask(number)
@@ -144,8 +95,8 @@ class _RunningTour:
 
         The output of the command that the question is about comes first.
         """
-        step = self.tour.steps[number - 1]
-        _put(lambda page: page.title(f"{number}/{len(self.tour.steps)}  {step.heading}"))
+        step = self.steps[number - 1]
+        _put(lambda page: page.title(f"{number}/{len(self.steps)}  {step.heading}"))
         if step.about and step.about != above:
             self._run(step.about, step)
             _put(lambda page: page.line())
@@ -153,19 +104,19 @@ class _RunningTour:
 
     def _show(self, number: int, answer: str = "") -> None:
         """Print the command of a step, its output as it comes, and the explanation."""
-        step = self.tour.steps[number - 1]
+        step = self.steps[number - 1]
         self._run(step.command, step)
         _put(lambda page: view.put_words(step, page, answer))
 
     def _run(self, command: tuple[str, ...], step: Step) -> None:
-        words = with_text(command, self.tour.text)
+        words = with_text(command, self.text)
         _put(lambda page: view.put_command(words, page))
         try:
             with _isolated(), without(step.told):
                 self.run(words)
         except EmbcliError as error:
             self.failed = True
-            say(*filter(None, (spelled(str(error), error.parameters, flag_of), error.hint)))
+            say_error(error)
         sys.stdout.flush()
 
 

@@ -1,11 +1,10 @@
-"""A tour: steps of a heading, a command of embcli, and words, read from a JSON file and checked before any is run."""
+"""The tour: steps of a heading, a command of embcli, and words, which are data."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,13 @@ import orjson
 
 from embcli.errors import InputError
 
-OWN = Path(__file__).parents[1] / "data" / "tour.json"
+_STEPS = Path(__file__).parents[1] / "data" / "tour.json"
 PLACE = "{text}"  # stands for the text in a command
-_LARGEST = 1_000_000  # bytes
-_REQUIRED = ("heading", "command", "words")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a tour; a question has an answer and is asked before the command is run."""
+    """A step of the tour; a question has an answer and is asked before the command is run."""
 
     heading: str
     command: tuple[str, ...]  # the words after `embcli`, the verb first
@@ -36,17 +33,12 @@ class Step:
         return _plain(answer) == _plain(self.answer or "")
 
 
-@dataclass(frozen=True)
-class Tour:
-    """The steps of a tour, and the text for their commands."""
-
-    steps: tuple[Step, ...]
-    text: str
-
-    def check(self, step: int | None) -> None:
-        """Raise InputError for a step that does not exist; steps are counted from 1."""
-        if step is not None and not 1 <= step <= len(self.steps):
-            raise InputError(f"step must be from 1 to {len(self.steps)}, not {str(step)[:20]}", parameters=("step",))
+def steps(first: int | None = None) -> tuple[Step, ...]:
+    """Return the steps; raises InputError if the first one does not exist, counted from 1."""
+    found = tuple(map(_step, orjson.loads(_STEPS.read_bytes())))
+    if first is not None and not 1 <= first <= len(found):
+        raise InputError(f"step must be from 1 to {len(found)}, not {str(first)[:20]}", parameters=("step",))
+    return found
 
 
 def as_typed(words: list[str]) -> str:
@@ -58,71 +50,23 @@ def as_typed(words: list[str]) -> str:
     return " ".join(["embcli", *map(_quoted, words)])
 
 
-def read(path: Path | None, verbs: tuple[str, ...], text: str, refused: Callable[[list[str]], str | None]) -> Tour:
-    """Return the tour in a file, or embcli's own; a command begins with one of the verbs.
+def with_text(command: tuple[str, ...], text: str) -> list[str]:
+    """Return the words after `embcli` with a text in its place; a text that begins with a dash is placed after --.
 
-    `refused` returns the first word of a command that a tour must not run, as it writes or deletes files. Raises
-    InputError for a file that cannot be read or is not a tour, and for such a command.
+    >>> with_text(("lookup", "{text}", "--dim", "3"), "- a dash")
+    ['lookup', '--dim', '3', '--', '- a dash']
     """
-    path = path or OWN
-    steps = []
-    for number, step in enumerate(_steps(path), 1):
-        where = f"{str(path)!r}, step {number}"
-        _check_keys(step, where)
-        commands = {key: _command(step[key], where, verbs, refused) for key in ("command", "about") if key in step}
-        steps.append(Step(**{**step, **commands}))
-    return Tour(tuple(steps), text)
+    filled = [word.replace(PLACE, text) for word in command]
+    dashed = [word for given, word in zip(command, filled, strict=True) if PLACE in given and word[:1] == "-"]
+    if not dashed or "--" in filled:
+        return filled
+    return [*(word for word in filled if word not in dashed), "--", *dashed]
 
 
-def _steps(path: Path) -> list[Any]:
-    name = repr(str(path))
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > _LARGEST:
-        raise InputError(f"{name} is not a tour: it is larger than {_LARGEST:,} bytes")
-    try:
-        steps = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{name} is not a tour: {error}") from None
-    if not isinstance(steps, list) or not steps:
-        raise InputError(f"{name} is not a tour, a list of steps, each an object with {', '.join(_REQUIRED)}")
-    return steps
-
-
-def _check_keys(step: Any, where: str) -> None:
-    """Raise InputError if a step is not an object with the keys of one, and a text for each."""
-    known = [each.name for each in fields(Step)]
-    if not isinstance(step, dict):
-        raise InputError(f"{where} is not an object with {', '.join(_REQUIRED)}")
-    for key, value in step.items():
-        if key not in known:
-            raise InputError(f"{where} has an unknown key {key[:40]!r}; the keys are {', '.join(known)}")
-        if not isinstance(value, str) or not value.strip():
-            raise InputError(f"{where}: {key!r} is not a text")
-    required = (*_REQUIRED, "question", "answer") if "question" in step or "answer" in step else _REQUIRED
-    missing = [key for key in required if key not in step]
-    if missing:
-        raise InputError(f"{where} has no {missing[0]!r}")
-
-
-def _command(
-    line: str, where: str, verbs: tuple[str, ...], refused: Callable[[list[str]], str | None]
-) -> tuple[str, ...]:
-    """Return the words of a command after `embcli`; raises InputError for a command that a tour must not run."""
-    shown = repr(line[:60])
-    try:
-        embcli, *words = shlex.split(line) or [""]
-    except ValueError as error:
-        raise InputError(f"{where}: cannot read the command {shown}: {str(error).lower()}") from None
-    if embcli != "embcli" or not words or words[0] not in verbs:
-        raise InputError(f"{where}: {shown} does not begin with embcli and a verb: {', '.join(verbs)}")
-    word = refused(words)
-    if word is not None:
-        raise InputError(f"{where}: a tour must not write files, so {word[:40]!r} is not allowed")
-    return tuple(words)
+def _step(stored: dict[str, Any]) -> Step:
+    for key in {"command", "about"} & {*stored}:
+        stored[key] = tuple(shlex.split(stored[key])[1:])
+    return Step(**stored)
 
 
 def _quoted(word: str) -> str:

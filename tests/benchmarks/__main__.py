@@ -26,7 +26,6 @@ from pathlib import Path
 import numpy as np
 
 from embcli import encodings
-from embcli.cli.app import command_line
 from embcli.encodings.tiktoken import rank_file
 from tests.benchmarks import checkpoints, help_plain
 
@@ -83,11 +82,11 @@ def cases(folder: Path) -> list[Case]:
     """Return all cases; they read and write in this folder."""
     words = {"COMP_WORDS": "embcli lookup --for", "COMP_CWORD": "2"}
     completing = words | {"_EMBCLI_COMPLETE": "complete_bash", "_HELP_PLAIN_COMPLETE": "complete_bash"}
-    app = [sys.executable, str(folder / "help_plain.py")]
+    app = [sys.executable, help_plain.__file__]
     large = "--encoding o200k_base --dim 4096 --no-cache"
     return [
         Case("--help", embcli("--help"), [*app, "--help"], 1.3, runs=15),
-        Case("completion", EMBCLI, app, 1.3, completing, runs=15),
+        Case("completion", EMBCLI, app, 0.9, completing, runs=15),
         Case("lookup, kept", embcli("lookup", TEXT), IMPORT_TORCH, 0.25, runs=7),
         Case(
             "lookup, nothing kept",
@@ -270,7 +269,6 @@ def main() -> None:
         folder = Path(name)
         (folder / "ranks").mkdir()
         carry_ranks(folder / "ranks")
-        (folder / "help_plain.py").write_text(help_plain.source(command_line()))
         own = {"TIKTOKEN_CACHE_DIR": str(folder / "ranks"), "EMBCLI_CACHE_DIR": str(folder / "cache")}
         for case in cases(folder):
             if any(part in case.name for part in chosen.cases) if chosen.cases else not case.long:

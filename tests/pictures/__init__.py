@@ -10,7 +10,6 @@ from unittest import mock
 
 import embcli
 from embcli.cli.explore import speller
-from embcli.cli.models import NamedModel
 from embcli.explore.app import Explorer
 from embcli.explore.source import Source
 from tests.explored import settle
@@ -37,7 +36,7 @@ def _screen() -> bytes:
     """Return a screen of explore: a row and its neighbours."""
 
     async def pictured() -> str:
-        source = Source(embcli.seeded(), speller(NamedModel(), None))
+        source = Source(embcli.seeded(), speller(None, {}))
         async with Explorer(source, source.row_of(" effort")).run_test(size=(96, 26)) as pilot:
             await pilot.press("enter")
             await settle(pilot)
