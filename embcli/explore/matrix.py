@@ -107,7 +107,7 @@ class Matrix(ScrollView, can_focus=True):
         self._token_width = 0 if self.source.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
         self.virtual_size = Size(self.size.width, self.source.size + 1)
         self.rows_shown = max(self.size.height - 1, 1)
-        self.call_after_refresh(self.move_to, self.cursor, None)
+        self.call_after_refresh(lambda: self.move_to(self.cursor))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
