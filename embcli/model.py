@@ -17,7 +17,6 @@ from embcli.names import (
     DEFAULT_DIM,
     DEFAULT_ENCODING,
     DEFAULT_SEED,
-    FAULTS,
     SHOWN_ROWS,
     Fault,
     Layer,
@@ -26,10 +25,9 @@ from embcli.names import (
     Pairing,
     Sort,
     check_choice,
-    check_top,
 )
 from embcli.notes import Notes
-from embcli.options import Batching, ComparisonOptions, LookupOptions, Nearness, PositionOptions
+from embcli.options import Batching, ComparisonOptions, LookupOptions, PositionOptions
 from embcli.passes import Watch, unwatched
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
-Options = TypeVar("Options", LookupOptions, ComparisonOptions, Batching, PositionOptions, Nearness)
+Options = TypeVar("Options", LookupOptions, ComparisonOptions, Batching, PositionOptions)
 _NAMED = re.compile(r"[^\W\d_]")  # a letter, which no ID has
 
 
@@ -473,13 +471,13 @@ class Model:
         minus: Sequence[str] = (),
         vector: np.ndarray | None = None,
         metric: Metric = "cosine",
-        top: int | None = None,
+        top: int = 10,
         match: str | None = None,
         rows: str | None = None,
     ) -> Neighbors:
         """Return the rows nearest to the mean row of a text's tokens, or to a vector, (D,) or (n, D) float32.
 
-        The first `top` (10) by their scores in float64; `plus` and `minus` add and subtract the
+        The first `top` by their scores in float64; `plus` and `minus` add and subtract the
         rows of other tokens. Raises InputError for queries without a row, and for rows that are not finite or zero.
 
         >>> seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()
@@ -488,7 +486,6 @@ class Model:
         from embcli.verbs.neighbors import neighbors, queries_of_tokens, queries_of_vectors
 
         self._note_stored_rows()
-        nearness = _options(Nearness, locals())
         if (text is None) == (vector is None):
             raise InputError("give text or vector, one of them", parameters=("text", "vector"))
         if vector is not None:
@@ -497,7 +494,7 @@ class Model:
             tokens = self.tokens(cast("Text", text), special, lines, around=False)
             encoding = self.encoding if tokens.from_text else None
             queries = queries_of_tokens(tokens, encoding, plus, minus, len(self))
-        return neighbors(self.source, queries, nearness, self.watch)
+        return neighbors(self.source, queries, metric=metric, top=top, match=match, rows=rows, watch=self.watch)
 
     def audit(self, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS) -> Audit:
         """Return what looks unusual in the token matrix: broken, unused, equal and under-trained rows, norms.
@@ -511,11 +508,7 @@ class Model:
         from embcli.verbs.audit import audit
 
         self._note_stored_rows()
-        faults = None if fail_on is None else tuple(fail_on)
-        for fault in faults or ():
-            check_choice("fail_on", fault, FAULTS)
-        check_top(top)
-        return audit(self.source, faults, self.watch, top)
+        return audit(self.source, fail_on=fail_on, top=top, watch=self.watch)
 
     def diff(self, other: Model, *, top: int = SHOWN_ROWS) -> Diff:
         """Return which rows of the token matrices of two models are equal, and how far the others moved.
@@ -529,8 +522,7 @@ class Model:
         from embcli.verbs.diff import diff
 
         self._note_stored_rows(other)
-        check_top(top)
-        return diff(self.source, other.source, self.watch, top)
+        return diff(self.source, other.source, top=top, watch=self.watch)
 
     def _note_stored_rows(self, *others: Model) -> None:
         """Add a remark if a model multiplies its token rows: audit, diff and neighbors take them as stored."""

@@ -6,9 +6,8 @@ They check themselves. The command makes its flags from these fields, so this mo
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
 from embcli.names import (
@@ -16,10 +15,8 @@ from embcli.names import (
     OUTPUTS,
     PAIRINGS,
     STEPS,
-    Metric,
     Pairing,
     check_choice,
-    check_top,
 )
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, NO_POSITIONS, JoinedKind, Kind, check_options, kind_of
 from embcli.words import counted
@@ -190,32 +187,3 @@ class PositionOptions:
             reason = f"ids must be one token ID, not {len(ids)}: {str(self.ids)[:40]!r}"
             raise InputError(reason, parameters=("ids",))
         return int(ids[0])
-
-
-_DEFAULT_COUNT = 10
-
-
-@dataclass(frozen=True)
-class Nearness:
-    """The metric of a search, and which rows may be answers; raises InputError for invalid values."""
-
-    metric: Metric = "cosine"
-    top: int | None = None  # k; 10 by default
-    match: str | None = None
-    rows: str | None = None  # as in `0:5,100`
-
-    def __post_init__(self) -> None:
-        check_choice("metric", self.metric, get_args(Metric))
-        if self.top is not None:
-            check_top(self.top)
-        if self.match is not None:
-            try:
-                re.compile(self.match)
-            except re.error as error:
-                raise InputError(
-                    f"match {self.match[:60]!r} is not a regular expression: {error}", parameters=("match",)
-                ) from None
-
-    def count(self, rows: int) -> int:
-        """Return k for a search of `rows` rows."""
-        return min(_DEFAULT_COUNT if self.top is None else self.top, max(rows, 1))

@@ -40,21 +40,6 @@ def quantiles(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.quantile(finite, AT).tolist()) if len(finite) else ()
 
 
-def histogram(values: np.ndarray, bins: int) -> tuple[int, ...]:
-    """Return how many numbers, (n,), are in each of `bins` equal parts of their range; empty for no numbers.
-
-    The largest is in the last bin. `numpy.histogram` refuses a range that is too narrow for its numbers.
-
-    >>> histogram(np.array([0.0, 1.0, 2.0, 4.0]), 2)
-    (2, 2)
-    """
-    if not len(values):
-        return ()
-    edges = np.linspace(values.min(), values.max(), bins + 1)
-    places = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
-    return tuple(np.bincount(places, minlength=bins).tolist())
-
-
 class Covariance:
     """The mean and the covariance of rows that arrive in blocks; sums start near the mean to keep all digits."""
 

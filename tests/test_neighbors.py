@@ -17,7 +17,7 @@ import pytest
 import safetensors.numpy
 
 from embcli import binary, encodings
-from embcli.verbs.neighbors import Nearness, Query, neighbors
+from embcli.verbs.neighbors import Query, neighbors
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 from tests.oracles import Stub, StubSource, live
@@ -146,7 +146,7 @@ def test_rows_without_a_score_are_told(inside: Embcli, model: str) -> None:
 
 def test_lines_and_queries_are_counted_from_1(inside: Embcli, model: str) -> None:
     page = inside.ok("neighbors", "--ids", "-", "--lines", "--from", model, stdin="5\n" * 25).text
-    assert "\nLeft out: queries 11 to 15 (5 of 25); -f ndjson gives all.\n" in page
+    assert "\nLeft out: queries 11 to 15 (5 of 25).\n" in page
     page = inside.ok("neighbors", "--vector", "-", "--from", model, stdin=json.dumps([1] * DIM)).text
     assert page.startswith("Nearest to vector 1 by cosine\n")
 
@@ -275,7 +275,7 @@ def scores_of(matrix: np.ndarray, row: int) -> np.ndarray:
 def test_neighbours_come_query_by_query(matrix: np.ndarray) -> None:
     source = StubSource({"token": Stub(matrix)})
     queries = [Query(np.array([row])) for row in (3, 5, 7)]
-    result = neighbors(source, queries, Nearness(top=7))
+    result = neighbors(source, queries, top=7)
     assert result.ids.tolist() == [
         row for each in (3, 5, 7) for row in first(scores_of(matrix, each), "cosine", 7, (each,))
     ]

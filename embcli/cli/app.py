@@ -529,7 +529,7 @@ def neighbors(
     seed: o.Seed = None,
     no_cache: o.NoCache = False,
     metric: o.Metric = "cosine",
-    top: o.Top = None,
+    top: o.Top = 10,
     match: o.Match = None,
     rows: o.Rows = None,
     precision: o.Precision = names.DEFAULT_PRECISION,

@@ -6,10 +6,11 @@ with them. Rows that contain NaN or infinity count for neither.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,15 +20,26 @@ from embcli.encodings.unused import unused
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint, Head
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused
+from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused, check_choice, check_top
 from embcli.passes import Watch, unwatched
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
-from embcli.statistics import AT, Covariance, histogram, norms_of, quantiles, squares
+from embcli.selection import Excerpt
+from embcli.statistics import AT, Covariance, norms_of, quantiles, squares
 from embcli.tokens import token_text, tokens_of
-from embcli.words import counted
+from embcli.words import QUANTILES, counted
 
-BINS = 24  # of the histogram of norms
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+_BINS = 24  # of the histogram of norms
+_BARS = "▁▂▃▄▅▆▇█"
+_WHY = {
+    "padding": "after the last token",
+    "gap": "IDs without a token",
+    "byte": "bytes that UTF-8 never uses",
+    "reserved": "reserved names",
+}
 _PIECE = 4096  # rows written at a time
 _MATRICES = 5  # of (D, D) float64 in memory at a time
 _LEAST_UNUSED = 2  # unused rows that other rows can be compared with
@@ -101,7 +113,13 @@ class Audit(Result, verb="audit", content="ranking"):
 
     @cached_property
     def histogram(self) -> tuple[int, ...]:
-        return histogram(self.norms[self.measured], BINS)
+        """How many of those norms are in each of 24 equal parts of their range; the largest is in the last part."""
+        norms = self.norms[self.measured]
+        if not len(norms):
+            return ()
+        edges = np.linspace(norms.min(), norms.max(), _BINS + 1)  # numpy.histogram refuses a range that is too narrow
+        places = np.minimum(np.searchsorted(edges, norms, side="right") - 1, _BINS - 1)
+        return tuple(np.bincount(places, minlength=_BINS).tolist())
 
     @cached_property
     def faults(self) -> dict[Fault, int]:
@@ -172,15 +190,103 @@ class Audit(Result, verb="audit", content="ranking"):
         pieces = in_pieces(self.shape[0], _PIECE, values)
         return Records(self.run, "rows", self.shape[0], fields, pieces, more={"audit": more})
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.table import Table
+
+        from embcli.page import title, words
+        from embcli.verbs.parts import head_in_words, origin_in_words, origin_lines
+
+        size, dim = self.shape
+        facts = Table.grid(padding=(0, 2, 0, 0))
+        facts.add_column(no_wrap=True)
+        broken = {"rows": self.faults["missing"], "broken": len(self.non_finite) + len(self.zero)}
+        for name, fact in self._facts():
+            facts.add_row(f"{name:12}", words(fact, "bad" if broken.get(name) else ""))
+        if self.output is not None:
+            head = head_in_words(self.output.relation, self.output.rows, self.output.reason)
+            facts.add_row("output head", words(head))
+        candidates, table = self._candidates()
+        facts.add_row("candidates", words(candidates))
+        sizes = f"V = {counted(size, 'row')}, D = {counted(dim, 'column')}"
+        yield title(f"Audit of a token matrix, {sizes}: {origin_in_words(self.origin, 'token')}, {self.dtype}")
+        yield facts
+        yield from table
+        yield from origin_lines(self.origin)
+        if self.broken:
+            yield words(f"Broken: {self.why_no}", "bad")
+            return
+        sound = "Sound" if {*BROKEN} <= {*self.fail_on} else "Passed"  # other faults were not checked
+        *first, last = self.fail_on
+        faults = f"{', '.join(first)} or {last}" if first else last
+        yield words(f"{sound}: no row is {faults}", "good")
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        from embcli.page import NumberFormat
+        from embcli.verbs.parts import first_of, named_rows
+
+        size, top, encoding = self.shape[0], self.top, self.encoding
+        if encoding is None:
+            yield "rows", f"{size:,}; their tokens are unknown"
+            yield "unused", "unknown without an encoding"
+        else:
+            missing = f": {self.faults['missing']:,} have no row" if self.faults["missing"] else ""
+            yield "rows", f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}{missing}"
+            unused = (f"{len(ids):,} {_WHY[why]}{_range(ids)}" for why, ids in self.by_use.items())
+            yield "unused", ", ".join(unused) or "none"
+        broken = (
+            f"{counted(len(ids), f'{kind} row')}: {first_of(map(str, ids.tolist()), top)}"
+            for kind, ids in (("non-finite", self.non_finite), ("zero", self.zero))
+            if len(ids)
+        )
+        yield "broken", "; ".join(broken) or "none"
+        groups = first_of((first_of(map(str, group), top, " = ") for group in self.equal), top, "; ")
+        yield "equal", f"{counted(len(self.equal), 'group')}: {groups}" if groups else "none"
+        if not len(self.measured):
+            yield "norms", "no token has a finite row"
+            return
+        named = dict(zip(QUANTILES, self.quantiles, strict=True))
+        write = NumberFormat([np.array(self.quantiles)], self.style.precision).write
+        most = max(self.histogram)
+        bars = "".join(_BARS[-(-len(_BARS) * count // most) - 1] if count else " " for count in self.histogram)
+        yield "norms", f"{write(named['least'])} {bars} {write(named['largest'])}, median {write(named['median'])}"
+        by_norm = self.measured[np.argsort(self.norms[self.measured], kind="stable")]
+        for name, ids in (("shortest", by_norm[:top]), ("longest", by_norm[::-1][:top])):
+            norms = map(write, self.norms[ids])
+            yield name, ", ".join(map(" ".join, zip(named_rows(ids, self.tokens(ids)), norms, strict=True)))
+
+    def _candidates(self) -> tuple[str, list[RenderableType]]:
+        """Return in words how many tokens resemble unused ones, and a table of those that resemble them most."""
+        from embcli.page import Label, NumberFormat, left_out, ruled, words, written
+        from embcli.verbs.parts import id_labels
+
+        if self.threshold is None:
+            return f"none: {self.reason}", []
+        excerpt = Excerpt.first(self.top, len(self.candidates))
+        ids, precision = self.candidates[excerpt.places], self.style.precision
+        (name, first), *others = ((name, each[ids]) for name, each in self.distances.items())
+        write = NumberFormat([np.array([self.threshold, *first])], precision).write
+        by = {"cosine": "1 - cos to their mean", "norm": "norm"}[self.indicator]
+        found = f"{excerpt.total:,} like unused rows by {by}: up to {write(self.threshold)}"
+        if not len(ids):
+            return found, []
+        labels = [*id_labels(ids, self.tokens(ids) if self.encoding else None), Label(name, [*map(write, first)])]
+        table = ruled([*labels, *(Label(name, written(values, precision)) for name, values in others)])
+        missing = left_out(excerpt.missing("candidate", np.arange(1, excerpt.total + 1)))
+        return found, [table, words(missing)] if missing else [table]
+
 
 def audit(
-    source: Source, fail_on: tuple[Fault, ...] | None = None, watch: Watch = unwatched, top: int = SHOWN_ROWS
+    source: Source, *, fail_on: Iterable[Fault] | None = None, top: int = SHOWN_ROWS, watch: Watch = unwatched
 ) -> Audit:
     """Return the problems of the token matrix of a source.
 
     `fail_on` are the faults that make it broken, by default those of a matrix that no model can use. `watch` counts the
     rows of each pass; a page shows `top` rows of each kind.
     """
+    faults = BROKEN if fail_on is None else tuple(fail_on)
+    for fault in faults:
+        check_choice("fail_on", fault, FAULTS)
+    check_top(top)
     size, dim = shape_of(source, "token")
     encoding = source.encoding
     unused_rows = unused(encoding, size) if encoding else {}
@@ -234,10 +340,15 @@ def audit(
         reason=reason,
         candidates=candidates[np.argsort(values[candidates], kind="stable")],
         output=output,
-        fail_on=BROKEN if fail_on is None else fail_on,
+        fail_on=faults,
         top=top,
         notes=source.notes,
     )
+
+
+def _range(rows: np.ndarray) -> str:
+    """Return the first and last of consecutive rows in words; empty for other rows."""
+    return f" ({rows[0]} to {rows[-1]})" if len(rows) > 1 and (np.diff(rows) == 1).all() else ""
 
 
 def _indicators(

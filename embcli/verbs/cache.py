@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from embcli.errors import OutputError
 from embcli.records import Records, listed
@@ -11,6 +12,9 @@ from embcli.result import Result
 from embcli.store import LIMIT, Entry, Store
 from embcli.version import __version__
 from embcli.words import counted, in_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +26,6 @@ class Files(Result, verb="cache", content="list"):
 
     @property
     def size(self) -> int:
-        """The bytes of all files."""
         return sum(entry.size for entry in self.entries)
 
     @property
@@ -31,7 +34,6 @@ class Files(Result, verb="cache", content="list"):
         return f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}"
 
     def records(self) -> Records:
-        """Return the files as rows."""
         used = [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries]
         run = {"embcli": __version__, "folder": self.folder, "bytes": self.size, "limit": LIMIT}
         return listed(
@@ -41,6 +43,18 @@ class Files(Result, verb="cache", content="list"):
             bytes=(int, [entry.size for entry in self.entries]),
             used=(str, used),
         )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, words
+
+        yield words(self.folder)
+        yield words(f"{counted(len(self.entries), 'layer')}, {in_bytes(self.size)} of at most {in_bytes(LIMIT)}")
+        if self.entries:
+            used = [datetime.fromtimestamp(entry.used).isoformat(" ", "minutes") for entry in self.entries]
+            sizes = [in_bytes(entry.size) for entry in self.entries]
+            names = [entry.path.stem.partition("-torch")[0] for entry in self.entries]
+            yield ""
+            yield ruled([Label("last used", used, "left"), Label("size", sizes), Label("layer", names, "left")])
 
 
 def contents(store: Store | None) -> Files:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -14,18 +14,23 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import SHOWN_ROWS
+from embcli.names import SHOWN_ROWS, check_top
 from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
+from embcli.selection import Excerpt
 from embcli.statistics import AT, dots, quantiles, squares
 from embcli.tokens import token_text, tokens_of
 from embcli.version import __version__
-from embcli.words import counted
+from embcli.words import QUANTILES, counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 State = Literal["equal", "changed", "removed", "added"]
 STATES: tuple[State, ...] = get_args(State)
+_NAMES = ("BASE", "TUNED")
 _BLOCK = 1 << 17  # values compared at a time: they fit into the processor's cache
 _STORED = 1 << 22  # values read at a time, as they are stored
 _PIECE = 4096  # rows written at a time
@@ -155,12 +160,65 @@ class Diff(Result, verb="diff", content="ranking"):
         fields |= {"cosine": float, "distance": float}
         return Records(self.run, "rows", sum(self.counts.values()), fields, pieces, more={"diff": more})
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import left_out, title, words
+        from embcli.verbs.parts import first_of, named_rows, origin_in_words
 
-def diff(base: Source, tuned: Source, watch: Watch = unwatched, top: int = SHOWN_ROWS) -> Diff:
+        changed, missing = Excerpt.ends(2 * self.top, len(self.changed)), []
+        table = self._table(changed) if len(self.changed) else []
+        lines = []
+        for name, origin, (rows, columns), dtype in zip(_NAMES, self.origins, self.shapes, self.dtypes, strict=True):
+            where = origin_in_words(origin, "token") + (f" of {origin.path}" if origin.path else "")
+            lines.append(f"{name:5}  ({rows:,}, {columns:,}) {dtype}: {where}")
+        in_words = zip(STATES, ("equal", "changed", "only in BASE", "only in TUNED"), strict=True)
+        counts = (f"{self.counts[state]:,} {what}" for state, what in in_words if self.counts[state])
+        lines.append(f"rows   {', '.join(counts)}")
+        if self.matching.by == "token":
+            lines.append("The vocabularies differ: rows match by the bytes of their tokens")
+        unmatched = self.matching.base_only, self.matching.tuned_only
+        for name, ids, encoding in zip(_NAMES, unmatched, self.encodings, strict=True):
+            shown = ids[: self.top + 1]
+            if len(ids):
+                lines.append(f"only in {name}: {first_of(named_rows(shown, tokens_of(shown, encoding)), self.top)}")
+            if more := Excerpt.first(self.top, len(ids)).missing("row", ids):
+                missing.append(f"{more} of {name}")
+        yield title("Token matrices, row by row")
+        yield from map(words, lines)
+        yield from table
+        if sentence := left_out(changed.missing("changed row", np.arange(1, changed.total + 1)), *missing):
+            yield words(sentence)
+        guesses = [[*origin.guesses.values()] for origin in self.origins]
+        for reason in dict.fromkeys(chain(*guesses)):
+            which = (name for name, reasons in zip(_NAMES, guesses, strict=True) if reason in reasons)
+            yield words(f"A guess for {' and '.join(which)}: {reason}")
+        verdict, style = ("differ", "bad") if self.different else ("are equal", "good")
+        yield words(f"The token matrices {verdict}", style)
+
+    def _table(self, changed: Excerpt) -> list[RenderableType]:
+        """Return the tokens that changed most, and after a gap those that changed least."""
+        from embcli.page import Label, ruled, words, written
+        from embcli.verbs.parts import token_label
+
+        pairs, precision, medians = self.changed[changed.places], self.style.precision, []
+        labels = [Label("ID", self.matching.base[pairs])]
+        if self.matching.by == "token":
+            labels.append(Label("in TUNED", self.matching.tuned[pairs]))
+        if any(self.encodings):
+            labels.append(token_label(self.tokens(pairs)))
+        for name, distances in (("1 - cos", self.cosine_distances), ("L2 distance", self.distances)):
+            labels.append(Label(name, written(distances[pairs], precision)))
+            if quantiles := self.quantiles(distances):
+                medians.append(f"{name} {written(np.array(quantiles), precision)[[*QUANTILES].index('median')]}")
+        which = f"Changed most, and least; medians: {', '.join(medians)}" if changed.left_out else "Changed most"
+        return ["", words(which), ruled(labels, gaps=changed.gaps)]
+
+
+def diff(base: Source, tuned: Source, *, top: int = SHOWN_ROWS, watch: Watch = unwatched) -> Diff:
     """Return how the token matrices of two checkpoints differ.
 
     `watch` counts pairs; a page shows `top` rows of each kind. Raises InputError if the rows have different lengths.
     """
+    check_top(top)
     shapes = shape_of(base, "token"), shape_of(tuned, "token")
     if shapes[0][1] != shapes[1][1]:
         raise InputError(

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import Metric
-from embcli.options import Nearness
+from embcli.names import Metric, check_choice, check_top
 from embcli.passes import Watch, unwatched
 from embcli.records import FieldType, Names, Piece, Records, run_of
 from embcli.result import Result
 from embcli.search import Search, nearest
-from embcli.selection import distinct, select
+from embcli.selection import Excerpt, distinct, select
 from embcli.text import lines_of, parse_ids
-from embcli.tokens import Tokens, check_ids, token_text, tokens_of
+from embcli.tokens import Tokens, check_ids, shown, token_text, tokens_of
+from embcli.words import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+    from embcli.page import Label
 
 _PIECE = 1 << 16  # neighbours whose tokens are spelled at a time
+_MOST_QUERIES, _MOST_ROWS = 20, 200  # on a page; neighbours of each
+_MOST_TERMS = 8  # tokens of a query that are named
+_BAR = 12  # cells of the longest bar
+_METRICS = {"cosine": "cosine", "dot": "dot product", "l2": "L2 distance"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class Query:
 class Neighbors(Result, verb="neighbors", content="ranking"):
     """The rows nearest to each query."""
 
-    nearness: Nearness
+    metric: Metric
     queries: list[Query]
     vectors: list[np.ndarray]  # (D,) float64 each
     search: Search
@@ -61,7 +71,6 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         return np.concatenate([ranking.scores for ranking in self.search.rankings])
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
-        """Return the bytes of the token that each row stands for."""
         return tokens_of(ids, self.encoding)
 
     def records(self) -> Records:
@@ -71,7 +80,6 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
         return Records(self.run, "neighbors", len(self.ids), fields, self._pieces)
 
     def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
-        """Yield the neighbours of each query."""
         for number, ranking in enumerate(self.search.rankings):
             for start in range(0, len(ranking.ids), _PIECE):
                 ids = ranking.ids[start : start + _PIECE]
@@ -84,23 +92,113 @@ class Neighbors(Result, verb="neighbors", content="ranking"):
                 }
                 yield Piece(len(ids), {name: values[name] for name in fields})
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import left_out, words
+        from embcli.verbs.parts import origin_lines
+
+        queries = Excerpt.ends(_MOST_QUERIES, len(self.queries))
+        parts = [self._part(number) for number in queries.places.tolist()]
+        for part in parts:
+            yield from part
+            yield ""
+        of_all = f" of {self.layer.shape[0]:,}" if self.search.searched < self.layer.shape[0] else ""
+        yield words(f"Searched {counted(self.search.searched, 'row')}{of_all}.")
+        kinds = {"with NaN or infinity": self.search.not_finite, "of zeros, without a direction": self.search.zero}
+        for what, ids in kinds.items():
+            if len(ids):
+                first = ", ".join(map(str, ids[:_MOST_TERMS].tolist())) + (", …" if len(ids) > _MOST_TERMS else "")
+                yield words(f"Left out: {counted(len(ids), 'row')} {what}: {first}")
+        if missing := left_out(queries.missing("query", np.arange(1, len(self.queries) + 1), "queries")):
+            yield words(missing)
+        yield from origin_lines(self.origin)
+
+    def _part(self, number: int) -> list[RenderableType]:
+        """Return the neighbours of a query, below its tokens."""
+        from embcli.page import Label, Matrix, Values, left_out, ruled, title, words, written
+        from embcli.verbs.parts import token_label
+
+        query, ranking = self.queries[number], self.search.rankings[number]
+        part: list[RenderableType] = [title(f"Nearest to {self._in_words(number)} by {_METRICS[self.metric]}")]
+        if len(query.ids) > 1:
+            part.append(words(f"The query is the mean of {len(query.ids):,} rows."))
+        if not len(ranking.ids):
+            return [*part, words("No other rows.")]
+        rows = Excerpt.ends(_MOST_ROWS, len(ranking.ids))
+        ids, scores = ranking.ids[rows.places], ranking.scores[rows.places]
+        labels = [
+            Label("rank", rows.places + 1),
+            *([] if self.encoding is None else [token_label(self.tokens(ids))]),
+            Label("ID", ids),
+            Label("distance" if self.metric == "l2" else "score", written(scores, self.style.precision)),
+        ]
+        missing = rows.missing("rank", np.arange(1, len(ranking.ids) + 1))
+        if not self.style.heat:
+            part.append(ruled([*labels, self._bars(number, scores)], gaps=rows.gaps))
+            return [*part, words(left_out(missing))] if missing else part
+        labels = [replace(label, cells=["query" if label.header == "rank" else "", *label.cells]) for label in labels]
+        values = np.concatenate([self.vectors[number][None], self.layer.rows(ids)]).astype(np.float32)
+        columns, gaps, precision = np.arange(values.shape[1]), [gap + 1 for gap in rows.gaps], self.style.precision
+        heat = Matrix(labels, [Values(values)], columns, gaps, heat=True, precision=precision, rows_left_out=missing)
+        return [*part, heat]
+
+    def _bars(self, number: int, shown: np.ndarray) -> Label:
+        """Return a bar for each score on the scale of its metric, whose ends are the header: the longer, the nearer.
+
+        A full bar is the score of the query itself, and no bar that of a perpendicular row as long as it, or of a row
+        that is farther. The product with a longer row can exceed the query's own: then the largest one has the full
+        bar.
+        """
+        from embcli.page import Label, words
+        from embcli.verbs.parts import bar
+
+        square, most = float(np.square(self.vectors[number]).sum()), float(self.search.rankings[number].scores.max())
+        ends = {"cosine": (0.0, 1.0), "dot": (0.0, max(square, most)), "l2": (math.sqrt(2 * square), 0.0)}
+        nothing, full = ends[self.metric]
+        shares = (shown - nothing) / ((full - nothing) or -1)  # a query of zeros has no scale
+        low, high = (f"{end:.3g}" for end in (nothing, full))
+        bars = [words(bar(share, _BAR) if share > 0 else "", "embedding") for share in shares.tolist()]
+        return Label(f"{low}{high:>{_BAR - len(low)}}", bars, "left", minimum=_BAR)
+
+    def _in_words(self, number: int) -> str:
+        """Return the tokens and IDs of a query."""
+        query = self.queries[number]
+        if query.vector is not None:
+            return f"vector {number + 1:,}"
+        terms = [("", query.ids), *((" - ", ids) for ids in query.minus), *((" + ", ids) for ids in query.plus)]
+        text = ""
+        for sign, ids in terms:
+            first = ids[:_MOST_TERMS]
+            tokens = zip(map(shown, self.tokens(first)), first.tolist(), strict=True)
+            named = [f"{token} ({each})" if token else f"ID {each}" for token, each in tokens]
+            named += [f"{len(ids) - len(first):,} more"] if len(ids) > len(first) else []
+            text += sign + ", ".join(named)
+        return text
+
 
 def neighbors(
-    source: Source, queries: list[Query], nearness: Nearness | None = None, watch: Watch = unwatched
+    source: Source,
+    queries: list[Query],
+    *,
+    metric: Metric = "cosine",
+    top: int = 10,
+    match: str | None = None,
+    rows: str | None = None,
+    watch: Watch = unwatched,
 ) -> Neighbors:
-    """Return the rows of a source's token layer nearest to each query.
+    """Return the `top` rows of a source's token layer nearest to each query, among `rows` whose tokens `match`.
 
     Raises InputError for a query that is not finite, or zero under cosine; for rows out of range; and for `match` if
     the rows stand for no tokens.
     """
-    nearness, encoding = nearness or Nearness(), source.encoding
-    size, _ = shape_of(source, "token")
-    among = _rows_to_search(nearness, encoding, size)
+    check_choice("metric", metric, get_args(Metric))
+    check_top(top)
+    encoding, (size, _) = source.encoding, shape_of(source, "token")
+    among = _rows_to_search(match, rows, encoding, size)
     layers = source.open({"token": None})
-    layer, metric = layers["token"], nearness.metric
+    layer = layers["token"]
     vectors = [_vector(query, number, layer, metric) for number, query in enumerate(queries, 1)]
     excluded = [np.concatenate([each.ids, *each.plus, *each.minus]).astype(np.int64) for each in queries]
-    k = nearness.count(size if among is None else len(among))
+    k = min(top, max(size if among is None else len(among), 1))
     search = nearest(layer, vectors, k, metric, among, excluded, watch)
     run = {
         **run_of(encoding, **layers.origin.document()),
@@ -110,7 +208,7 @@ def neighbors(
         "not_finite": len(search.not_finite),
         "zero": len(search.zero),
     }
-    return Neighbors(nearness, queries, vectors, search, layer, encoding, layers.origin, run, notes=source.notes)
+    return Neighbors(metric, queries, vectors, search, layer, encoding, layers.origin, run, notes=source.notes)
 
 
 def _document(query: Query) -> dict[str, list[Any]]:
@@ -118,21 +216,23 @@ def _document(query: Query) -> dict[str, list[Any]]:
     return {"ids": query.ids.tolist(), "plus": plus, "minus": minus}
 
 
-def _rows_to_search(nearness: Nearness, encoding: Encoding | None, size: int) -> np.ndarray | None:
+def _rows_to_search(match: str | None, rows: str | None, encoding: Encoding | None, size: int) -> np.ndarray | None:
     """Return the rows that may be answers, (n,) int64 ascending; None for all."""
-    if nearness.rows is None and nearness.match is None:
+    if rows is None and match is None:
         return None
-    rows, _ = distinct(select(nearness.rows, size, "row"))
-    if nearness.match is None:
-        return rows
+    ids, _ = distinct(select(rows, size, "row"))
+    if match is None:
+        return ids
+    try:
+        pattern = re.compile(match)
+    except re.error as error:
+        message = f"match {match[:60]!r} is not a regular expression: {error}"
+        raise InputError(message, parameters=("match",)) from None
     if encoding is None:
-        raise InputError(
-            f"match {nearness.match[:40]!r} needs tokens, and these rows stand for no known tokens",
-            parameters=("match",),
-        )
-    pattern = re.compile(nearness.match)
-    texts = map(token_text, tokens_of(rows, encoding))
-    return rows[[text is not None and bool(pattern.search(text)) for text in texts]]
+        message = f"match {match[:40]!r} needs tokens, and these rows stand for no known tokens"
+        raise InputError(message, parameters=("match",))
+    texts = map(token_text, tokens_of(ids, encoding))
+    return ids[[text is not None and bool(pattern.search(text)) for text in texts]]
 
 
 def _vector(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:
