@@ -109,7 +109,7 @@ def test_a_page_shows_as_many_rows_as_are_asked_for_and_says_how_to_see_all(insi
     matrix[50:70] = matrix[UNUSED[:20]] + 0.001 * vectors(20, seed=4)
     folder = model(tmp_path / "model", matrix)
     for top in (None, 3, 20):
-        text = inside.ok("audit", "--from", str(folder), *(() if top is None else ("-k", str(top)))).text
+        text = inside.ok("audit", "--from", str(folder), *(() if top is None else ("-k", str(top))), COLUMNS="900").text
         shown = top or 3
         rows = text[text.index("candidates    20 like") :].splitlines()[3 : 3 + shown]
         assert len({row.split()[0] for row in rows} & {*map(str, range(50, 70))}) == shown

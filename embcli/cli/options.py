@@ -243,7 +243,7 @@ Rate = Annotated[
 ]
 Similarity = Annotated[bool, _option(VIEW, "Show the dot products of positions.", "--similarity")]
 Metric = Annotated[names.Metric, _option(VIEW, "Similarity measure.")]
-Top = Annotated[int | None, _option(VIEW, "How many neighbours.", "--top -k", "K", default="10")]
+Top = Annotated[int, _option(VIEW, "How many neighbours.", "--top -k", "K")]
 TopOfEach = Annotated[int, _option(VIEW, "Rows of each kind to show.", "--top -k", "K")]
 Match = Annotated[str | None, _option(VIEW, "Only tokens matching REGEX.", metavar="REGEX")]
 FailOn = Annotated[

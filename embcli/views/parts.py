@@ -1,9 +1,8 @@
 """Parts of the pages of several verbs: token labels, picked rows, omitted rows and columns, the origin of numbers."""
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -31,11 +30,6 @@ def token_labels(tokens: Tokens, places: np.ndarray) -> list[Column]:
 def token_column(tokens: Sequence[bytes | None]) -> Column:
     """Return the tokens that rows stand for, as a column."""
     return Column("token", [shown(token) for token in tokens], "left", least=LEAST_TOKEN)
-
-
-def id_labels(ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID") -> list[Column]:
-    """Return the labels of rows by their IDs, (n,) int64, and their tokens if these are known."""
-    return [Column(name, ids), *([] if tokens is None else [token_column(tokens)])]
 
 
 def origin_in_words(origin: Origin, layer: str) -> str:
@@ -87,17 +81,6 @@ def put_left_out(page: Page, *parts: str, how: str = "") -> None:
     """Say on a page which rows and columns are not shown, and how to see them."""
     if missing := left_out(*parts):
         page.line(f"{missing}{f'; {how}' if how else ''}.")
-
-
-def first_of(words: Iterable[str], top: int, between: str = ", ") -> str:
-    """Return the first words, and dots if there are more."""
-    begin = [*islice(words, top + 1)]
-    return between.join([*begin[:top], *["..."] * (len(begin) > top)])
-
-
-def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
-    """Return the IDs of rows, (n,) int64, each with its token if it has one."""
-    return [f"{row} {shown(token)}".strip() for row, token in zip(rows.tolist(), tokens, strict=True)]
 
 
 def bar(share: float, cells: int) -> str:
