@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import random
 import re
@@ -20,8 +18,6 @@ import numpy as np
 import pytest
 
 from embcli import encodings
-from embcli.cli.text import _all_of
-from embcli.encodings.huggingface import Growth
 from tests import fuzz_arguments, random_signals
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Inside
@@ -199,52 +195,12 @@ def test_an_error_shows_no_more_than_200_characters_of_what_was_given(
     assert not re.search("x{201}|(x,? ){101}|'{201}", told)
 
 
-def test_rules_that_keep_a_text_short_are_no_hindrance() -> None:
-    spaces = [{"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
-    quotes = [{"type": "Replace", "pattern": {"String": "``"}, "content": '"'}] * 40
-    data = json.dumps({"normalizer": {"type": "Sequence", "normalizers": quotes + spaces}}).encode()
-    assert Growth(data).most("normalizer", 10**6) == 2 * 10**6
-    assert Growth(data.replace(b"Replace", b"Repl\\u0061ce")).most("normalizer", 10**6) == 2 * 10**6
-    assert Growth(b'{"normalizer": {"type": "Replace"}}').most("normalizer", 10**6) == 10**6
-
-
 # --- a text without an end --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", [("tokenize", "--file", "/dev/zero"), ("batch", "/dev/zero")])
 def test_a_device_without_an_end_is_refused(words: tuple[str, ...]) -> None:
     assert "'/dev/zero': it is a device that gives more than 10.0 MB" in Inside().refused(*words)
-
-
-@pytest.mark.parametrize("words", ["tokenize", "tokenize --file {}", "lookup --ids -", "batch {}", "decode"])
-def test_a_text_that_is_larger_than_memory_allows_is_refused(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A text of up to 10 MB is read anyway, a longer one if there is memory for some copies of it."""
-    text = b"1 " * 6_000_000
-    monkeypatch.setattr("embcli.memory.total", lambda: 8 * len(text))
-    assert _all_of(io.BytesIO(text), "standard input") == text
-    monkeypatch.setattr("embcli.memory.total", lambda: 8 * len(text) - 8)
-    (tmp_path / "text").write_bytes(text)
-    said = Inside().refused(*words.format(tmp_path / "text").split(), stdin=text)
-    name = repr(str(tmp_path / "text")) if "{}" in words else "standard input"
-    assert said == f"embcli: cannot read {name}: it holds more than 12.0 MB, too much for this machine's memory\n"
-
-
-def test_a_text_is_read_in_pieces_between_which_a_signal_ends_it() -> None:
-    """A read without a size would go on in C as long as there is more, and Python's handlers would have to wait."""
-    sizes: list[int] = []
-
-    class Endless(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            sizes.append(size or -1)
-            if len(sizes) == 3:
-                raise SystemExit(128 + signal.SIGTERM)
-            return b"a" * min(size or -1, 9)
-
-    with pytest.raises(SystemExit):
-        _all_of(Endless(), "it")
-    assert all(0 < size <= 1 << 24 for size in sizes)
 
 
 INTERRUPTED = """
