@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
 from embcli.errors import OutputError, lacks
-from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, able
+from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, View, able
 from embcli.names import DEFAULT_PRECISION, Theme, check_choice
 from embcli.notes import Notes
 from embcli.passes import Watch, unwatched
@@ -78,32 +78,16 @@ class Result(ABC):
         """
         return replace(self, style=replace(self.style, **changes))
 
-    def page(self, format: FormatName, paper: Paper | None = None) -> bytes:
-        """Return the result as a page in one of the formats that are views; without paper, as in a file."""
-        if hasattr(self, "__rich_console__"):
-            return self._drawn(format, paper or paper_of(self.style, format))
-        page = new_page(format, paper or paper_of(self.style, format))
-        self.put_on(page)
-        return page.content()
-
-    def _drawn(self, format: FormatName, paper: Paper) -> bytes:
-        from rich.console import Console
-
+    def page(self, format: FormatName) -> bytes:
+        """Return the result as a page in one of the formats that are views, as in a file."""
+        if not hasattr(self, "__rich_console__"):
+            page = new_page(format, paper_of(self.style, format))
+            self.put_on(page)
+            return page.content()
         from embcli.page import export
 
-        page = cast("RenderableType", self)
-        if format == "markdown":
-            return export.markdown(page, paper.width).encode()
-        if format in ("svg", "html", "png"):
-            return export.exported(page, format, paper.width, paper.theme)
-        console = Console(
-            width=paper.width,
-            height=paper.screen,
-            force_terminal=paper.screen is not None or paper.color,
-            color_system="auto" if paper.color else None,
-            no_color=not paper.color,
-        )
-        return export.printed(page, console).encode(paper.encoding, "backslashreplace")
+        width = width_of(self.style.width, format)
+        return export.exported(cast("RenderableType", self), cast("View", format), width, self.style.theme)
 
     def put_on(self, page: Page) -> None:
         """Put the result on a page."""
@@ -117,7 +101,7 @@ class Result(ABC):
         if hasattr(self, "__rich_console__"):
             from embcli.page import export
 
-            return export.fragment(cast("RenderableType", self), self.style.width or _PICTURE_WIDTH)
+            return export.fragment(cast("RenderableType", self), width_of(self.style.width, "html"))
         from embcli.oldpage.html import Html
 
         page = Html(paper_of(self.style, "html"))
@@ -260,6 +244,12 @@ def paper_of(style: Style, format: FormatName) -> Paper:
         heat=style.heat,
         theme=style.theme,
     )
+
+
+def width_of(width: int | None, format: FormatName) -> int:
+    """Return the columns of a page in a format that is not for a terminal."""
+    by_default = _PICTURE_WIDTH if format in PICTURES else number_in("COLUMNS") or _PIPE_WIDTH
+    return width or max(by_default, _RANGES["width"][0])
 
 
 def number_in(variable: str) -> int:

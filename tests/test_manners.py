@@ -12,7 +12,7 @@ import pytest
 
 import embcli
 from embcli import formats
-from embcli.oldpage.document import pretty
+from embcli.cli.document import pretty
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
 from tests.conftest import TIMEOUT, Embcli

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -18,11 +18,14 @@ from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
 from embcli.names import Color, Theme
 from embcli.passes import unwatched
-from embcli.result import Result, Style, chosen_format, new_page, number_in, paper_of, refuse_many
+from embcli.result import Result, Style, chosen_format, new_page, number_in, paper_of, refuse_many, width_of
 from embcli.safe import printable
 
 if TYPE_CHECKING:
-    from embcli.oldpage import Page, Paper
+    from rich.console import RenderableType
+
+    from embcli.formats import View
+    from embcli.oldpage import Paper
 
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size
@@ -44,8 +47,12 @@ class Output:
         If the page is not on the screen, standard error says what the status means.
         """
         result = replace(result, style=self.style)
-        if self.format in VIEWS:
-            self._write_page(result.page(self.format, self._paper()))
+        if self.format in VIEWS and not hasattr(result, "__rich_console__"):
+            page = new_page(self.format, self._paper())
+            result.put_on(page)
+            self._write_page(page.content())
+        elif self.format in VIEWS:
+            self.show(cast("RenderableType", result))
         elif self.path is not None and FORMATS[self.format].folder:
             result.write(self.format, self.path, watched)
         else:
@@ -55,11 +62,19 @@ class Output:
             say(f"status 1: {result.why_no}")
         return int(bool(result.why_no))
 
-    def put(self, put: Callable[[Page], None]) -> None:
-        """Write a page without a result."""
-        page = new_page(self.format, self._paper())
-        put(page)
-        self._write_page(page.content())
+    def show(self, page: RenderableType) -> None:
+        """Write a page, which needs no result."""
+        from embcli.page import export
+
+        terminal = self.format == "table" and self._on_a_terminal
+        width, lines = _terminal_size() if terminal else (width_of(self.style.width, self.format), None)
+        color = self.color != "never" if self.format in PICTURES else _colored(self.color, terminal)
+        if self.format == "table":
+            text = export.printed(page, self.style.width or width, lines, color)
+            content = text.encode((sys.stdout.encoding if terminal else None) or "utf-8", "backslashreplace")
+        else:
+            content = export.exported(page, cast("View", self.format), width, self.style.theme, color)
+        self._write_page(content)
 
     def write_text(self, text: bytes) -> None:
         """Write a text as it is; on a terminal, end its last line."""
@@ -87,7 +102,7 @@ class Output:
         self.refuse_many_numbers(numbers or records.rows * len(records.fields))
         format = cast("Data", self.format)
         if self.format == "json" and self._on_a_terminal:
-            from embcli.oldpage.document import pretty
+            from embcli.cli.document import pretty
 
             document = BytesIO()
             writers.write(records, format, document, result.notes)
@@ -107,17 +122,11 @@ class Output:
         if self.format in PICTURES:
             return replace(paper, color=self.color != "never")
         terminal = self.format == "table" and self._on_a_terminal
-        width, lines = paper.width, 0
-        if terminal:
-            width, lines = _UNKNOWN_SIZE
-            with suppress(OSError, ValueError):
-                size = os.get_terminal_size(sys.stdout.fileno())
-                width, lines = size.columns or width, size.lines or lines
-            width, lines = number_in("COLUMNS") or width, number_in("LINES") or lines
+        width, lines = _terminal_size() if terminal else (paper.width, None)
         return replace(
             paper,
             width=self.style.width or width,
-            screen=lines if terminal else None,
+            screen=lines,
             encoding=(sys.stdout.encoding if terminal else None) or "utf-8",
             color=_colored(self.color, terminal),
         )
@@ -178,6 +187,15 @@ def output(
                 if file.is_file() and (file.samefile(place) or (place.is_dir() and place.samefile(file.parent))):
                     raise OutputError(f"{str(file)!r} is read by this command; name another file with --output")
     return Output(chosen, file, color, style)
+
+
+def _terminal_size() -> tuple[int, int]:
+    """Return the columns and lines of standard output, or those that the environment names."""
+    width, lines = _UNKNOWN_SIZE
+    with suppress(OSError, ValueError):
+        size = os.get_terminal_size(sys.stdout.fileno())
+        width, lines = size.columns or width, size.lines or lines
+    return number_in("COLUMNS") or width, number_in("LINES") or lines
 
 
 def _colored(choice: Color, terminal: bool) -> bool:

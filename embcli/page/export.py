@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
 from rich.terminal_theme import TerminalTheme
@@ -22,6 +23,7 @@ from embcli.page.table import Drawing, Line, Shortened
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from embcli.formats import View
     from embcli.names import Theme
 
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
@@ -54,7 +56,7 @@ _SVG = """\
 </g>
 </g>
 </svg>
-"""
+""".replace("FONTS", _FONTS)
 _HTML = """\
 <!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
@@ -82,23 +84,29 @@ _BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip th
 
 def text(page: RenderableType, width: int) -> str:
     """Return a page as in a pipe: without colour, and without blanks at the ends of lines."""
-    return printed(page, Console(file=io.StringIO(), width=width, color_system=None))
+    return printed(page, width)
 
 
-def printed(page: RenderableType, console: Console) -> str:
-    """Return what a console prints of a page."""
+def printed(page: RenderableType, width: int, lines: int | None = None, color: bool = False) -> str:
+    """Return what a console prints of a page; one with `lines` is a terminal."""
+    colors = (Console(force_terminal=True).color_system or "standard") if color else None
+    console = _console(width, height=lines, force_terminal=lines is not None, color_system=colors, no_color=not color)
     with console.capture() as captured:
         console.print(page, highlight=False, markup=False, emoji=False)
     return re.sub(" +$", "", captured.get(), flags=re.MULTILINE)
 
 
-def exported(page: RenderableType, format: Literal["svg", "html", "png"], width: int, theme: Theme) -> bytes:
-    """Return a page as a picture or a document. Raises OutputError if PNG cannot be drawn here."""
-    console = _recorded(Padding(page, (1, 2, 1, 2), expand=False) if format != "html" else page, width)
+def exported(page: RenderableType, format: View, width: int, theme: Theme, color: bool = True) -> bytes:
+    """Return a page as a text or a picture. Raises OutputError if PNG cannot be drawn here."""
+    if format == "table":
+        return text(page, width).encode()
+    if format == "markdown":
+        return markdown(page, width).encode()
     if format == "html":
+        console = _recorded(page, width, color)
         return console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True).encode()
-    ground = _THEMES[theme].background_color.hex
-    code = _SVG.replace("FONTS", _FONTS).replace("GROUND", ground)
+    console = _recorded(Padding(page, (1, 2), expand=False), width, color)
+    code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
     svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
     return svg.encode() if format == "svg" else png(svg)
 
@@ -121,13 +129,18 @@ def png(svg: str) -> bytes:
 
 def markdown(page: RenderableType, width: int) -> str:
     """Return a page in GitHub's Markdown, written from the same tables."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
-    return "\n\n".join(filter(None, _blocks(page, console))) + "\n"
+    return "\n\n".join(filter(None, _blocks(page, _console(width, color_system=None)))) + "\n"
 
 
-def _recorded(page: RenderableType, width: int) -> Console:
-    console = Console(record=True, file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor")
-    console.print(page, highlight=False, markup=False, emoji=False)
+def _console(width: int, **options: Any) -> Console:
+    """Return a console for a page; in a notebook rich's own would print there, too."""
+    return Console(file=io.StringIO(), width=width, force_jupyter=False, **options)
+
+
+def _recorded(page: RenderableType, width: int, color: bool = True) -> Console:
+    console = _console(width, record=True, force_terminal=True, color_system="truecolor", no_color=not color)
+    segments = console.render(page, console.options.update(highlight=False, markup=False))
+    console.print(Segments(segments if color else Segment.remove_color(segments)), end="")
     return console
 
 
@@ -151,31 +164,28 @@ def _sentence(text: Text) -> str:
 
 def _table(table: Table) -> str:
     """Return a table without its bars; the cells of a line are columns of their own, below the title of their block."""
-    columns: list[tuple[str, list[str]]] = []  # justification and cells, the header first
+    columns = []
     for column in table.columns:
         header, *cells = map(_text, (column.header, *column.cells))
         if header.plain.startswith("│"):
             continue
         if isinstance(header, Line):
             rows = [cell.cells if isinstance(cell, Line) else [cell] * len(header.cells) for cell in (header, *cells)]
-            columns += [("right", [*map(_cell, each)]) for each in zip(*rows, strict=True)]
+            columns += [_column([*map(_cell, each)], "right") for each in zip(*rows, strict=True)]
         else:
-            columns.append((column.justify, [*map(_cell, (header, *cells))]))
-    widths = [max(3, *map(cell_len, cells)) for _, cells in columns]
-    rules = [
-        "-" * (width - 1) + ":" if justify == "right" else ":" + "-" * (width - 1)
-        for (justify, _), width in zip(columns, widths, strict=True)
-    ]
-    lines = [[*row] for row in zip(*(cells for _, cells in columns), strict=True)]
-    padded = [
-        [
-            " " * (width - cell_len(cell)) + cell if justify == "right" else cell + " " * (width - cell_len(cell))
-            for cell, (justify, _), width in zip(row, columns, widths, strict=True)
-        ]
-        for row in lines
-    ]
-    padded.insert(1, rules)
-    return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+            columns.append(_column([*map(_cell, (header, *cells))], column.justify))
+    return "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True))
+
+
+def _column(cells: list[str], justify: str) -> list[str]:
+    """Return the cells of a column, the header first, and a rule below it, all of one width."""
+    width = max(3, *map(cell_len, cells))
+    blanks = [" " * (width - cell_len(cell)) for cell in cells]
+    if justify == "right":
+        header, *rest = (blank + cell for blank, cell in zip(blanks, cells, strict=True))
+        return [header, "-" * (width - 1) + ":", *rest]
+    header, *rest = (cell + blank for blank, cell in zip(blanks, cells, strict=True))
+    return [header, ":" + "-" * (width - 1), *rest]
 
 
 def _text(cell: RenderableType) -> Text:
