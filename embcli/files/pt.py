@@ -1,8 +1,8 @@
 """PyTorch's files of tensors (.pt, .pth, .bin): a zip archive of a pickle and of the tensors' numbers.
 
-Python's own unpickler reads the pickle, with functions of this module for those of torch: nothing is imported or called
-because a file asks for it. A scan refuses beforehand what would crash or stall the unpickler. Python's pickletools
-describes the opcodes, torch/_utils.py the arguments of the functions.
+Python's own unpickler, the one that is written in Python, reads the pickle with the few opcodes that torch.save writes,
+and with functions of this module for those of torch: nothing is imported or called because a file asks for it. Python's
+pickletools describes the opcodes, torch/_utils.py the arguments of the functions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import zipfile
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from embcli.binary import Binary, shortened
 from embcli.files.archives import DAMAGES, member_start, opened_archive
@@ -23,17 +23,12 @@ from embcli.strict_json import Malformed
 
 _ADVICE = "save its state_dict as safetensors"
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors
-_MOST_STEPS = 1 << 20  # opcodes: a tensor and its name take some 35
+_MOST_READS = 1 << 22  # of opcodes and their arguments: a tensor and its name take some 70
 _LONGEST_NAMES = 1 << 24  # characters of all names; those of nested values have all keys above them
 
-# The opcodes that torch.save writes, and how many values each takes from the stack; -1 for all above the last mark.
-_TAKEN = {"TUPLE": -1, "APPENDS": -1, "SETITEMS": -1, "REDUCE": 2, "NEWOBJ": 2, "TUPLE2": 2, "SETITEM": 2, "TUPLE3": 3}
-_TAKEN |= dict.fromkeys(("TUPLE1", "APPEND", "BUILD", "BINPERSID", "STOP"), 1)
-_TAKEN |= dict.fromkeys(("PROTO", "MARK", "GLOBAL", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"), 0)
-_TAKEN |= dict.fromkeys(("NONE", "NEWTRUE", "NEWFALSE", "EMPTY_TUPLE", "EMPTY_LIST", "EMPTY_DICT"), 0)
-_TAKEN |= dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINSTRING"), 0)
-_SILENT = {"PROTO", "MARK", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD", "STOP"}  # they push nothing
-
+_OPCODES = """PROTO STOP MARK BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL BINPERSID REDUCE BUILD
+    NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINSTRING
+    EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS"""
 # torch's types of storages -> dtypes, as numpy or torch names them.
 _STORAGES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Bool": "bool"}
 _STORAGES |= {"Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8"}
@@ -43,6 +38,24 @@ _STORAGE = re.compile(r"torch\.(?:cuda\.)?([\w.]+)Storage")
 _DTYPE = re.compile(r"torch\.((?:bfloat|float|q?u?int|complex|bits)[0-9]{1,3}(?:x[0-9]|_\w+)?|bool)")
 _KIND = re.compile(r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+)")
 _REBUILT = re.compile(r"torch\._utils\._rebuild_(\w+)")
+
+
+class _Storage(NamedTuple):
+    """Numbers in a member of the archive, whose name ends with the key."""
+
+    key: str
+    dtype: str
+    size: int  # bytes
+
+
+class _Weight(NamedTuple):
+    """A tensor: numbers of a storage from the `first` one on; without a storage if they are not plain numbers."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    storage: _Storage | None = None
+    first: int = 0
+    strides: tuple[int, ...] = ()
 
 
 class TorchFile(Tensors):
@@ -67,7 +80,7 @@ class TorchFile(Tensors):
             order = members.get(f"{folder}/byteorder")
             if order and archive.open(order).read(4) == b"big":
                 raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
-            weights = _weights_in(archive.read(data), binary.path.stem)
+            weights = _named_weights(_unpickled(archive.read(data)), binary.path.stem)
             tensors = {name: _described(binary, name, each, members, folder) for name, each in weights.items()}
         except Malformed as error:
             raise binary.refused(str(error)) from None
@@ -98,18 +111,8 @@ def _described(binary: Binary, name: str, weight: _Weight, members: dict[str, zi
     return Tensor(name, weight.shape, weight.dtype, size, binary.path, start + weight.first * item, weight.strides)
 
 
-def _weights_in(data: bytes, name: str) -> dict[str, _Weight]:
-    """Return the tensors in dictionaries and lists by the keys that lead to them; a lone tensor has the given name.
-
-    Raises Malformed for a pickle of other things than tensors and plain values.
-    """
-    try:
-        _scan(data)
-        whole = _Unpickler(io.BytesIO(data), encoding="utf-8").load()
-    except (Malformed, MemoryError):
-        raise
-    except Exception as error:  # of many kinds, for an argument, a stack or a call that is wrong
-        raise Malformed(f"its pickle is damaged ({shortened(str(error) or type(error).__name__, 100)})") from None
+def _named_weights(whole: Any, name: str) -> dict[str, _Weight]:
+    """Return the tensors in dictionaries and lists by the keys that lead to them; a lone tensor has the given name."""
     weights: dict[str, _Weight] = {}
     waiting: list[tuple[str, Any]] = [("", whole)]
     seen, letters = set(), 0  # a list in a pickle can contain itself
@@ -128,83 +131,64 @@ def _weights_in(data: bytes, name: str) -> dict[str, _Weight]:
     return weights
 
 
-def _scan(data: bytes) -> None:
-    """Refuse opcodes that torch.save does not write, and keys that a dictionary must not take.
-
-    The hash of nested tuples overflows the stack; tuples and long numbers can have one hash by the thousand.
-    """
-    import pickletools
-
-    stack: list[bool] = []  # of each value, whether it may be a key
-    marks: list[int] = []
-    memo: dict[Any, bool] = {}
-    argument: Any
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-        name = opcode.name
-        if count == _MOST_STEPS:
-            raise Malformed(f"its pickle has more than {_MOST_STEPS:,} opcodes")
-        if name == "GLOBAL":
-            _named(*str(argument).split(" ", 1))
-        if name not in _TAKEN:
-            raise Malformed(f"its pickle has an opcode that torch.save does not write, {name}")
-        place = marks.pop() if _TAKEN[name] < 0 else len(stack) - _TAKEN[name]
-        values = stack[place:]
-        del stack[place:]
-        if name.startswith("SETITEM") and not all(values[::2]):
-            raise Malformed("its pickle has a key that is neither text nor a number of 64 bits")
-        if name == "MARK":
-            marks.append(len(stack))
-        elif name.endswith("BINPUT"):
-            if argument > count:
-                raise Malformed("its pickle is damaged (a place beyond all values)")
-            memo[argument] = stack[-1]
-        elif name.endswith("BINGET"):
-            stack.append(memo[argument])
-        elif name not in _SILENT:
-            stack.append("TUPLE" not in name and not (name == "LONG1" and abs(argument) >= 1 << 64))
+def _unpickled(data: bytes) -> Any:
+    """Return what a pickle describes; raises Malformed for a pickle of other things than tensors and plain values."""
+    try:
+        return _Unpickler(_Counted(data), encoding="utf-8").load()
+    except (Malformed, MemoryError):
+        raise
+    except Exception as error:  # of many kinds, for an argument, a stack or a call that is wrong
+        raise Malformed(f"its pickle is damaged ({shortened(str(error) or type(error).__name__, 100)})") from None
 
 
-# What a pickle is made of: named tuples, which it cannot change.
+class _Counted(io.BytesIO):
+    reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reads += 1
+        if self.reads > _MOST_READS:
+            raise Malformed(f"its pickle has more than {_MOST_READS:,} opcodes and arguments")
+        return super().read(size)
 
 
-class _Storage(NamedTuple):
-    """Numbers in a member of the archive, whose name ends with the key."""
+class _Unpickler(pickle._Unpickler):
+    """The values that a pickle may have are plain ones, _Storage, _Weight, and functions of this module."""
 
-    key: str
-    dtype: str
-    size: int  # bytes
+    stack: list[Any]
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _OPCODES.split())
+    }
 
+    def load_build(self) -> None:
+        """Drop a state: the versions of modules in a state_dict, the attributes of a tensor."""
+        self.stack.pop()
 
-class _Weight(NamedTuple):
-    """A tensor: numbers of a storage from the `first` one on; without a storage if they are not plain numbers."""
+    def load_setitem(self) -> None:
+        _check_key(self.stack[-2])
+        pickle._Unpickler.dispatch[pickle.SETITEM[0]](self)  # type: ignore[arg-type]
 
-    dtype: str
-    shape: tuple[int, ...]
-    storage: _Storage | None = None
-    first: int = 0
-    strides: tuple[int, ...] = ()
+    def load_setitems(self) -> None:
+        for key in self.stack[::2]:
+            _check_key(key)
+        pickle._Unpickler.dispatch[pickle.SETITEMS[0]](self)  # type: ignore[arg-type]
 
+    dispatch |= {pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems}
 
-class _Function(NamedTuple):
-    """A function that a pickle may call."""
-
-    run: Callable[..., Any]
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self.run(*arguments)
-
-
-class _State(dict[Any, Any]):
-    """A dictionary; what else a state_dict has, the versions of its modules, is dropped."""
-
-    def __setstate__(self, _: Any) -> None:
-        pass
-
-
-class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a name stands for."""
-        return _named(module, name)
+        """Return a function, or the name of a dtype; raises Malformed for what torch.load refuses."""
+        name = f"{module}.{name}".replace("__builtin__.", "builtins.")  # as Python 2 named it
+        storage, dtype, rebuilt = (each.fullmatch(name) for each in (_STORAGE, _DTYPE, _REBUILT))
+        if name in _FUNCTIONS:
+            return _FUNCTIONS[name]
+        if storage and storage[1] in _STORAGES:
+            return _STORAGES[storage[1]]
+        if dtype:
+            return dtype[1]
+        if rebuilt:  # a sparse, a quantised one or another one that has no plain rows
+            return lambda *_: _Weight(rebuilt[1], ())
+        if not _KIND.fullmatch(name):
+            raise Malformed(f"it asks for {shortened(name)}, and embcli runs nothing of a file; {_ADVICE}")
+        return None
 
     def persistent_load(self, described: Any) -> _Storage:
         """Return the storage that a tensor refers to."""
@@ -214,21 +198,10 @@ class _Unpickler(pickle.Unpickler):
         return _Storage(key, dtype, _natural(count)[0] * _item_size(dtype))
 
 
-def _named(module: str, name: str) -> Any:
-    """Return a function, or the name of a dtype; raises Malformed for what torch.load refuses with `weights_only`."""
-    name = f"{module}.{name}".replace("__builtin__.", "builtins.")  # as Python 2 named it
-    storage, dtype, rebuilt = (each.fullmatch(name) for each in (_STORAGE, _DTYPE, _REBUILT))
-    if name in _FUNCTIONS:
-        return _Function(_FUNCTIONS[name])
-    if storage and storage[1] in _STORAGES:
-        return _STORAGES[storage[1]]
-    if dtype:
-        return dtype[1]
-    if rebuilt:  # a sparse, a quantised one or another one that has no plain rows
-        return _Function(lambda *_: _Weight(rebuilt[1], ()))
-    if not _KIND.fullmatch(name):
-        raise Malformed(f"it asks for {shortened(name)}, and embcli runs nothing of a file; {_ADVICE}")
-    return None
+def _check_key(key: Any) -> None:
+    """Refuse what makes a dictionary slow, or Python crash: numbers of one hash, tuples in tuples in tuples."""
+    if type(key) not in (str, int, float, bool, type(None)) or (type(key) is int and abs(key) >= 1 << 64):
+        raise Malformed("its pickle has a key that is neither text nor a number of 64 bits")
 
 
 def _item_size(dtype: str) -> int:
@@ -259,15 +232,8 @@ def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *rest: 
     return _tensor(storage._replace(dtype=rest[2]), first, shape, strides, *rest[:2], *rest[3:])
 
 
-def _of_type(function: Any, _: Any, arguments: Any, *state: Any) -> Any:
-    """Return a tensor that has attributes, or a class of its own."""
-    if not isinstance(function, _Function) or function.run is _of_type:
-        raise Malformed("its pickle makes a tensor with what is not a function of torch")
-    return function(*arguments)
-
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("collections.OrderedDict", "collections.Counter"), lambda *_: _State()),
+    **dict.fromkeys(("collections.OrderedDict", "collections.Counter"), lambda *_: {}),
     **dict.fromkeys(("builtins.set", "builtins.complex", "builtins.bytearray", "_codecs.encode"), lambda *_: None),
     **dict.fromkeys(("torch.device", "torch.serialization._get_layout", "torch.Size"), lambda *_: None),
     "torch.nn.parameter.Parameter": lambda weight, *_: weight,
@@ -277,5 +243,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _tensor_of_dtype,
-    "torch._tensor._rebuild_from_type_v2": _of_type,
+    # A tensor that has attributes, or a class of its own.
+    "torch._tensor._rebuild_from_type_v2": lambda function, _, arguments, *state: function(*arguments),
 }

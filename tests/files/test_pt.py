@@ -169,21 +169,21 @@ GREEDY = {  # each takes another reader gigabytes, minutes or the stack
     "a name without end": (b"cos\n" + b"x" * 30_000 + b"\n.", "asks for 'os.xxx"),
     "a key of keys": (b"})" + b"\x85" * 100_000 + b"Ns.", "a key that is neither text nor a number"),
     "values in values": (b"}K\1)" + b"\x85" * 100_000 + b"s.", "nested more deeply"),
-    "many opcodes": (b"N" * 300_000 + b".", "more than 250,000 opcodes"),
-    "a memo with holes": (b"Nr\xff\xff\xff\xff.", "a place beyond all values"),
+    "many opcodes": (b"N" * 400_000 + b".", "more than 350,000 opcodes"),
+    "a memo with holes": (b"Nr\xff\xff\xff\xff.", ""),
     "an array of bytes": (b"c__builtin__\nbytearray\n\x8a\6\0\0\0\0\0\1\x85R.", ""),
     "keys with one hash": (
         b"}(" + b"".join(map(key_of_hash_0, range(60_000))) + b"u.",
         "a key that is neither text nor a number",
     ),
-    "a list in itself, by two ways": (b"]q\0" + b"(h\0h\0e" * 50_000 + b".", ""),
+    "a list in itself, by two ways": (b"]q\0" + b"(h\0h\0e" * 40_000 + b".", ""),
     "long names, often": (
         b"}X" + struct.pack("<I", 10_000) + b"x" * 10_000 + b"]q\0(" + b"]" * 100_000 + b"es.",
         "longer names",
     ),
     "a function of a function": (
         b"ctorch._tensor\n_rebuild_from_type_v2\nq\0(h\0N(h\0N)NtNtR.",
-        "what is not a function of torch",
+        "its pickle is damaged",
     ),
 }
 
@@ -192,7 +192,7 @@ GREEDY = {  # each takes another reader gigabytes, minutes or the stack
 def test_a_pickle_that_asks_for_memory_time_or_depth_gets_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pickle: bytes, reason: str
 ) -> None:
-    monkeypatch.setattr(pt, "_MOST_STEPS", 250_000)
+    monkeypatch.setattr(pt, "_MOST_READS", 350_000)
     path = with_pickle(tmp_path / "m.pt", b"\x80\2" + pickle)
     if reason:
         assert reason in refusal(path)
@@ -218,7 +218,6 @@ def tensor(
         (tensor(7), "its storage '0' claims 28 bytes and has 24"),
         (tensor(5, shape=b"K\1K\3\x86"), "its storage '0' claims 20 bytes and has 24"),
         (tensor() + tensor(5, shape=b"K\1K\3\x86") + b"\x86", "claims 20 bytes and has 24"),
-        (tensor() + b"}X\5\0\0\0dtypeX\7\0\0\0float16sb", "its pickle is damaged"),
         (tensor(shape=b"(" + b"K\1" * 70 + b"t", strides=b"(" + b"K\1" * 70 + b"t"), "too many dimensions"),
         (tensor(shape=b"K\6K\6\x86", strides=b"K\0K\0\x86"), "claims more numbers than it has bytes"),
     ],
