@@ -97,12 +97,12 @@ def cache_folder() -> Path:
 
 
 def cached_models(cache: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the names of the models in a Hugging Face cache, and the folder of the main revision of each."""
+    """Yield the names and the files of the models in a Hugging Face cache, of the main revision of each."""
     for folder in sorted(cache.glob("models--*")):
         name = folder.name.removeprefix("models--").replace("--", "/", 1)
         if _MODEL.fullmatch(name):
             with suppress(InputError, OSError):
-                yield name, _revision(folder, name, "main")
+                yield name, model_file(_revision(folder, name, "main"))
 
 
 def _snapshot(name: str) -> Path:

@@ -747,8 +747,7 @@ def info(
     """
     from embcli.cli.console import PrintedNotes
     from embcli.cli.output import output as output_for
-    from embcli.verbs.info import info
-    from embcli.verbs.models import local_models
+    from embcli.verbs.info import info, local_models
 
     path = one_path(named, path)
     out = output_for("list", format, output, color, width, theme, reads=(path, encoding))

@@ -1,25 +1,33 @@
-"""What embcli runs on, and what a checkpoint contains: its tensors, which are layers, and why."""
+"""What embcli runs on, what a checkpoint contains, and which models programs hold on this machine."""
 
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from embcli import ollama
 from embcli.binary import shortened
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import InputError, LayerError
+from embcli.files import open_tensors
+from embcli.files.checkpoint import Checkpoint
+from embcli.hub import cache_folder, cached_models
 from embcli.notes import Notes
 from embcli.records import Records, listed
 from embcli.result import Result
+from embcli.safe import in_data
 from embcli.store import Store
 from embcli.version import __version__
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
+from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:
-    from embcli.files.checkpoint import Checkpoint
+    from rich.console import Console, ConsoleOptions, RenderResult
+
     from embcli.files.tensors import Tensor
 
 _ROLES = ("token", "position", "token_type", "head")
@@ -40,43 +48,40 @@ class Info(Result, verb="info", content="list"):
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
         return listed(run, "encodings", encoding=(str, names), vocabulary_size=(int, sizes), carried=(bool, carried))
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, words
+
+        lines = {**self.versions, "CPU capability": self.cpu_capability or "", "cache": self.cache or "none"}
+        width = max(map(len, lines))
+        yield from (words(f"{name:{width}}  {value}") for name, value in lines.items())
+        yield ""
+        names, sizes, carried = zip(*self.encodings, strict=True)
+        is_carried = Label("carried", ["yes" if each else "no" for each in carried], "left")
+        yield ruled([Label("encoding", names, "left"), Label("tokens", [f"{size:,}" for size in sizes]), is_carried])
+
 
 def info() -> Info:
-    """Return what embcli runs on."""
-    torch, capability = _torch()
-    versions = {"embcli": __version__, "python": platform.python_version(), "torch": torch}
-    versions |= {name: _version(name) for name in ("tiktoken", "numpy", "typer", "rich")}
+    """Return what embcli runs on; torch itself is loaded only if its CPU capability is not known otherwise."""
+    build, capability = this_build(), cpu_capability()
+    torch_version = build.version
+    if build.torch == NO_TORCH or capability is None:
+        try:
+            with loading_torch():
+                import torch
+            torch_version, capability = torch.__version__, torch.backends.cpu.get_cpu_capability()
+        except LayerError as error:
+            torch_version, capability = str(error), None
+    versions = {"embcli": __version__, "python": platform.python_version(), "torch": torch_version}
+    for name in ("tiktoken", "numpy", "typer", "rich"):
+        versions[name] = "not installed"
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     encodings = tuple(
-        (name, definition.vocabulary_size, rank_file(definition.ranks).is_file())
-        for name, definition in DEFINITIONS.items()
+        (name, each.vocabulary_size, rank_file(each.ranks).is_file()) for name, each in DEFINITIONS.items()
     )
     notes = Notes()
     store = Store.from_environment(notes)
-    folder = str(store.folder) if store else None
-    return Info(versions, capability, folder, encodings, notes=notes)
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def _torch() -> tuple[str, str | None]:
-    """Return torch's version and the CPU capability that it uses; without torch, the reason and None.
-
-    torch itself is loaded only if the capability is not known otherwise.
-    """
-    build, capability = this_build(), cpu_capability()
-    if build.torch != NO_TORCH and capability is not None:
-        return build.version, capability
-    try:
-        with loading_torch():
-            import torch
-    except LayerError as error:
-        return str(error), None
-    return torch.__version__, torch.backends.cpu.get_cpu_capability()
+    return Info(versions, capability, str(store.folder) if store else None, encodings, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,16 +100,14 @@ class ModelInfo(Result, verb="info", content="list"):
             return f"not known: {error}"
         if recipe is None:
             return None
-        if not recipe.is_known:
-            return f"not known for {shortened(recipe.model)} models{f': {recipe.unknown}' if recipe.unknown else ''}"
-        return "; ".join(filter(None, (recipe.words, recipe.blocks)))
+        if recipe.is_known:
+            return "; ".join(filter(None, (recipe.words, recipe.blocks)))
+        return f"not known for {shortened(recipe.model)} models{f': {recipe.unknown}' if recipe.unknown else ''}"
 
-    @property
-    def run(self) -> dict[str, Any]:
-        """The files, the output head, the recipe, the positions, and the guesses."""
-        checkpoint = self.checkpoint
-        head = checkpoint.head
-        return {
+    def records(self) -> Records:
+        """Return the tensors as rows; `run` has the files, the output head, the recipe, positions and guesses."""
+        checkpoint, head = self.checkpoint, self.checkpoint.head
+        run = {
             "embcli": __version__,
             "from": checkpoint.path,
             "format": checkpoint.tensors.format,
@@ -122,18 +125,44 @@ class ModelInfo(Result, verb="info", content="list"):
             "first_position": checkpoint.first_position,
             "guesses": dict(checkpoint.reasons),
         }
-
-    def records(self) -> Records:
-        """Return the tensors as data."""
         return listed(
-            self.run,
+            run,
             "tensors",
             role=(str, [role or None for role, _ in self.tensors]),
             tensor=(str, [tensor.name for _, tensor in self.tensors]),
-            shape=(str, ["x".join(map(str, tensor.shape)) for _, tensor in self.tensors]),
+            shape=(list[int], [list(tensor.shape) for _, tensor in self.tensors]),
             dtype=(str, [tensor.dtype for _, tensor in self.tensors]),
             bytes=(int, [tensor.size for _, tensor in self.tensors]),
         )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, title, words
+        from embcli.verbs.parts import head_in_words
+
+        checkpoint, head, recipe = self.checkpoint, self.checkpoint.head, self.recipe
+        yield title(f"{checkpoint.path}: {checkpoint.tensors.format}")
+        yield from map(words, checkpoint.tensors.files)
+        encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
+        yield words(f"{counted(len(checkpoint.tensors), 'tensor')}; encoding: {encoding}")
+        yield ""
+        tensors = [tensor for _, tensor in self.tensors]
+        labels = [
+            Label("role", [role for role, _ in self.tensors], "left"),
+            Label("tensor", [tensor.name for tensor in tensors], "left", short=True),
+            Label("shape", [" x ".join(f"{size:,}" for size in tensor.shape) for tensor in tensors], "left"),
+            Label("dtype", [tensor.dtype for tensor in tensors], "left"),
+            Label("bytes", [in_bytes(tensor.size) for tensor in tensors]),
+        ]
+        needed = sum(min(label.width, 12) if label.short else label.width + 2 for label in labels)
+        yield ruled(labels if needed <= options.max_width else labels[:3])
+        yield ""
+        yield words(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
+        if recipe is not None:
+            yield words(f"hidden{f' of the {checkpoint.part}' if checkpoint.part else ''} = {recipe}")
+        yield from (words(f"{name}: {value}") for name, value in checkpoint.positions.items())
+        if checkpoint.first_position and "first_position" not in checkpoint.reasons:
+            yield words(f"position 0: row {checkpoint.first_position} of the position matrix")
+        yield from (words(f"A guess: {reason}") for reason in dict.fromkeys(checkpoint.reasons.values()))
 
 
 def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
@@ -148,5 +177,61 @@ def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
     if other is not None:
         roles[other.name] = ", ".join(filter(None, (roles.get(other.name), "chosen")))
     shown = checkpoint.tensors if every else roles
-    listed_tensors = tuple((roles.get(name, ""), checkpoint.tensors[name]) for name in shown)
-    return ModelInfo(checkpoint, listed_tensors, notes=checkpoint.notes)
+    tensors = tuple((roles.get(name, ""), checkpoint.tensors[name]) for name in shown)
+    return ModelInfo(checkpoint, tensors, notes=checkpoint.notes)
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A model that a program holds."""
+
+    name: str  # that a model is opened by
+    format: str
+    shape: tuple[int, int] | None  # (V, D); None if its token matrix is not known
+    size: int  # in bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Models(Result, verb="info", content="list"):
+    """The models that were found, and where they were looked for."""
+
+    models: tuple[LocalModel, ...]
+    places: tuple[str, ...]  # in words
+
+    def records(self) -> Records:
+        """Return the models as rows."""
+        return listed(
+            {"embcli": __version__, "places": list(self.places)},
+            "models",
+            model=(str, [each.name for each in self.models]),
+            format=(str, [each.format for each in self.models]),
+            vocabulary_size=(int, [each.shape and each.shape[0] for each in self.models]),
+            dim=(int, [each.shape and each.shape[1] for each in self.models]),
+            bytes=(int, [each.size for each in self.models]),
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, words
+
+        names = Label("model", [each.name for each in self.models], "left", short=True)
+        formats = Label("format", [each.format for each in self.models], "left")
+        shapes = Label("V x D", [" x ".join(f"{size:,}" for size in each.shape or ()) for each in self.models])
+        yield ruled([names, formats, shapes, Label("bytes", [in_bytes(each.size) for each in self.models])])
+        yield ""
+        yield words(f"{counted(len(self.models), 'model')} in {', '.join(self.places)}")
+
+
+def local_models(notes: Notes) -> Models:
+    """Return the models in the Hugging Face cache and those of Ollama; a note names one that cannot be read."""
+    cache, models = cache_folder(), []
+    for name, path in (*cached_models(cache), *ollama.models(notes)):
+        try:
+            tensors, shape = open_tensors(path), None
+            with suppress(InputError):  # no tensor is known to be the token matrix
+                shape = Checkpoint(str(path)).shape("token")
+            size = sum(file.stat().st_size for file in tensors.files)
+            models.append(LocalModel(in_data(name), tensors.format, shape, size))
+        except (InputError, OSError) as error:
+            notes.add(str(error))
+    places = (f"the Hugging Face cache {str(cache)!r}", ollama.places())
+    return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
