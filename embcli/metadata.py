@@ -20,9 +20,7 @@ _STRING, _ARRAY = 8, 9  # types of metadata
 _SCALARS = {number: Struct(f"<{form}") for number, form in enumerate("BbHhIif?")}
 _SCALARS |= {10: Struct("<Q"), 11: Struct("<q"), 12: Struct("<d")}
 
-# No honest file exceeds these; each bounds the work that a header can cause.
-_MOST_KEYS, _MOST_TENSORS, _MOST_WORDS = 1 << 16, 1 << 17, 1 << 22
-_LONGEST_NAME, _LONGEST_TEXT, _LONGEST_VOCABULARY = 1 << 16, 1 << 20, 1 << 28
+_LONGEST = 1 << 28  # bytes of a header: ten times those of any model; it bounds the work that a header can cause
 _DIMENSIONS = 4
 _WINDOW = 1 << 20  # bytes of the header that are read at a time
 
@@ -62,19 +60,16 @@ def read_header(binary: Binary) -> Header:
         what = "its numbers are big-endian" if version in (2 << 24, 3 << 24) else f"it has GGUF version {version}"
         raise binary.refused(f"{what}; embcli reads little-endian versions 2 and 3")
     tensors, keys = reader.number(_U64), reader.number(_U64)
-    if tensors > _MOST_TENSORS or keys > _MOST_KEYS:
-        raise binary.refused(f"its header claims {tensors:,} tensors and {keys:,} keys, more than any has")
     for _ in range(keys):
         _read_pair(reader, header)
-    header.tensors += [_read_tensor(reader) for _ in range(tensors)]
+    for _ in range(tensors):
+        header.tensors.append(_read_tensor(reader))
     header.end = reader.place
     return header
 
 
 def read_words(binary: Binary, words: Array) -> tuple[bytes, np.ndarray, np.ndarray]:
     """Return an array of strings as one string of bytes, and the start and end of each in it, both (n,) int64."""
-    if words.end - words.start > _LONGEST_VOCABULARY:
-        raise binary.refused(f"its vocabulary has {words.end - words.start:,} bytes, more than any model's")
     text = binary.read(words.start, words.end - words.start)
     places, place, length = array("q"), 0, _U64.unpack_from
     for _ in range(words.count):
@@ -93,23 +88,19 @@ def read_numbers(binary: Binary, numbers: Array) -> np.ndarray:
 
 def _read_pair(reader: _Reader, header: Header) -> None:
     """Read a key of the metadata and its value; skip the items of an array."""
-    key = reader.text("a key of its metadata", _LONGEST_NAME)
+    key, kind = reader.text(), reader.number(_U32)
     if key in header.metadata or key in header.arrays:
         raise reader.binary.refused(f"its metadata has {shortened(key)} twice")
-    kind = reader.number(_U32)
     if kind in _SCALARS:
         header.metadata[key] = reader.number(_SCALARS[kind])
     elif kind == _STRING:
-        header.metadata[key] = reader.text(f"{shortened(key)} of its metadata", _LONGEST_TEXT)
+        header.metadata[key] = reader.text()
     elif kind == _ARRAY:
         kind, count = reader.number(_U32), reader.number(_U64)
         start = reader.place
-        if kind in _SCALARS:
-            reader.skip(count * _SCALARS[kind].size)
-        elif kind == _STRING:
-            reader.skip_strings(count)
-        else:
+        if kind not in (_STRING, *_SCALARS):
             raise reader.binary.refused(f"{shortened(key)} of its metadata is an array of the unknown type {kind}")
+        reader.skip_strings(count) if kind == _STRING else reader.skip(count * _SCALARS[kind].size)
         header.arrays[key] = Array(kind, count, start, reader.place)
     else:
         raise reader.binary.refused(f"{shortened(key)} of its metadata is of the unknown type {kind}")
@@ -117,7 +108,7 @@ def _read_pair(reader: _Reader, header: Header) -> None:
 
 def _read_tensor(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
     """Return a tensor's name, its shape as numpy has it, its type and its offset."""
-    name = reader.text("a tensor's name", _LONGEST_NAME)
+    name = reader.text()
     dimensions = reader.number(_U32)
     if dimensions > _DIMENSIONS:
         raise reader.binary.refused(f"tensor {shortened(name)} has {dimensions:,} dimensions, more than {_DIMENSIONS}")
@@ -132,7 +123,6 @@ class _Reader:
     def __init__(self, binary: Binary) -> None:
         self.binary, self.place = binary, 0
         self._window, self._start = b"", 0
-        self._words = 0
 
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
@@ -147,12 +137,9 @@ class _Reader:
         """Return the next number."""
         return form.unpack(self.take(form.size))[0]
 
-    def text(self, what: str, longest: int) -> str:
+    def text(self) -> str:
         """Return the next string."""
-        length = self.number(_U64)
-        if length > longest:
-            raise self.binary.refused(f"{what} has {length:,} bytes, more than the limit of {longest:,}")
-        return self.take(length).decode("utf-8", "backslashreplace")
+        return self.take(self.number(_U64)).decode("utf-8", "backslashreplace")
 
     def skip(self, count: int) -> None:
         """Skip bytes."""
@@ -161,9 +148,7 @@ class _Reader:
 
     def skip_strings(self, count: int) -> None:
         """Skip strings, each by its length."""
-        self._words += count
-        if self._words > _MOST_WORDS:
-            raise self.binary.refused(f"its metadata has {self._words:,} words, more than any vocabulary has")
+        self._need(8 * count)
         length = _U64.unpack_from
         while count:
             self.take(8)  # fills the window
@@ -178,7 +163,7 @@ class _Reader:
         self._need(0)
 
     def _need(self, count: int) -> None:
-        if self.place + count > self.binary.size:
-            raise self.binary.refused(
-                f"it is cut off: its header reaches byte {self.place + count:,} of {self.binary.size:,}"
-            )
+        end = self.place + count
+        if end > min(self.binary.size, _LONGEST):
+            limit = f"of {self.binary.size:,}" if end > self.binary.size else "beyond that of any model"
+            raise self.binary.refused(f"it is cut off: its header reaches byte {end:,} {limit}")

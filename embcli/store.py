@@ -22,7 +22,7 @@ from embcli.notes import Notes
 
 LIMIT = 2 * 10**9  # bytes
 _ABANDONED = 3600.0  # seconds after which nobody is still writing a partial file
-_NAME = re.compile(r"(token|position|vectors)-[\w.+-]+\.(npy|safetensors)")
+_NAME = re.compile(r"(token|position|vectors)-[\w.+-]+\.(npy|npz)")
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # refuse a link; do not wait at a pipe
 Content = TypeVar("Content")
 

@@ -149,7 +149,7 @@ class _Owned:
 
 def test_the_oldest_go_and_the_newest_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "LIMIT", 1000)
-    for age, name in ((30, "token-a.npy"), (10, "position-b.npy"), (20, "vectors-c.safetensors")):
+    for age, name in ((30, "token-a.npy"), (10, "position-b.npy"), (20, "vectors-c.npz")):
         assert store.write(name, 400, lambda file: file.write(bytes(300)))
         os.utime(store.folder / name, (time.time() - age,) * 2)
     assert store.read("token-a.npy", lambda file: file.read()) == bytes(300)  # it is the newest now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,15 +30,14 @@ class NumberFormat:
         if stored.dtype == np.float32:
             return np.ascontiguousarray(stored), 0
         rows = np.empty((len(stored), dim), np.float32)
-        return rows, self.widen(stored, rows)
+        with np.errstate(all="ignore"):  # an overflow becomes infinity and counts as rounded; a signalling NaN is one
+            return rows, self.widen(stored, rows)
 
 
 def number_format(dtype: np.dtype[Any]) -> NumberFormat | None:
     """Return how numbers of a numpy dtype become float32; None for a dtype that is not of real numbers."""
     if dtype.kind not in "fiu":
         return None
-    if dtype == np.dtype("<f2"):
-        return FLOAT16
     exact = dtype.itemsize <= (4 if dtype.kind == "f" else 2)
     return NumberFormat(dtype.name, dtype, _copied if exact else _rounded)
 
@@ -49,8 +48,7 @@ def _copied(stored: np.ndarray, rows: np.ndarray) -> int:
 
 
 def _rounded(stored: np.ndarray, rows: np.ndarray) -> int:
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes infinity and counts as rounded
-        rows[...] = stored
+    rows[...] = stored
     if stored.dtype.kind == "f":
         return int(np.count_nonzero((rows != stored) & (stored == stored)))  # noqa: PLR0124 - NaN differs from itself
     # float32 holds a whole number if it is an odd number below 2**24, shifted.
@@ -66,47 +64,28 @@ def _from_bfloat16(stored: np.ndarray, rows: np.ndarray) -> int:
     return 0
 
 
-def _from_table(table: Callable[[], np.ndarray], stored: np.ndarray, rows: np.ndarray) -> int:
-    np.take(table(), stored, out=rows, mode="clip")
+def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray, rows: np.ndarray) -> int:
+    """Widen 8-bit floats as 16-bit ones with the same bits in front, whose exponents have another bias.
+
+    E5M2 is as in IEEE 754, E4M3 has no infinities: Micikevicius et al. 2022, "FP8 formats for deep learning", table 1.
+    """
+    bits = np.arange(256, dtype=np.uint16)
+    halves = ((bits & 0x80) << 8 | (bits & 0x7F) << (10 - fraction_bits)).view(np.float16)
+    table = halves.astype(np.float32) * np.float32(scale)
+    if fraction_bits == 3:
+        table[[127, 255]] = np.nan
+    np.take(table, stored, out=rows, mode="clip")
     return 0
 
 
-@lru_cache
-def _float16() -> np.ndarray:
-    """Return all 16-bit floats, (65536,) float32."""
-    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
-
-
-@lru_cache
-def _float8(exponent_bits: int) -> np.ndarray:
-    """Return the 256 values of an 8-bit float, (256,) float32: E5M2 as in IEEE 754, E4M3 without infinities.
-
-    See Micikevicius et al. 2022, "FP8 formats for deep learning", table 1.
-    """
-    bits = np.arange(128)
-    fraction_bits = 7 - exponent_bits
-    bias = (1 << (exponent_bits - 1)) - 1
-    exponent, fraction = bits >> fraction_bits, bits & ((1 << fraction_bits) - 1)
-    normal = exponent > 0
-    significand = np.where(normal, fraction + (1 << fraction_bits), fraction).astype(np.float32)
-    values = np.ldexp(significand, np.where(normal, exponent, 1) - bias - fraction_bits)
-    if exponent_bits == 5:
-        values[124:] = np.inf, np.nan, np.nan, np.nan
-    else:
-        values[127] = np.nan
-    return np.concatenate([values, -values]).astype(np.float32)
-
-
-FLOAT32 = NumberFormat("float32", np.dtype("<f4"), _copied)
-FLOAT16 = NumberFormat("float16", np.dtype("<u2"), partial(_from_table, _float16))
 BFLOAT16 = NumberFormat("bfloat16", np.dtype("<u2"), _from_bfloat16)
-FLOAT8_E4M3 = NumberFormat("float8_e4m3fn", np.dtype("u1"), partial(_from_table, partial(_float8, 4)))
-FLOAT8_E5M2 = NumberFormat("float8_e5m2", np.dtype("u1"), partial(_from_table, partial(_float8, 5)))
+FLOAT8_E4M3 = NumberFormat("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256))
+FLOAT8_E5M2 = NumberFormat("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1))
 
 # Number formats by name, as numpy and ml_dtypes spell it; files store them little-endian.
-NUMBER_FORMATS = {known.name: known for known in (FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
+NUMBER_FORMATS = {known.name: known for known in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)} | {
     dtype.name: known
-    for dtype in map(np.dtype, ("<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"))
+    for dtype in map(np.dtype, ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"))
     if (known := number_format(dtype))
 }
 
@@ -122,7 +101,7 @@ def rounded_to(name: str, values: np.ndarray) -> np.ndarray:
     >>> rounded_to("bfloat16", np.array([1.00390625, 1.01171875], np.float32)).tolist()
     [1.0, 1.015625]
     """
-    if name == FLOAT16.name:
+    if name == "float16":
         with np.errstate(over="ignore"):
             return values.astype(np.float16).astype(np.float32)
     if name == BFLOAT16.name:

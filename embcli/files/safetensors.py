@@ -11,8 +11,8 @@ import os
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from embcli.binary import Binary
@@ -32,24 +32,6 @@ _LARGEST = 2**63 - 1
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A tensor in a header."""
-
-    dtype: str  # the format's name: "F32", "BF16"
-    shape: tuple[int, ...]
-    start: int  # bytes from the beginning of the file
-    end: int
-
-
-@dataclass(frozen=True)
-class Header:
-    """The tensors of a file, in the order of their offsets, and its metadata."""
-
-    tensors: dict[str, Entry]
-    metadata: dict[str, str]
-
-
 class SafetensorsFile(Tensors):
     """The tensors of one safetensors file; raises InputError for every file that the safetensors library refuses."""
 
@@ -57,24 +39,16 @@ class SafetensorsFile(Tensors):
 
     def __init__(self, binary: Binary) -> None:
         try:
-            contents = read_header(binary.file)
+            tensors, metadata = read_header(binary.file, binary.path)
         except Malformed as error:
             raise binary.refused(str(error)) from None
-        tensors = {
-            name: Tensor(
-                name, each.shape, _READ.get(each.dtype, each.dtype), each.end - each.start, binary.path, each.start
-            )
-            for name, each in contents.tensors.items()
-        }
-        super().__init__(binary, tensors, contents.metadata)
+        super().__init__(binary, tensors, metadata)
 
 
-def header(
-    tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str], size: int | None = None
-) -> bytes:
+def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str]) -> bytes:
     """Return the bytes before the first tensor; `tensors` gives numpy's name of the dtype and the shape, in order.
 
-    The header is padded with spaces so that the tensors start at a multiple of 8, or at `size` if given.
+    The header is padded with spaces so that the tensors start at a multiple of 8.
     """
     entries: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     offset = 0
@@ -83,19 +57,19 @@ def header(
         entries[name] = {"dtype": _WRITTEN[dtype], "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=True).encode()
-    length = size - 8 if size else -(-len(text) // 8) * 8
-    if len(text) > length:
-        raise ValueError(f"a header of {len(text)} bytes does not fit into {length}")
+    length = -(-len(text) // 8) * 8
     return struct.pack("<Q", length) + text.ljust(length)
 
 
-def read_header(file: BinaryIO) -> Header:
-    """Read the header of an open file, and nothing after it; raises Malformed unless its tensors fill the file."""
+def read_header(file: BinaryIO, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors of an open file in the order of their bytes, and its metadata; nothing after these is read.
+
+    Raises Malformed unless the tensors fill the file.
+    """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    first = file.read(8)
-    length = int.from_bytes(first, "little")
-    if len(first) < 8 or length > size - 8:
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 + length:
         raise Malformed(f"it is cut off: its header has {length:,} bytes, and {max(size - 8, 0):,} follow")
     if length > _LONGEST:
         raise Malformed(f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows")
@@ -106,18 +80,18 @@ def read_header(file: BinaryIO) -> Header:
     metadata = entries.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(map(_is_text, (*entries, *metadata, *metadata.values()))):
         raise Malformed("its header has a name or metadata that is not text")
-    tensors = {name: _entry(name, entry, 8 + length) for name, entry in entries.items()}
-    ordered = sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end))
     place = 8 + length
-    for name, tensor in ordered:
+    described = [_tensor(name, entry, place, path) for name, entry in entries.items()]
+    ordered = sorted(described, key=lambda tensor: (tensor.start, tensor.size))
+    for tensor in ordered:
         if tensor.start != place:
             fault = "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
-            raise Malformed(f"tensor {name[:60]!r} {fault}")
-        place = tensor.end
+            raise Malformed(f"tensor {tensor.name[:60]!r} {fault}")
+        place += tensor.size
     if place != size:
         cut = "it is cut off: " if place > size else ""
         raise Malformed(f"{cut}its tensors end at byte {place:,}, and it has {size:,}")
-    return Header(dict(ordered), metadata)
+    return {tensor.name: tensor for tensor in ordered}, metadata
 
 
 def _natural(text: str) -> int:
@@ -131,13 +105,13 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and not _SURROGATES.search(value)
 
 
-def _entry(name: str, entry: Any, data: int) -> Entry:
+def _tensor(name: str, entry: Any, data: int, path: Path) -> Tensor:
     try:
-        dtype, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        are_numbers = all(type(each) is int for each in (*shape, start, end))
-        fits = are_numbers and BITS[dtype] * prod(shape) == 8 * (end - start) and len(entry) == 3
-        if fits and prod(size or 1 for size in shape) <= _LARGEST and isinstance(entry["shape"], list):
-            return Entry(dtype, shape, data + start, data + end)
+        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        fits = isinstance(shape, list) and len(entry) == 3 and all(type(each) is int for each in (*shape, start, end))
+        # The library refuses sizes whose product overflows, also beside a size of 0.
+        if fits and BITS[dtype] * prod(shape) == 8 * (end - start) and prod(each or 1 for each in shape) <= _LARGEST:
+            return Tensor(name, tuple(shape), _READ.get(dtype, dtype), end - start, path, data + start)
     except (TypeError, KeyError, ValueError):
         pass
     raise Malformed(f"tensor {name[:60]!r} is not described by a dtype, a shape and data_offsets that fit together")

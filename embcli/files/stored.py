@@ -1,12 +1,7 @@
-"""Matrices whose numbers a file stores as they are: rows are read in place and widened to float32.
-
-Rows that follow one another are read, not mapped: a file that is cut while it is read gives an error rather than a
-signal, and a limit on the address space does not matter.
-"""
+"""Matrices whose numbers a file stores as they are: rows are read in place and widened to float32."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -19,24 +14,25 @@ from embcli.selection import distinct
 _BLOCK = 1 << 18  # values that are widened at a time: they fit in the processor's cache
 
 
-class WidenedLayer(Layer):
-    """A matrix whose numbers are widened to float32 when its rows are read; a subclass implements `_read`."""
+class StoredLayer(Layer):
+    """A matrix whose numbers are widened to float32 when its rows are read.
 
-    def __init__(self, shape: tuple[int, int], numbers: NumberFormat) -> None:
-        self.shape, self.dtype = shape, numbers.name
-        self._numbers = numbers
+    `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width).
+    """
 
-    @abstractmethod
-    def _read(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows by ascending IDs, (n,) int64, as they are stored, (n, width)."""
+    def __init__(
+        self, shape: tuple[int, int], numbers: NumberFormat, read: Callable[[np.ndarray], np.ndarray], dtype: str = ""
+    ) -> None:
+        self.shape, self.dtype = shape, dtype or numbers.name
+        self._numbers, self._read = numbers, read
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
-        return in_order(ids, self._widened)
+        return self._in_order(ids, self._widened)
 
     def stored(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows as they are stored, (n,) int64 -> (n, width), in the machine's byte order."""
-        stored = in_order(ids, self._read)
+        stored = self._in_order(ids, self._read)
         return np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
 
     def widened(self, stored: np.ndarray) -> np.ndarray:
@@ -44,51 +40,41 @@ class WidenedLayer(Layer):
         return self._numbers.widened(stored, self.shape[1])[0]
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
+        """Yield all rows in order, (n, D) float32 each."""
         rows, dim = self.shape
         step = max(_BLOCK // dim, 1)
         for start in range(0, rows, step):
             yield self._widened(np.arange(start, min(start + step, rows)))
 
     def _widened(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows by ascending IDs as float32, and count the values that were rounded."""
         rows, rounded = self._numbers.widened(self._read(ids), self.shape[1])
         self.rounded_values += rounded
         return rows
 
+    def _in_order(self, ids: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return rows in the order of any IDs, (n,); `read` takes these IDs ascending, each once."""
+        wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
+        rows = read(wanted)
+        return rows if np.array_equal(wanted, ids) else rows[places]
 
-class StoredLayer(WidenedLayer):
-    """A matrix in a file, row after row."""
 
-    def __init__(self, file: Binary, start: int, shape: tuple[int, int], numbers: NumberFormat) -> None:
-        super().__init__(shape, numbers)
-        self._file, self._start = file, start
+def file_layer(file: Binary, start: int, shape: tuple[int, int], numbers: NumberFormat) -> StoredLayer:
+    """Return a matrix in a file, row after row; neighbouring rows are one read."""
 
-    def _read(self, ids: np.ndarray) -> np.ndarray:
-        stored = np.empty((len(ids), self._numbers.width(self.shape[1])), self._numbers.stored)
+    def read(ids: np.ndarray) -> np.ndarray:
+        stored = np.empty((len(ids), numbers.width(shape[1])), numbers.stored)
         width = stored.shape[1] * stored.itemsize
         first, last = runs(ids)
-        self._file.gather(stored, (self._start + ids[first] * width).tolist(), ((last - first) * width).tolist())
+        file.gather(stored, (start + ids[first] * width).tolist(), ((last - first) * width).tolist())
         return stored
 
-
-class ArrayLayer(WidenedLayer):
-    """A matrix of plain numbers in an array, which may be mapped."""
-
-    def __init__(self, array: np.ndarray, numbers: NumberFormat) -> None:
-        rows, dim = array.shape
-        super().__init__((rows, dim), numbers)
-        self._array = array
-
-    def _read(self, ids: np.ndarray) -> np.ndarray:
-        return np.asarray(self._array[ids])
+    return StoredLayer(shape, numbers, read)
 
 
-def in_order(ids: np.ndarray, read: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return rows in the order of any IDs, (n,); `read` takes these IDs ascending, each once."""
-    wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
-    rows = read(wanted)
-    return rows if np.array_equal(wanted, ids) else rows[places]
+def array_layer(array: np.ndarray, numbers: NumberFormat) -> StoredLayer:
+    """Return a matrix of numbers in an array, which may be mapped."""
+    rows, dim = array.shape
+    return StoredLayer((rows, dim), numbers, lambda ids: np.asarray(array[ids]))
 
 
 def runs(ids: np.ndarray, gap: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from embcli.binary import Binary, refused, shortened
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
-from embcli.files.stored import ArrayLayer, StoredLayer
+from embcli.files.stored import array_layer, file_layer
 from embcli.layer import Layer
 
 
@@ -59,7 +59,8 @@ class Tensors(Mapping[str, Tensor]):
         self.path = binary.path
         self.files = tuple(files) or (binary.path,)  # that contain the tensors
         self.metadata = metadata or {}
-        self._binary, self._tensors = binary, tensors
+        self._binary = binary
+        self._tensors = tensors
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
@@ -92,7 +93,7 @@ class Tensors(Mapping[str, Tensor]):
         rows, columns = tensor.shape
         file, numbers, strides = self._bytes(tensor), self._numbers(tensor), tensor.strides or (columns, 1)
         if strides == (columns, 1):
-            return StoredLayer(file, tensor.start, (rows, columns), numbers)
+            return file_layer(file, tensor.start, (rows, columns), numbers)
         item = numbers.stored.itemsize
         size = ((rows - 1) * strides[0] + (columns - 1) * strides[1] + 1) * item
         try:
@@ -100,7 +101,7 @@ class Tensors(Mapping[str, Tensor]):
         except (OSError, ValueError) as error:
             raise self.refused(f"{tensor} cannot be mapped ({error})") from None
         in_bytes = (strides[0] * item, strides[1] * item)
-        return ArrayLayer(np.ndarray((rows, columns), numbers.stored, mapped, 0, in_bytes), numbers)
+        return array_layer(np.ndarray((rows, columns), numbers.stored, mapped, 0, in_bytes), numbers)
 
     def _bytes(self, tensor: Tensor) -> Binary:
         """Return what a tensor's numbers are read from."""

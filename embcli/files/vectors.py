@@ -12,20 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
 
 from embcli.binary import Binary
 from embcli.encodings.own import OwnWords, Vocabulary
-from embcli.files.numbers import FLOAT32
-from embcli.files.safetensors import header, read_header
-from embcli.files.stored import WidenedLayer
+from embcli.files.numbers import NUMBER_FORMATS
+from embcli.files.stored import StoredLayer
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
 from embcli.notes import Notes
 from embcli.store import Damaged, Store
-from embcli.strict_json import Malformed
 from embcli.text import is_text
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
@@ -66,59 +64,53 @@ class VectorsFile(Tensors):
         match = _SIZES.match(binary.read(0, 64))
         start, sizes = (match.end(), (int(match[1]), int(match[2]))) if match else (0, None)
         if sizes is None or _looks_like_text(binary.read(start, _SAMPLE)):
-            dtype, scan = "decimal", partial(_of_text, binary, start, sizes)
+            scan = partial(_of_text, binary, start, sizes)
         else:
-            dtype, scan = "float32", partial(_of_binary, binary, start, sizes)
+            scan = partial(_of_binary, binary, start, sizes)
+        self._is_binary = scan.func is _of_binary
         self._index = _kept_index(binary, scan, notes)
         self._first_line = 1 if sizes is None else 2
         shape, first = (len(self._index.starts), self._index.dim), int(self._index.starts[0])
+        dtype = "float32" if self._is_binary else "decimal"
         tensor = Tensor(binary.path.stem, shape, dtype, binary.size - first, binary.path, first)
         super().__init__(binary, {tensor.name: tensor})
 
     def matrix(self, tensor: Tensor) -> Layer:
         """Return the matrix as a layer of rows."""
-        return VectorsLayer(self._binary, self._index, tensor.dtype, self._first_line)
+        rows, dim = tensor.shape
+        return StoredLayer((rows, dim), NUMBER_FORMATS["float32"], self._read, tensor.dtype)
 
     def own_words(self) -> OwnWords:
         """Return the encoding that the file's words make."""
         return OwnWords(self.path, self._index.vocabulary)
 
-
-class VectorsLayer(WidenedLayer):
-    """Word vectors in a file, read and parsed row by row."""
-
-    def __init__(self, binary: Binary, index: Index, dtype: str, first_line: int) -> None:
-        super().__init__((len(index.starts), index.dim), FLOAT32)
-        self.dtype = dtype
-        self._binary, self._dim, self._first_line = binary, index.dim, first_line
-        self._starts = index.starts + index.lengths + 1  # of the numbers
-        self._stops = np.append(index.starts[1:], index.end)
-
     def _read(self, ids: np.ndarray) -> np.ndarray:
-        rows = np.empty((len(ids), self._dim), np.float32)
+        index, rows = self._index, np.empty((len(ids), self._index.dim), np.float32)
+        starts, stops = index.starts + index.lengths + 1, np.append(index.starts[1:], index.end)  # of the numbers
         base, window = 0, b""
         with np.errstate(over="ignore"):
             for place, row in enumerate(ids.tolist()):
-                start, stop = int(self._starts[row]), int(self._stops[row])
+                start, stop = int(starts[row]), int(stops[row])
                 if stop > base + len(window):
                     last = ids[min(place + 255, len(ids) - 1)]  # further rows, if they are near
-                    near = int(self._stops[last]) if self._stops[last] - start < _WINDOW else stop
+                    near = int(stops[last]) if stops[last] - start < _WINDOW else stop
                     base, window = start, self._binary.read(start, near - start)
                 rows[place] = self._values(row, window[start - base : stop - base])
         return rows
 
     def _values(self, row: int, data: bytes) -> np.ndarray | list[float]:
         """Return the numbers of a row: of a line of text, or binary numbers with newlines after them."""
-        if self.dtype == "float32":
-            return np.frombuffer(data, "<f4", count=self._dim)
+        dim = self._index.dim
+        if self._is_binary:
+            return np.frombuffer(data, "<f4", count=dim)
         line = f"line {row + self._first_line:,}"
         try:
             values = [float(number) for number in data.split()]
         except ValueError as error:
             reason = str(error).removeprefix("could not convert string to float: ").removeprefix("b")
             raise self._binary.refused(f"{line} has {reason} in place of a number") from None
-        if len(values) != self._dim:
-            raise self._binary.refused(f"{line} has {len(values):,} numbers, and others have {self._dim:,}")
+        if len(values) != dim:
+            raise self._binary.refused(f"{line} has {len(values):,} numbers, and others have {dim:,}")
         return values
 
 
@@ -143,35 +135,34 @@ def _kept_index(binary: Binary, scan: Callable[[], Index], notes: Notes) -> Inde
         return scan()
     status = os.fstat(binary.file.fileno())
     key = f"{binary.path.resolve()!a} {binary.size} {status.st_mtime_ns} {status.st_ctime_ns}"
-    name = f"vectors-{zlib.crc32(key.encode()):08x}.safetensors"
+    name = f"vectors-{zlib.crc32(key.encode()):08x}.npz"
     index = store.read(name, partial(_load, key=key))
     if index is None:
         if binary.size >= _LARGE:
             notes.add(f"{binary.path.name} is read once to index its words; this takes a while")
         index = scan()
-        store.write(name, 12 * len(index.starts) + len(index.words), partial(_write, key=key, index=index))
+        words = np.frombuffer(index.words, np.uint8)
+        arrays: dict[str, Any] = {
+            "starts": index.starts,
+            "lengths": index.lengths,
+            "words": words,
+            "dim": index.dim,
+            "end": index.end,
+            "key": key,
+        }
+        store.write(name, 12 * len(index.starts) + len(words), lambda file: np.savez(file, **arrays))
     return index
 
 
 def _load(file: FileIO, key: str) -> Index:
     """Read an index; raises Damaged for that of another file."""
     try:
-        described = read_header(file)
-        data = [file.read(each.end - each.start) for each in described.tensors.values()]
-        metadata = described.metadata
-        if metadata["key"] != key:
-            raise Damaged("it is the index of another file")
-        starts, lengths = np.frombuffer(data[0], "<i8"), np.frombuffer(data[1], "<u4")
-        return Index(int(metadata["dim"]), starts, lengths, data[2], int(metadata["end"]))
-    except (Malformed, LookupError, ValueError) as error:
+        with np.load(file) as kept:
+            if str(kept["key"]) != key:
+                raise Damaged("it is the index of another file")
+            return Index(int(kept["dim"]), kept["starts"], kept["lengths"], kept["words"].tobytes(), int(kept["end"]))
+    except Exception as error:  # of many kinds
         raise Damaged(str(error)) from None
-
-
-def _write(file: BinaryIO, key: str, index: Index) -> None:
-    rows = (len(index.starts),)
-    shapes = {"starts": ("int64", rows), "lengths": ("uint32", rows), "words": ("uint8", (len(index.words),))}
-    file.write(header(shapes, {"key": key, "dim": str(index.dim), "end": str(index.end)}))
-    file.writelines((index.starts.astype("<i8").tobytes(), index.lengths.astype("<u4").tobytes(), index.words))
 
 
 def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index:

@@ -15,7 +15,6 @@ from embcli.files.numbers import (
     BFLOAT16,
     FLOAT8_E4M3,
     FLOAT8_E5M2,
-    FLOAT16,
     NUMBER_FORMATS,
     NumberFormat,
     number_format,
@@ -27,8 +26,8 @@ WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64
 
 
 def widened(numbers: NumberFormat, stored: np.ndarray) -> tuple[np.ndarray, int]:
-    found = np.empty(stored.shape, np.float32)
-    return found, numbers.widen(stored, found)
+    found, changed = numbers.widened(stored[None], stored.size)
+    return found[0], changed
 
 
 def test_every_bfloat16_is_that_of_ml_dtypes_and_torch_to_the_last_bit() -> None:
@@ -50,7 +49,7 @@ def test_every_float8_is_that_of_ml_dtypes_and_torch(name: str) -> None:
 
 def test_every_float16_is_that_of_torch() -> None:
     stored = np.arange(1 << 16, dtype=np.uint16)
-    found, changed = widened(FLOAT16, stored)
+    found, changed = widened(NUMBER_FORMATS["float16"], stored.view(np.float16))
     assert_equal(found, torch.from_numpy(stored.view(np.int16)).view(torch.float16).float().numpy())
     assert changed == 0
 

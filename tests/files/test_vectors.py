@@ -208,7 +208,7 @@ def test_an_index_that_is_cut_or_of_another_file_is_made_anew(tmp_path: Path, sc
     opened(path)
     (kept,) = (tmp_path / "cache").iterdir()
     whole = kept.read_bytes()
-    for damaged in (b"", whole[:-1], whole.replace(b"m.txt", b"n.txt")):
+    for damaged in (b"", whole[:-1], whole.replace("m.txt".encode("utf-32-le"), "n.txt".encode("utf-32-le"))):
         kept.write_bytes(damaged)
         _, layer, words = opened(path)
         assert words == ["a", "b"]
