@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from embcli.errors import OutputError
@@ -24,7 +24,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
     `mode` are its permissions, from before the first byte on.
     """
-    partial = _partial(path)
+    partial = path.with_name(f".embcli-{os.urandom(6).hex()}.part")
     try:
         with partial.open("xb") as file:
             if mode is not None:
@@ -48,51 +48,35 @@ def destination(path: Path) -> Iterator[BinaryIO]:
         with os.fdopen(os.dup(number), "wb") as file:  # a duplicate, as opening it anew would start at the beginning
             yield file
         return
-    refuse_read_only(path)
-    status = status_of(path)
-    if status is None or stat.S_ISREG(status.st_mode):
-        with replacing(path.resolve(), None if status is None else stat.S_IMODE(status.st_mode)) as file:
-            yield file
-    else:
-        with path.open("wb") as file:
-            yield file
+    mode = _writable_mode(path)
+    replaced = mode is None or stat.S_ISREG(mode)
+    with replacing(path.resolve(), mode and stat.S_IMODE(mode)) if replaced else path.open("wb") as file:
+        yield file
 
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder whose files replace those of `path` at the end.
-
-    Raises OutputError if the folder then contains other files than the new one.
-    """
+    """Yield a new folder whose files replace those of `path` at the end."""
     path = path.resolve()
-    partial = _partial(path)
-    partial.mkdir()
-    try:
-        yield partial
-        if path.exists():
-            refuse_others(path, [each.name for each in partial.iterdir()])
-            for each in partial.iterdir():
-                each.replace(path / each.name)
-            partial.rmdir()
-        else:
-            partial.replace(path)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    with TemporaryDirectory(prefix=".embcli-", suffix=".part", dir=path.parent) as partial:
+        yield Path(partial)
+        path.mkdir(exist_ok=True)
+        for each in Path(partial).iterdir():
+            each.replace(path / each.name)
 
 
 def refuse_unwritable(path: Path, names: tuple[str, ...] = ()) -> None:
     """Raise OutputError for a place that obviously cannot be written; `names` are the files of a folder."""
     with explaining_failure(path):
-        if not path.parent.is_dir():
-            raise _failed(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
-        if not path.exists():
-            return
-        if names:
-            refuse_others(path, names)
-        elif stat.S_ISDIR(path.stat().st_mode):
-            raise _failed(errno.EISDIR)
-        refuse_read_only(path)
+        mode = _writable_mode(path)
+        if mode is None and not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if names and mode is not None:
+            others = sorted({each.name for each in path.iterdir()} - {*names})
+            if others:
+                raise OutputError(f"{str(path)!r} contains {others[0]!r}, which is not embcli's; name another folder")
+        elif mode is not None and stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
 @contextmanager
@@ -107,34 +91,15 @@ def explaining_failure(path: Path | None) -> Iterator[None]:
         raise OutputError(f"cannot write to {place}: {error.strerror or error}") from None
 
 
-def _failed(number: int) -> OSError:
-    return OSError(number, os.strerror(number))
+def _writable_mode(path: Path) -> int | None:
+    """Return the mode of what is at a path; None for nothing. Raises PermissionError for a read-only file.
 
-
-def refuse_others(folder: Path, own: Iterable[str]) -> None:
-    """Raise OutputError for a folder that contains files with other names than these."""
-    others = sorted({each.name for each in folder.iterdir()} - {*own})
-    if others:
-        raise OutputError(f"{str(folder)!r} contains {others[0]!r}, which is not embcli's; name another folder")
-
-
-def refuse_read_only(path: Path) -> None:
-    """Raise PermissionError for a file that its owner, or the system, protects: replacing it needs no permission."""
-    status = status_of(path)
-    if status is None or not stat.S_ISREG(status.st_mode):
-        return
-    if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, "it is read-only")
-
-
-def status_of(path: Path) -> os.stat_result | None:
-    """Return the status of a file, or None if it does not exist."""
+    A file that its owner, or the system, protects could be replaced without any permission.
+    """
     try:
-        return path.stat()
+        mode = path.stat().st_mode
     except FileNotFoundError:
         return None
-
-
-def _partial(path: Path) -> Path:
-    """Return a new name in the same folder for an unfinished file."""
-    return path.with_name(f".embcli-{os.urandom(6).hex()}.part")
+    if stat.S_ISREG(mode) and not (mode & 0o222 and os.access(path, os.W_OK)):
+        raise PermissionError(errno.EACCES, "it is read-only")
+    return mode

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from embcli.errors import LayerError
-from embcli.passes import Watch, ahead, unwatched
+from embcli.notes import Watch, unwatched
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.notes import Notes
     from embcli.recipe import Recipe
 
-Sums = TypeVar("Sums")
 _BLOCK = 1 << 18  # values in a block
 
 
@@ -56,32 +55,12 @@ class Layer(ABC):
         """Return rows as they are stored, (n, width), as float32, (n, D)."""
         return stored
 
-    def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Return all blocks, in parts that may run side by side; each part with the ID of its first row."""
-        return [(0, self.blocks())]
-
     def summary(self, watch: Watch = unwatched) -> Summary:
         """Return statistics of the whole matrix, from one pass over its blocks; `watch` counts the rows."""
-        return sum(self.sums(Meter, lambda meter, _, block: meter.add(block), watch), Meter()).summary()
-
-    def sums(
-        self, new: Callable[[], Sums], add: Callable[[Sums, int, np.ndarray], None], watch: Watch = unwatched
-    ) -> list[Sums]:
-        """Return sums over the blocks of each part, which run side by side; `watch` counts the rows.
-
-        `new` makes sums for a part, and `add` adds a block from a row on.
-        """
-
-        def added(own: Sums, row: int, blocks: Iterator[np.ndarray]) -> Iterator[int]:
-            for block in blocks:
-                add(own, row, block)
-                row += len(block)
-                yield len(block)
-
-        parts = [(new(), first, blocks) for first, blocks in self.parts()]
-        for _ in watch(ahead([added(*part) for part in parts]), self.shape[0], int):
-            pass
-        return [own for own, _, _ in parts]
+        meter = Meter()
+        for block in watch(self.blocks(), self.shape[0], len):
+            meter.add(block)
+        return meter.summary()
 
 
 @dataclass(frozen=True)
@@ -179,36 +158,22 @@ class Meter:
         self._sum = self._squares = 0.0
         self._minimum, self._maximum = np.inf, -np.inf
 
+    @np.errstate(invalid="ignore")  # the sum of infinities of both signs is NaN
     def add(self, piece: np.ndarray) -> None:
-        """Add float32 values, in any shape."""
-        if piece.size:
-            own = Meter()
-            own._count = piece.size
-            own._minimum, own._maximum = float(piece.min()), float(piece.max())  # NaN if there is one, like torch
-            values = piece.ravel().astype(np.float64)
-            with np.errstate(invalid="ignore"):  # the sum of infinities of both signs is NaN
-                own._sum = float(values.sum())
-                values -= own._sum / own._count
-                own._squares = float(np.square(values, out=values).sum())  # np.dot would start threads that wait
-            self._join(own)
-
-    def _join(self, other: Meter) -> None:
-        """Add the statistics of other values (Chan, Golub, LeVeque 1979)."""
-        self._squares += other._squares
-        if self._count and other._count:
-            with np.errstate(invalid="ignore"):
-                between = np.square(np.float64(self._sum) / self._count - np.float64(other._sum) / other._count)
-            self._squares += float(between) * self._count * other._count / (self._count + other._count)
-        self._count += other._count
-        self._sum += other._sum
-        self._minimum = float(np.minimum(self._minimum, other._minimum))
-        self._maximum = float(np.maximum(self._maximum, other._maximum))
-
-    def __add__(self, other: Meter) -> Meter:
-        both = Meter()
-        both._join(self)
-        both._join(other)
-        return both
+        """Add float32 values, in any shape (Chan, Golub, LeVeque 1979)."""
+        if not piece.size:
+            return
+        values = piece.ravel().astype(np.float64)
+        total = float(values.sum())
+        values -= total / piece.size
+        self._squares += float(np.square(values, out=values).sum())  # np.dot would start threads that wait
+        if self._count:
+            between = np.square(np.float64(self._sum) / self._count - np.float64(total) / piece.size)
+            self._squares += float(between) * self._count * piece.size / (self._count + piece.size)
+        self._count += piece.size
+        self._sum += total
+        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN if there is one, like torch
+        self._maximum = float(np.maximum(self._maximum, piece.max()))
 
     def summary(self) -> Summary:
         """Return the statistics; the standard deviation of a single value is NaN, like torch."""

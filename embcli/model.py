@@ -26,9 +26,8 @@ from embcli.names import (
     Sort,
     check_choice,
 )
-from embcli.notes import Notes
+from embcli.notes import Notes, Watch, unwatched
 from embcli.options import Batching, ComparisonOptions, LookupOptions, PositionOptions
-from embcli.passes import Watch, unwatched
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize
 from embcli.words import counted

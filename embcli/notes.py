@@ -1,10 +1,24 @@
-"""Remarks that belong to a result but are not part of its data or its page."""
+"""Remarks that belong to a result but are not part of its data or its page, and who watches a long pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
+Item = TypeVar("Item")
 PATIENCE = 0.5  # seconds before somebody who waits is told what for
+
+
+class Watch(Protocol):
+    """A function that shows how far a pass is."""
+
+    def __call__(self, items: Iterable[Item], total: int, size: Callable[[Item], int], /) -> Iterator[Item]:
+        """Yield the items of a pass as they come; `total` is the sum of their sizes."""
+
+
+def unwatched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
+    """Show nothing."""
+    return iter(items)
 
 
 class Notes:

@@ -13,8 +13,7 @@ from embcli.atomic import destination, explaining_failure, refuse_unwritable, re
 from embcli.errors import OutputError, lacks
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, View, able
 from embcli.names import DEFAULT_PRECISION, Theme, check_choice
-from embcli.notes import Notes
-from embcli.passes import Watch, unwatched
+from embcli.notes import Notes, Watch, unwatched
 
 if TYPE_CHECKING:
     import numpy as np

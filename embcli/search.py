@@ -13,7 +13,7 @@ import numpy as np
 
 from embcli.layer import Layer
 from embcli.names import Metric
-from embcli.passes import Watch, unwatched
+from embcli.notes import Watch, unwatched
 
 _BLOCK = 1 << 18  # values of a block
 _QUERIES = 1 << 10  # of a pass

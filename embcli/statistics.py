@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from embcli.layer import Layer, Meter, Summary
-from embcli.passes import Watch, unwatched
+from embcli.notes import Watch, unwatched
 from embcli.words import QUANTILES
 
 AT = tuple(QUANTILES.values())
@@ -104,10 +104,8 @@ class NormOrder:
 
 def norm_order(layer: Layer, watch: Watch = unwatched) -> NormOrder:
     """Return the norms of all rows of a layer and their order; `watch` counts the rows."""
-    norms = np.empty(layer.shape[0])
-
-    def add(meter: Meter, first: int, block: np.ndarray) -> None:
-        norms[first : first + len(block)] = norms_of(block.astype(np.float64))
+    norms, meter = [], Meter()
+    for block in watch(layer.blocks(), layer.shape[0], len):
+        norms.append(norms_of(block.astype(np.float64)))
         meter.add(block)
-
-    return NormOrder(norms, sum(layer.sums(Meter, add, watch), Meter()).summary())
+    return NormOrder(np.concatenate(norms), meter.summary())

@@ -22,8 +22,7 @@ from embcli.errors import OutputError
 from embcli.files.safetensors import header
 from embcli.formats import Data
 from embcli.hints import hint
-from embcli.notes import Notes
-from embcli.passes import Watch, unwatched
+from embcli.notes import Notes, Watch, unwatched
 from embcli.records import Array, Names, Piece, Records
 from embcli.safe import in_data
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 
 import embcli
-from embcli import formats, passes
+from embcli import formats
 from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs import diff as verb
@@ -35,13 +35,6 @@ FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.flo
 @pytest.fixture
 def inside() -> Inside:
     return Inside()
-
-
-@pytest.fixture(autouse=True, params=[1, 3], ids="{} threads".format)
-def _threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run each test in one thread and in several."""
-    monkeypatch.setattr(passes, "_FOR_THREADS", 64)
-    monkeypatch.setattr(passes, "cores", lambda: request.param)
 
 
 def vectors(rows: int = ROWS, dim: int = DIM, seed: int = 1) -> np.ndarray:

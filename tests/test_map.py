@@ -13,12 +13,11 @@ from hypothesis.extra import numpy as st_numpy
 from rich.style import Style
 
 from embcli.verbs.weights import density_map
-from embcli.weights import drawing
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
 from tests.inside import Inside, in_terminal
-from tests.oracles import assert_same_bits, live, stub
+from tests.oracles import live, stub
 from tests.screen import on_terminal
 from tests.test_heat import DEPTHS, characters, numbers, range_of, read, strips
 
@@ -63,61 +62,18 @@ def test_bins_are_those_of_plain_numpy(values: np.ndarray, rows: int, columns: i
         assert (found.summary.minimum, found.summary.maximum) == (values.min(), values.max())
 
 
-@pytest.mark.parametrize(("size", "dim"), [(1, 1), (5, 3), (3, 5), (4, 4), (101, 7), (64, 16), (33, 17), (257, 33)])
-@pytest.mark.parametrize("name", ["token", "position"])
-@pytest.mark.parametrize("buffer", [32, 1 << 16])
-def test_parts_of_a_drawn_layer_are_torchs_rows(
-    monkeypatch: pytest.MonkeyPatch, size: int, dim: int, name: str, buffer: int
-) -> None:
-    monkeypatch.setattr(drawing, "_FAR", 64)
-    monkeypatch.setattr(drawing, "_BUFFER", buffer)
-    monkeypatch.setattr(drawing, "readers", lambda _: 4)
-    seeded = Seeded(size, dim, size, 5)
-    layer = drawing.DrawnLayer(seeded, name)
-    parts = layer.parts()
-    assert len(parts) == (1 if size * dim < 64 else min(4, size))
-    found = []
-    for first, blocks in reversed(parts):  # in any order
-        rows = np.concatenate([block.copy() for block in blocks])
-        found.append((first, rows))
-    assert [first for first, _ in found[::-1]] == [*np.cumsum([0, *(len(rows) for _, rows in found[:0:-1])])]
-    assert_same_bits(np.concatenate([rows for _, rows in reversed(found)]), live(seeded)[name])
-
-
-def test_a_map_of_parts_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "_BUFFER", 64)  # so that there are many blocks
-    source = SeededSource(Seeded(301, 33))
-    whole = density_map(source, "token").bins(7, 2)
-    monkeypatch.setattr(drawing, "_FAR", 64)
-    monkeypatch.setattr(drawing, "readers", lambda _: 4)
+def test_a_pass_is_watched_row_by_row() -> None:
     steps: list[int] = []
 
-    def watch(counts: object, total: int, size: object) -> object:
-        assert total == 301
-        for count in counts:  # type: ignore[attr-defined]
-            steps.append(count)
-            yield count
+    def watch(blocks: object, total: int, size: object) -> object:
+        assert total == 3001
+        for block in blocks:  # type: ignore[attr-defined]
+            steps.append(size(block))  # type: ignore[operator]
+            yield block
 
-    parts = density_map(source, "token", watch=watch).bins(7, 2)  # type: ignore[arg-type]
-    assert sum(steps) == 301
-    assert np.allclose(parts.sizes, whole.sizes, rtol=1e-12)
-    assert np.allclose(parts.norms, whole.norms, rtol=1e-12)
-
-
-def test_what_is_odd_in_any_part_is_told_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.ones((6, 5), np.float32)
-    values[:3, 1] = values[:, 2] = values[4] = 0
-    values[5, 3] = np.nan
-    source = stub(values, values)
-    layer = source.open({"token": None})["token"]
-    parts = [(0, iter([values[:2], values[2:3]])), (3, iter([values[3:]]))]
-    monkeypatch.setattr(type(layer), "parts", lambda self: parts)
-    found = density_map(source, "token").bins(2, 1)
-    assert found.zero_rows.tolist() == [0, 0, 1]
-    assert found.non_finite_rows.tolist() == [0, 0, 1]
-    assert found.zero_columns.tolist() == [False, False, True, False, False]
-    assert found.non_finite_columns.tolist() == [False, False, False, True, False]
-    assert np.array_equal(found.sizes, expected(values, 2, 1), equal_nan=True)
+    found = density_map(SeededSource(Seeded(3001, 33)), "token", watch=watch).bins(7, 2)  # type: ignore[arg-type]
+    assert sum(steps) == 3001
+    np.testing.assert_allclose(found.sizes, expected(live(Seeded(3001, 33))["token"], 7, 2), rtol=1e-12)
 
 
 def planted(path: Path) -> tuple[Path, np.ndarray]:
@@ -227,13 +183,11 @@ def test_a_map_fits_a_real_terminal(width: int) -> None:
     assert len(strips(shown.raw)) == 10
 
 
-@pytest.mark.parametrize(("more", "size"), [((), "10"), (("--map",), "3000")], ids=["summary", "map in parts"])
+@pytest.mark.parametrize(("more", "size"), [((), "10"), (("--map",), "3000")], ids=["summary", "map"])
 def test_a_long_pass_has_a_bar_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], size: str
 ) -> None:
     monkeypatch.setattr("embcli.cli.console._PATIENCE", -1.0)
-    monkeypatch.setattr("embcli.weights.drawing._FAR", 1 << 12)
-    monkeypatch.setattr("embcli.weights.drawing.readers", lambda _: 4)
     out = tmp_path / "out"
     words = ("weights", "--vocab", size, "--dim", "8", "--no-cache", *more, "-f", "table", "-o", str(out))
     status, raw = in_terminal(80, 24, *words, TERM="xterm")

@@ -17,7 +17,7 @@ from embcli.cli.console import is_terminal, say, watched
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
 from embcli.names import Color, Theme
-from embcli.passes import unwatched
+from embcli.notes import unwatched
 from embcli.result import Result, Style, chosen_format, new_page, number_in, paper_of, refuse_many, width_of
 from embcli.safe import printable
 

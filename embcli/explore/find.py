@@ -13,7 +13,7 @@ from textual.widgets import DataTable, Input
 from embcli.errors import EmbcliError, InputError
 from embcli.explore.source import Source, Words
 from embcli.explore.view import View, sentence
-from embcli.passes import Watch
+from embcli.notes import Watch
 from embcli.tokens import shown, tokens_of
 
 _MOST_TOKENS, _PIECE, _TOKEN = 1000, 4096, 40

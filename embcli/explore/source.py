@@ -17,7 +17,7 @@ from textual.fuzzy import FuzzySearch
 from embcli.errors import InputError
 from embcli.model import Model
 from embcli.names import Metric
-from embcli.passes import Watch
+from embcli.notes import Watch
 from embcli.selection import select
 from embcli.statistics import norm_order
 from embcli.tokens import shown, tokens_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from embcli.explore.source import Source
-    from embcli.passes import Watch
+    from embcli.notes import Watch
 
 Item = TypeVar("Item")
 _BETWEEN = 0.2  # seconds from one sign of progress to the next

@@ -21,7 +21,7 @@ from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint, Head
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import BROKEN, FAULTS, SHOWN_ROWS, Fault, Unused, check_choice, check_top
-from embcli.passes import Watch, unwatched
+from embcli.notes import Watch, unwatched
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt

@@ -15,8 +15,7 @@ from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, check_top
-from embcli.notes import Notes
-from embcli.passes import Watch, unwatched
+from embcli.notes import Notes, Watch, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import Excerpt

@@ -16,7 +16,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import Metric, check_choice, check_top
-from embcli.passes import Watch, unwatched
+from embcli.notes import Watch, unwatched
 from embcli.records import FieldType, Names, Piece, Records, run_of
 from embcli.result import Result
 from embcli.search import Search, nearest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer, Meter, Origin, Source, Summary, shape_of
 from embcli.names import Sort
-from embcli.passes import Watch, unwatched
+from embcli.notes import Watch, unwatched
 from embcli.records import Array, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
@@ -214,10 +214,11 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
 
     def bins(self, rows: int, columns: int) -> Bins:
         """Return the matrix in bins of `rows` x `columns` values, from one pass."""
-        total, *others = self.layer.sums(partial(_Sums, self.layer.shape, rows, columns), _Sums.add, self.watch)
-        for other in others:
-            total.merge(other)
-        return total.bins()
+        sums, row = _Sums(self.layer.shape, rows, columns), 0
+        for block in self.watch(self.layer.blocks(), self.layer.shape[0], len):
+            sums.add(row, block)
+            row += len(block)
+        return sums.bins()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, Strips, Values, lines_of, strip_numbers, title, words
@@ -283,16 +284,6 @@ class _Sums:
             self._norms[place] += np.sqrt(rows[part][finite]).sum()
             self._non_finite[place] += np.count_nonzero(~finite)
             self._zero[place] += np.count_nonzero(rows[part] == 0)
-
-    def merge(self, other: _Sums) -> None:
-        """Add the sums of other blocks."""
-        with np.errstate(invalid="ignore"):
-            self._squares += other._squares
-            self._columns += other._columns
-        self._norms += other._norms
-        self._zero += other._zero
-        self._non_finite += other._non_finite
-        self._meter += other._meter
 
     def bins(self) -> Bins:
         """Return the bins of all blocks."""

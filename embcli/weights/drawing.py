@@ -19,7 +19,6 @@ import torch
 
 from embcli.files.stored import runs
 from embcli.layer import Layer
-from embcli.passes import readers
 from embcli.selection import distinct
 from embcli.weights.jump import WORDS, jump
 from embcli.weights.seeded import Seeded
@@ -81,20 +80,11 @@ class DrawnLayer(Layer):
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each, drawn into one buffer; a block is valid until the next one."""
-        return self._between(0, self.shape[0])
-
-    def parts(self) -> list[tuple[int, Iterator[np.ndarray]]]:
-        """Return all blocks, of a huge layer in parts: each has a generator that jumps to its first row."""
-        rows, size = self.shape[0], prod(self.shape)
-        step = -(-rows // readers(size)) if size >= _FAR else rows
-        return [(start, self._between(start, min(start + step, rows))) for start in range(0, rows, step)]
-
-    def _between(self, first: int, stop: int) -> Iterator[np.ndarray]:
-        dim = self.shape[1]
+        rows, dim = self.shape
         step = max(_BUFFER // dim, 1)
         stream, buffer = Stream(self._seeded, self.name), np.empty(step * dim + 2 * BLOCK, np.float32)
-        for row in range(first, stop, step):
-            yield stream.elements(row * dim, min(row + step, stop) * dim, buffer).reshape(-1, dim)
+        for row in range(0, rows, step):
+            yield stream.elements(row * dim, min(row + step, rows) * dim, buffer).reshape(-1, dim)
 
 
 class Stream:
