@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,6 @@ class Tokens:
     starts: np.ndarray  # (sequences + 1,) int64
     encoding: Encoding | None  # of the IDs; None if they are only row numbers
     many: bool = False  # whether rows name the sequence that they belong to
-    spelled: dict[int, bytes] = field(default_factory=dict)  # place -> bytes, if the text differs from the ID
     find_spans: Callable[[], np.ndarray | None] = lambda: None
     from_text: bool = False  # whether a text was encoded
 
@@ -74,13 +72,6 @@ class Tokens:
     def _bytes(self) -> Callable[[int], bytes | None]:
         return cache(self.encoding.token_bytes) if self.encoding else lambda _: None
 
-    def bytes_at(self, index: np.ndarray) -> list[bytes | None]:
-        """Return the bytes of each of these tokens, as the text spells it."""
-        tokens = self.bytes_of(self.ids[index])
-        if self.spelled:
-            return [self.spelled.get(place, token) for place, token in zip(index.tolist(), tokens, strict=True)]
-        return tokens
-
     @property
     def field_types(self) -> dict[str, FieldType]:
         """The fields of a token's row: sequence (if there are many), position, ID, token (of a known encoding)."""
@@ -93,7 +84,7 @@ class Tokens:
         sequence, position = self.places(index)
         fields: dict[str, Any] = {"sequence": sequence, "position": position, "id": self.ids[index]}
         if "token" in names:
-            fields["token"] = list(map(token_text, self.bytes_at(index)))
+            fields["token"] = list(map(token_text, self.bytes_of(self.ids[index])))
         return {name: fields[name] for name in names if name in fields}
 
 
@@ -116,12 +107,9 @@ def tokenize(
         for part in (np.array(before, np.uint32), encoded, np.array(after, np.uint32)):
             ids += part.data
         lengths.append(len(before) + len(encoded) + len(after))
-    tokens = Tokens(np.frombuffer(ids, np.uint32), np.cumsum(lengths), encoding, given.many, from_text=True)
-    return replace(
-        tokens,
-        spelled=_spelled(given.texts, tokens, encoding) if special else {},
-        find_spans=partial(_spans, given.texts, encoding, special, (before, after)) if spans else lambda: None,
-    )
+    find_spans = partial(_spans, given.texts, encoding, special, (before, after)) if spans else lambda: None
+    array = np.frombuffer(ids, np.uint32)
+    return Tokens(array, np.cumsum(lengths), encoding, given.many, find_spans, from_text=True)
 
 
 def _spans(
@@ -137,15 +125,6 @@ def _spans(
         for part in (np.zeros((before, 2), np.int64), known, np.full((after, 2), len(text))):
             spans += part.tobytes()
     return np.frombuffer(spans, np.int64).reshape(-1, 2)
-
-
-def _spelled(texts: tuple[str, ...], tokens: Tokens, encoding: Encoding) -> dict[int, bytes]:
-    """Return by place the bytes of tokens that the texts spell differently than their IDs."""
-    spelled: dict[int, bytes] = {}
-    for text, (start, stop) in zip(texts, pairwise(tokens.starts.tolist()), strict=True):
-        in_text = encoding.spelled(text, tokens.ids[start:stop])
-        spelled |= {start + place: token for place, token in in_text.items()}
-    return spelled
 
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:

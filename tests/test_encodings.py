@@ -104,19 +104,6 @@ def test_any_text_becomes_the_same_ids(text: str, name: str, built: dict[str, ti
     assert encodings.get(name).encode(text).tolist() == built[name].encode_ordinary(text)
 
 
-@untimed
-@given(st.lists(st.sampled_from([*packaged.DEFINITIONS["o200k_harmony"].special_tokens, "a", " é", "<|", "|>"])))
-@example(["<|endofprompt|>", "<|reserved_200018|>", "<|", "reserved_200018", "|>", "<|reserved_200018|>"])
-def test_of_two_names_for_one_id_the_one_in_the_text_is_known(parts: list[str]) -> None:
-    harmony, text = encodings.get("o200k_harmony"), "".join(parts)
-    ids = harmony.encode(text, special=True)
-    spelled = harmony.spelled(text, ids)
-    stand_for = [spelled.get(place, harmony.token_bytes(token_id)) for place, token_id in enumerate(ids.tolist())]
-    assert b"".join(token or b"" for token in stand_for) == text.encode()
-    assert {*spelled.values()} <= {b"<|reserved_200018|>"}
-    assert harmony.spelled(text, harmony.encode(text)) == {}
-
-
 @pytest.mark.parametrize(
     ("size", "text", "stand_for_tokens"),
     [

@@ -23,7 +23,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from embcli import encodings, names
 from embcli.encodings import tiktoken as packaged
 from embcli.encodings.huggingface import HuggingFaceEncoding
-from embcli.encodings.spelling import byte_of
+from embcli.encodings.spelling import bytes_of
 from embcli.errors import InputError
 from embcli.text import Sequences
 from embcli.tokens import tokenize
@@ -86,7 +86,7 @@ def word_pieces() -> Tokenizer:
 def gpt2() -> Tokenizer:
     """Return GPT-2's vocabulary as a tokenizer.json has it: two parts that join into each token, lowest rank first."""
     ours = packaged.TiktokenEncoding("gpt2")
-    character = {byte: shown for shown, byte in byte_of().items()}
+    character = {byte: each for each in pre_tokenizers.ByteLevel.alphabet() for byte in bytes_of(each.encode()) or ()}
     ranks = {ours.token_bytes(rank) or b"": rank for rank in range(50256)}
 
     def parts(token: bytes, below: int) -> tuple[bytes, bytes]:

@@ -126,10 +126,10 @@ def test_control_tokens_and_those_that_were_added_stand_for_themselves(inside: E
     normal, control, added = TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED
     words, kinds = ["éĠ"] * 3 + ["<|end|>"], [normal, control, added, control]
     path = gguf(tmp_path / "m.gguf", words, kinds=kinds)
-    vocabulary = open_tensors(path).own_words().words
-    assert [vocabulary[place] for place in range(4)] == [b"\xe9 ", "éĠ".encode(), "éĠ".encode(), b"<|end|>"]
-    few = open_tensors(gguf(tmp_path / "f.gguf", ["Ġ", "Ġ"], kinds=[control])).own_words().words  # which tells nothing
-    assert (few[0], few[1]) == (b" ", b" ")
+    own = open_tensors(path).own_words()
+    assert [own.token_bytes(place) for place in range(4)] == [b"\xe9 ", "éĠ".encode(), "éĠ".encode(), b"<|end|>"]
+    few = open_tensors(gguf(tmp_path / "f.gguf", ["Ġ", "Ġ"], kinds=[control])).own_words()  # which tells nothing
+    assert (few.token_bytes(0), few.token_bytes(1)) == (b" ", b" ")
     pieces = gguf(tmp_path / "p.gguf", ["▁▁"] * 3, "llama", [normal, control, added])
     assert tokens(inside, "weights", "--from", str(pieces)) == ["  ", "▁▁", "  "]
 

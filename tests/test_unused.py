@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, trainers
 
 from embcli import encodings
 from embcli.encodings.unused import unused
-from embcli.files.checkpoint import Checkpoint
 
 
 @cache
@@ -61,37 +57,3 @@ class NamedToken:
 
 def test_names_that_families_of_models_keep_free_are_reserved() -> None:
     assert unused(NamedToken(), NamedToken.vocabulary_size) == dict.fromkeys(range(len(RESERVED)), "reserved")
-
-
-def test_merges_of_a_tokenizer_json_are_what_its_trainer_added(tmp_path: Path) -> None:
-    """Behind its alphabet or, as Llama 2 has it, before that."""
-    made = Tokenizer(models.BPE())
-    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["<s>"], continuing_subword_prefix="##")
-    made.train_from_iterator(["every effort moves you, every one of you, over and over"] * 3, trainer)
-    document = json.loads(made.to_str())
-    single = [token for token in made.get_vocab() if len(token.removeprefix("##")) == 1 or token == "<s>"]
-    ids = sorted(token_id for token, token_id in made.get_vocab().items() if token not in single)
-    assert 10 < len(ids) == len(document["model"]["merges"])
-
-    def found(order: list[str]) -> list[int]:
-        document["model"]["vocab"] = {token: place for place, token in enumerate(order)}
-        document["added_tokens"] = []
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
-        path.write_text(json.dumps(document))
-        return encodings.get(str(path)).merges()
-
-    by_id = sorted(made.get_vocab(), key=made.token_to_id)
-    merges = [by_id[token_id] for token_id in ids]
-    assert found(by_id) == ids
-    assert found([*merges, *single]) == [*range(len(ids))]
-    assert found([*reversed(by_id)]) == [len(by_id) - 1 - token_id for token_id in ids]
-
-
-def test_words_are_no_merges(tmp_path: Path) -> None:
-    Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")).save(str(tmp_path / "words.json"))
-    assert encodings.get(str(tmp_path / "words.json")).merges() == []
-    (tmp_path / "vectors.txt").write_text("king 1 2\nqueen 3 4\n")
-    words = Checkpoint(str(tmp_path / "vectors.txt"))
-    own = words.tensors.own_words()
-    assert own is not None
-    assert own.merges() == []

@@ -17,14 +17,14 @@ from gguf import GGUFWriter
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
-from embcli.encodings.normalizing import Normalizer
-from embcli.encodings.spelling import byte_of, words_between
-from embcli.encodings.splitting import SPLITTINGS
+from embcli.encodings.pieces import Unigrams
+from embcli.encodings.spelling import bytes_of, words_between
+from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from tests.conftest import Embcli
 
 NORMAL, UNKNOWN, CONTROL, ADDED, BYTE = 1, 2, 3, 4, 6
-CHARACTERS = {byte: character for character, byte in byte_of().items()}
+CHARACTERS = {byte: each for each in pre_tokenizers.ByteLevel.alphabet() for byte in bytes_of(each.encode()) or ()}
 CUTS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -117,7 +117,6 @@ def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
         ids = encoding.encode(text)
         assert ids.tolist() == oracle.encode(text).ids, text
         assert encoding.decode(ids) == text.encode()
-    assert encoding.merges() == [WORDS.index("".join(pair)) for pair in PAIRS]
     long = "ab" * 3000 + "aab" * 500  # by a heap
     assert encoding.encode(long).tolist() == oracle.encode(long).ids
     assert len(encoding.encode("a" * 40_000)) == 20_000
@@ -145,7 +144,7 @@ def test_each_rule_keeps_the_whole_text() -> None:
         "'S't 12345678 ٣٤ Ab aB Éé  \n\r\n\t\x0b\xa0\u3000你好々カナ한กัह\u093f。、…!?<sentinel:7>IMGIMGABZ\U000e0001\0"
     )
     random = Random(1)
-    for name, splitting in SPLITTINGS.items():
+    for name, splitting in splittings().items():
         for _ in range(20):
             text = "".join(random.choices(everything, k=60))
             assert "".join(splitting.pieces(text)) == text, name
@@ -175,7 +174,7 @@ def test_each_rule_keeps_the_whole_text() -> None:
     ],
 )
 def test_a_pre_tokenizer_splits_as_its_name_says(name: str, text: str, pieces: list[str]) -> None:
-    assert list(SPLITTINGS[name].pieces(text)) == pieces
+    assert list(splittings()[name].pieces(text)) == pieces
 
 
 # --- SentencePiece and WordPiece --------------------------------------------------------------------------------------
@@ -302,14 +301,14 @@ REPLACED = {"\t": " ", "ﬁ": "fi", "A": "a", "\u200b": "", "a\u0301": "á", "e\
 
 
 def test_characters_are_replaced_the_longest_sequence_first() -> None:
-    normalizer = Normalizer(trie(REPLACED), joins_spaces=False, adds_space=False)
+    unigrams = Unigrams({"▁": (0, 0.0)}, 1, 0.0, trie(REPLACED), joins=False, leads=False)
     for text in texts(300, "aAe\u0301\u0301ﬁ\t…\u200bx日"):
         normal, place = "", 0
         while place < len(text):
             key = max((key for key in [*REPLACED, text[place]] if text.startswith(key, place)), key=len)
             normal, place = normal + REPLACED.get(key, key), place + len(key)
-        assert normalizer.spelled(text) == normal.replace(" ", "▁"), text
-        origins = list(normalizer.origins(text))
+        assert "".join(unigrams.pieces(text)) == normal.replace(" ", "▁"), text
+        origins = unigrams.origins(text)
         assert len(origins) == len(normal)
         assert all(start <= end for start, end in origins)
 
@@ -333,7 +332,6 @@ def test_a_token_of_an_undefined_type_is_normal_and_one_without_text_has_no_name
         encodings.get(written(tmp_path / f"{kind}.gguf", "llama", words, kinds=[UNKNOWN, *[kind] * 3, ADDED], **rest))
         for kind in (0, NORMAL)
     ]
-    assert [each.merges() for each in known] == [[3], [3]]
     assert [[name.name for name in each.named] for each in known] == [["<unk>"], ["<unk>"]]
 
 

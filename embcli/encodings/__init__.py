@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from embcli.encodings.encoding import Encoding
-from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding, loaded
+from embcli.encodings.tiktoken import DEFINITIONS, RankFileEncoding, TiktokenEncoding, loaded
 from embcli.errors import InputError, lacks
 from embcli.notes import Notes
 
@@ -64,8 +64,6 @@ def _of_path(path: Path, name: str) -> Encoding:
 
             return gguf_encoding(path, name)
     if path.suffix == ".tiktoken" or path.name == "tekken.json":
-        from embcli.encodings.ranks import RankFileEncoding
-
         return RankFileEncoding(path, name)
     if path.suffix == ".model":
         from embcli.encodings.sentencepiece import SentencePieceEncoding

@@ -73,13 +73,6 @@ class Encoding(ABC):
         """Return a token as the vocabulary spells it: its bytes, but `##s` for WordPiece, not `s`."""
         return self.token_bytes(token_id)
 
-    def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
-        """Return the bytes that tokens have in a text, by place, if they differ from `token_bytes`.
-
-        `ids`, (T,), are those of the text with its special tokens: the bytes of all tokens, joined, are the text.
-        """
-        return {}
-
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
         """Return the first and the end character of each token of a text, (T, 2); None if their bytes are the text."""
         return None
@@ -90,10 +83,3 @@ class Encoding(ABC):
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         """Yield how each piece of a text becomes tokens; raises InputError if the encoding cannot tell."""
         raise InputError(f"{self.name} does not tell how it splits a text")
-
-    def merges(self) -> list[int]:
-        """Return the IDs of the tokens that BPE merged, in the order of merges, usually that of IDs.
-
-        The later a merge, the rarer the token. Single bytes, single characters and special tokens are not merges.
-        """
-        return []

@@ -15,12 +15,9 @@ import numpy as np
 
 from embcli.binary import Binary, shortened
 from embcli.encodings.guard import guarded
-from embcli.encodings.merging import merged_ids, merges_by_score
-from embcli.encodings.normalizing import Normalizer
-from embcli.encodings.own import Vocabulary
 from embcli.encodings.pieces import BytePairs, Scores, Unigrams, WordPieces
-from embcli.encodings.spelling import from_characters, from_piece
-from embcli.encodings.splitting import SPLITTINGS, Splitting
+from embcli.encodings.spelling import bytes_of, from_characters, from_piece
+from embcli.encodings.splitting import Splitting, splittings
 from embcli.encodings.vocabulary import NamedToken, Splitter, VocabularyEncoding
 from embcli.errors import InputError, lacks
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
@@ -65,17 +62,19 @@ class GgufEncoding(VocabularyEncoding):
     def vocabulary_size(self) -> int:
         return self._header.arrays["tokenizer.ggml.tokens"].count
 
-    @cached_property
-    def words(self) -> Vocabulary:
-        """The bytes of the tokens: control tokens and user-defined ones are spelled as they are."""
-        spelled: Callable[[bytes], bytes] = from_piece if self.model in _SPLITTERS else bytes
-        if self.model == "gpt2" and (self._splitting is None or self._splitting.is_of_bytes):
-            spelled = from_characters
-        plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
-        return Vocabulary(*self._stored, spelled, np.isin(self._stored_kinds, plain))
-
     def token_bytes(self, token_id: int) -> bytes | None:
-        return self.words[token_id] if 0 <= token_id < self.vocabulary_size else None
+        """Return the bytes of a token: control tokens and user-defined ones are spelled as they are."""
+        if not 0 <= token_id < self.vocabulary_size:
+            return None
+        word, spelled = self._words[token_id], self._spelled
+        plain = (_CONTROL,) if spelled is from_piece else (_CONTROL, _USER_DEFINED)
+        return word if self._stored_kinds[token_id] in plain else spelled(word)
+
+    @cached_property
+    def _spelled(self) -> Callable[[bytes], bytes]:
+        if self.model == "gpt2" and (self._splitting is None or "of_characters" not in self._splitting.flags):
+            return from_characters
+        return from_piece if self.model in _SPLITTERS else bytes
 
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
@@ -93,8 +92,8 @@ class GgufEncoding(VocabularyEncoding):
             return (), ()
         if self.model == "bert":
             return (self._special("bos", 101),), (self._special("seperator", 102),)
-        adds_bos = self.model == "llama" or (self._splitting is not None and self._splitting.adds_bos)
-        if self._splitting is not SPLITTINGS["gemma4"]:
+        adds_bos = self.model == "llama" or (self._splitting is not None and "adds_bos" in self._splitting.flags)
+        if self._splitting is not splittings()["gemma4"]:
             adds_bos = self._flag("add_bos_token", adds_bos)
         adds_eos = self._flag("add_eos_token", self.model == "t5")
         bos, eos = _AROUND.get(str(self.model), (None, None))
@@ -105,13 +104,6 @@ class GgufEncoding(VocabularyEncoding):
         if self._refusal is not None:
             raise self._refusal
         return _SPLITTERS[str(self.model)](self)
-
-    def merges(self) -> list[int]:
-        if self.model == "llama":
-            normal = np.flatnonzero(self._kinds == _NORMAL).tolist()
-            return merges_by_score(self._words, self._numbers("scores", _SCORE).tolist(), normal)
-        tokens = (merge.replace(b" ", b"", 1) for merge in self._merges) if self.model in ("gpt2", "gemma4") else ()
-        return merged_ids(tokens, self._ids)
 
     @cached_property
     def _refusal(self) -> InputError | None:
@@ -134,26 +126,19 @@ class GgufEncoding(VocabularyEncoding):
     @property
     def _splitting(self) -> Splitting | None:
         pre = "gemma4" if self.model == "gemma4" else self._header.metadata.get("tokenizer.ggml.pre")
-        return SPLITTINGS.get(str(pre))
-
-    @cached_property
-    def _stored(self) -> tuple[bytes, np.ndarray, np.ndarray]:
-        return read_words(self._binary, self._header.arrays["tokenizer.ggml.tokens"])
+        return splittings().get(str(pre))
 
     @cached_property
     def _words(self) -> list[bytes]:
-        return _cut(*self._stored)
+        return self._listed(self._header.arrays["tokenizer.ggml.tokens"])
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
         return dict(zip(self._words, range(len(self._words)), strict=True))
 
-    @cached_property
-    def _merges(self) -> list[bytes]:
-        merges = self._array("merges")
-        if merges is None or not merges.has_strings:
-            raise self._binary.refused("it has no merges (tokenizer.ggml.merges), so it cannot split a text")
-        return _cut(*read_words(self._binary, merges))
+    def _listed(self, array: Array) -> list[bytes]:
+        text, starts, ends = read_words(self._binary, array)
+        return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     @cached_property
     def _stored_kinds(self) -> np.ndarray:
@@ -224,9 +209,22 @@ class GgufEncoding(VocabularyEncoding):
         return known[0]
 
     def _of_merges(self) -> Splitter:
-        merges = [] if self._array("merges") is None and self._splitting is SPLITTINGS["kimi-k2"] else self._merges
-        ranks = dict(zip(reversed(merges), range(len(merges) - 1, -1, -1), strict=True))  # the first of equal ones
-        return BytePairs(self._ids, ranks, self._splitting or SPLITTINGS["default"])
+        stored, splitting = self._array("merges"), self._splitting or splittings()["default"]
+        if stored is None and splitting is splittings()["kimi-k2"]:
+            merges = []
+        elif stored is None or not stored.has_strings:
+            raise self._binary.refused("it has no merges (tokenizer.ggml.merges), so it cannot split a text")
+        else:
+            merges = self._listed(stored)
+        known: Callable[[bytes], bytes | None] = bytes if "of_characters" in splitting.flags else bytes_of
+        ids = {token: at for word, at in self._ids.items() if (token := known(word)) is not None}
+        ranks: dict[tuple[bytes, bytes], int] = {}
+        for rank, merge in enumerate(merges):
+            separator = max(merge.find(b" ", 1), 0)
+            left, right = known(merge[:separator]), known(merge[separator + 1 :])
+            if left and right:
+                ranks.setdefault((left, right), rank)
+        return BytePairs(ids, ranks, splitting)
 
     def _of_scores(self) -> Splitter:
         scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))
@@ -251,10 +249,12 @@ class GgufEncoding(VocabularyEncoding):
         charsmap = b"" if stored is None else self._binary.read(stored.start, stored.end - stored.start)
         joins = self._flag("remove_extra_whitespaces", False)
         self._package("sentencepiece")
-        failure = "its map of characters is damaged"
-        normalizer = guarded(self.path, failure, lambda: Normalizer(charsmap, joins, self.adds_space))
-        worst = float(scores[kinds == _NORMAL].min(initial=0))
-        return Unigrams(tokens, self._special("unknown", 2), worst, normalizer)
+        worst, unknown = float(scores[kinds == _NORMAL].min(initial=0)), self._special("unknown", 2)
+        return guarded(
+            self.path,
+            "its map of characters is damaged",
+            lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space),
+        )
 
     def _package(self, name: str) -> None:
         try:
@@ -271,10 +271,6 @@ def gguf_encoding(path: Path, name: str) -> GgufEncoding:
     if words is None or not words.has_strings:
         raise binary.refused("it has no vocabulary (tokenizer.ggml.tokens)")
     return GgufEncoding(binary, header, name)
-
-
-def _cut(text: bytes, starts: np.ndarray, ends: np.ndarray) -> list[bytes]:
-    return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name

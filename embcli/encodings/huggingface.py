@@ -85,19 +85,20 @@ class HuggingFaceEncoding(Encoding):
         """Return the merges of a piece, which is spelled by its own tokens."""
         model, tokens = self._model, [(self._token(token_id) or "").encode() for token_id in ids]
         word, suffix = b"".join(tokens), (model.get("end_of_word_suffix") or "").encode()
+        spelled, ranks = self._spelling or bytes, self._merge_ranks
         if {*ids} & self._added.keys() or (model.get("ignore_merges") and len(ids) == 1):
-            return Derivation(tuple(map(self._spelled, tokens)), (), tuple(ids))
+            return Derivation(tuple(map(spelled, tokens)), (), tuple(ids))
         if model.get("byte_fallback"):  # a byte is a symbol, spelled <0x0A>
             symbols = re.findall(rb"<0x[0-9A-F]{2}>|[\x00-\x7f]|[\xc2-\xf4][\x80-\xbf]+", word)
         else:
             symbols = [each.encode() for each in word.removesuffix(suffix).decode()]
             symbols[-1:] = [last + suffix for last in symbols[-1:]]
-        ranks = self._merge_ranks
+        find = self.tokenizer.token_to_id
         return derived(
             symbols,
             lambda left, right: ranks.get((left, right), NEVER),
-            lambda token: self.tokenizer.token_to_id(token.decode()),
-            spelled=self._spelled,
+            lambda token: find(token.decode()),
+            spelled=spelled,
         )
 
     def _in_order(self, ids: list[int]) -> Derivation:
@@ -107,17 +108,10 @@ class HuggingFaceEncoding(Encoding):
             [Step(self.token_bytes(at) or b"", at, score=score) for at, score in zip(ids, known, strict=True)]
         )
 
-    def _spelled(self, token: bytes) -> bytes:
-        return self._spelling(token) if self._spelling is not None else token
-
     @cached_property
     def _model(self) -> dict[str, Any]:
         model: dict[str, Any] = json.loads(self.tokenizer.to_str())["model"]
         return model
-
-    @property
-    def _merges(self) -> Iterator[list[str]]:
-        return (merge.split(" ") if isinstance(merge, str) else merge for merge in self._model.get("merges", ()))
 
     @property
     def _kind(self) -> str:
@@ -128,7 +122,8 @@ class HuggingFaceEncoding(Encoding):
         if self._model.get("continuing_subword_prefix"):
             raise refused(self.path, "its merges spell tokens with a prefix, which cannot be shown")
         ranks: dict[tuple[bytes, bytes], int] = {}
-        for rank, (left, right) in enumerate(self._merges):
+        for rank, merge in enumerate(self._model["merges"]):
+            left, right = merge.split(" ") if isinstance(merge, str) else merge
             ranks.setdefault((left.encode(), right.encode()), rank)
         return ranks
 
@@ -164,11 +159,6 @@ class HuggingFaceEncoding(Encoding):
         joined = super().decode(ids)
         return joined.removeprefix(b" ") if self._drops_first_space else joined
 
-    def merges(self) -> list[int]:
-        prefix = self._model.get("continuing_subword_prefix") or ""
-        ids = (self.tokenizer.token_to_id(left + right.removeprefix(prefix)) for left, right in self._merges)
-        return list(dict.fromkeys(token_id for token_id in ids if token_id is not None))
-
     @cached_property
     def _spelling(self) -> Callable[[bytes], bytes] | None:
         """The function from a token of the vocabulary to its bytes; None if tokens are words and parts of words."""
@@ -199,6 +189,11 @@ class HuggingFaceEncoding(Encoding):
         from tokenizers import Tokenizer
 
         return Tokenizer.from_buffer(data)
+
+    def _beside(self, name: str) -> dict[str, Any]:
+        """Return what a file beside this one says, if there is one."""
+        path = self.path.with_name(name)
+        return read_object(Binary(path), _LONGEST_CONFIG) if path.is_file() else {}
 
     def _token(self, token_id: int) -> str | None:
         return self.tokenizer.id_to_token(token_id) if 0 <= token_id <= _LAST_ID else None
@@ -238,15 +233,12 @@ class BertEncoding(HuggingFaceEncoding):
 
         ids = {word: token_id for token_id, word in enumerate(data.decode().splitlines())}
         tokenizer: tokenizers.Tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106 - no password
-        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=self._lowers())
+        lowers = self._beside("tokenizer_config.json").get("do_lower_case") is not False
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowers)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
         tokenizer.add_special_tokens([token for token in _SPECIAL if token in ids])
         return tokenizer
-
-    def _lowers(self) -> bool:
-        path = self.path.with_name("tokenizer_config.json")
-        return not path.is_file() or read_object(Binary(path), _LONGEST_CONFIG).get("do_lower_case") is not False
 
 
 class PairsEncoding(HuggingFaceEncoding):
@@ -260,32 +252,27 @@ class PairsEncoding(HuggingFaceEncoding):
     def _made(self, binary: Binary, data: bytes) -> tokenizers.Tokenizer:
         from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-        from embcli.encodings.splitting import SPLITTINGS
+        from embcli.encodings.splitting import splittings
 
         ids = read_object(binary, LONGEST)
         if not all(type(token_id) is int and 0 <= token_id < MOST_IDS for token_id in ids.values()):
             raise binary.refused("it is not a list of tokens with their IDs")
-        pre = self._named_beside()
+        named = (
+            self._beside("tokenizer_config.json").get("tokenizer_class"),
+            self._beside("config.json").get("model_type"),
+        )
+        pre = next((_PRE[kind] for name in named if (kind := str(name).removesuffix("Fast")) in _PRE), None)
         if pre is None:
             reason = "no tokenizer_config.json or config.json beside it names a tokenizer that embcli knows"
             raise binary.refused(f"{reason}, so it cannot split a text")
         lines = Binary(self.path.with_name("merges.txt")).read_whole(LONGEST).decode().split("\n")
         merges = [line.partition(" ")[::2] for line in lines if line.strip() and not line.startswith("#version")]
         tokenizer: tokenizers.Tokenizer = Tokenizer(models.BPE(ids, merges))
-        cut = pre_tokenizers.Split(Regex(str(SPLITTINGS[pre].rules[0])), "isolated")
+        cut = pre_tokenizers.Split(Regex(str(splittings()[pre].rules[0])), "isolated")
         level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, level])
         tokenizer.decoder = decoders.ByteLevel()
         return tokenizer
-
-    def _named_beside(self) -> str | None:
-        for name, key in (("tokenizer_config.json", "tokenizer_class"), ("config.json", "model_type")):
-            beside = self.path.with_name(name)
-            if beside.is_file():
-                value = str(read_object(Binary(beside), _LONGEST_CONFIG).get(key)).removesuffix("Fast")
-                if value in _PRE:
-                    return _PRE[value]
-        return None
 
 
 def _kinds(part: Any) -> set[str]:

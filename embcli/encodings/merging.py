@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
@@ -66,13 +66,3 @@ def derived(
         rank, score = (None, -key) if has_scores else (int(key), None)
         made[left, right] = Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score)
     return Derivation(tuple(map(spelled, symbols)), tuple(map(made.__getitem__, trace)), tuple(ids))
-
-
-def merged_ids(tokens: Iterable[bytes], ids: Mapping[bytes, int]) -> list[int]:
-    return list(dict.fromkeys(ids[token] for token in tokens if token in ids))
-
-
-def merges_by_score(words: Sequence[bytes], scores: Sequence[float], ids: Iterable[int]) -> list[int]:
-    """Return those of these IDs whose tokens have several characters, the best score first."""
-    long = [token_id for token_id in ids if len(words[token_id].decode(errors="replace")) > 1]
-    return sorted(long, key=lambda token_id: -scores[token_id])

@@ -15,32 +15,20 @@ from embcli.safe import in_data
 
 _MOST_LISTED = 8  # words in a message
 _LONGEST_LISTED = 30  # characters of one of them
-_MOST_SIMILAR = 2000  # words that a misspelled one is compared with; common ones come first
 
 
 class Vocabulary:
     """Words by ID, as a file stores them: one string of bytes, and the start and end of each word in it."""
 
-    def __init__(
-        self,
-        text: bytes,
-        starts: np.ndarray,
-        ends: np.ndarray,
-        spelled: Callable[[bytes], bytes] = bytes,
-        plain: np.ndarray | None = None,
-    ) -> None:
-        """Take (V,) int64 offsets into the text; `spelled` converts a stored word to its bytes.
-
-        `plain`, (V,) bool, marks words that are stored as their bytes nevertheless.
-        """
-        self._text, self._starts, self._ends, self._spelled, self._plain = text, starts, ends, spelled, plain
+    def __init__(self, text: bytes, starts: np.ndarray, ends: np.ndarray) -> None:
+        """Take (V,) int64 offsets into the text."""
+        self._text, self._starts, self._ends = text, starts, ends
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __getitem__(self, token_id: int) -> bytes:
-        word = self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
-        return word if self._plain is not None and self._plain[token_id] else self._spelled(word)
+        return self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
 
     def find_all(self, words: set[bytes]) -> dict[bytes, int]:
         """Return the first IDs of stored words; unknown words and the empty word are left out.
@@ -57,21 +45,9 @@ class Vocabulary:
         keys = (ends - starts) << 16 | letters[starts].astype(np.int64) << 8 | letters[ends - 1]
         first_ids: dict[bytes, int] = {}
         for token_id in ids[np.isin(keys, wanted)].tolist():
-            word = self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
-            if word in words:
-                first_ids.setdefault(word, token_id)
+            if self[token_id] in words:
+                first_ids.setdefault(self[token_id], token_id)
         return first_ids
-
-    def similar(self, word: bytes, most: int) -> list[bytes]:
-        """Return up to `most` words with the same first letter and a length that differs by at most 1.
-
-        >>> Vocabulary(b"catdogcats", np.array([0, 3, 6]), np.array([3, 6, 10])).similar(b"cut", 9)
-        [b'cat', b'cats']
-        """
-        letters = np.frombuffer(self._text, np.uint8)
-        ids = np.flatnonzero(np.abs(self._ends - self._starts - len(word)) <= 1)
-        ids = ids[self._ends[ids] > self._starts[ids]]
-        return [self[token_id] for token_id in ids[letters[self._starts[ids]] == word[0]][:most].tolist()]
 
 
 class OwnWords(Encoding):
@@ -98,30 +74,15 @@ class OwnWords(Encoding):
         words = text.split()
         ids = self.words.find_all({word.encode() for word in words})
         unknown = [word for word in dict.fromkeys(words) if word.encode() not in ids]
-        if unknown:
-            raise self._without_rows(unknown)
-        return np.array([ids[word.encode()] for word in words], np.uint32)
-
-    def _without_rows(self, unknown: list[str]) -> InputError:
-        """Return the error that names unknown words, and those of them that are known in lower case.
-
-        If there are none of these, it names known words that are spelled like the first one.
-        """
-        named = [repr(word[:_LONGEST_LISTED]) for word in unknown[:_MOST_LISTED]]
+        if not unknown:
+            return np.array([ids[word.encode()] for word in words], np.uint32)
+        named = ", ".join(repr(word[:_LONGEST_LISTED]) for word in unknown[:_MOST_LISTED])
         more = f" and {len(unknown) - _MOST_LISTED:,} more" if len(unknown) > _MOST_LISTED else ""
         lower = dict.fromkeys(word.lower() for word in unknown[:_MOST_LISTED])
-        ids = self.words.find_all({word.encode() for word in lower})
-        known = [repr(word[:_LONGEST_LISTED]) for word in lower if word.encode() in ids]
-        hint = f"in lower case it has {', '.join(known)}" if known else self._spelled_like(unknown[0])
-        return InputError(f"{str(self._path)!r} has no row for {', '.join(named)}{more}", hint)
-
-    def _spelled_like(self, word: str) -> str:
-        """Return a question about the words most similar to this one; empty if none is similar."""
-        from difflib import get_close_matches
-
-        similar = [each.decode(errors="replace") for each in self.words.similar(word.encode(), _MOST_SIMILAR)]
-        near = get_close_matches(word, similar, n=3, cutoff=0.7) if len(word) <= _LONGEST_LISTED else []
-        return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+        known = self.words.find_all({word.encode() for word in lower})
+        listed = ", ".join(repr(word[:_LONGEST_LISTED]) for word in lower if word.encode() in known)
+        hint = f"in lower case it has {listed}" if known else ""
+        raise InputError(f"{str(self._path)!r} has no row for {named}{more}", hint)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         return self.words[token_id] if 0 <= token_id < len(self.words) else None

@@ -1,7 +1,7 @@
 """The rules by which llama.cpp splits a text: cut into pieces, each of which becomes tokens by itself.
 
 BPE and SentencePiece's merges are our own, because they also tell their steps; the longest and the best tokens of a
-word are found by `tokenizers`.
+word are found by `tokenizers`, and characters are replaced by `sentencepiece`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from operator import itemgetter
 
 import numpy as np
 
 from embcli.encodings.encoding import Derivation, Step
 from embcli.encodings.merging import NEVER, derived, merged
-from embcli.encodings.normalizing import Normalizer
-from embcli.encodings.spelling import SPACE, byte_of, characters_of, from_characters, from_piece, words_between
+from embcli.encodings.spelling import SPACE, characters_of, from_piece, words_between
 from embcli.encodings.splitting import Cache, Splitting
 from embcli.encodings.vocabulary import Splitter
 
 Parts = list[tuple[int, int]]  # IDs, and how many bytes of the piece each of them spells
-NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary cannot spell
+_NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary cannot spell
 
 
 class Pieces(Splitter):
@@ -49,7 +49,7 @@ class Pieces(Splitter):
         return None
 
     def ids_of(self, piece: str) -> tuple[int, ...]:
-        return tuple(token_id for token_id, _ in self._parts[piece] if token_id != NO_TOKEN)
+        return tuple(token_id for token_id, _ in self._parts[piece] if token_id != _NO_TOKEN)
 
     def ids(self, text: str) -> np.ndarray:
         return np.fromiter(chain.from_iterable(map(self._ids.__getitem__, self.pieces(text))), np.uint32)
@@ -60,8 +60,8 @@ class Pieces(Splitter):
     def spans(self, text: str) -> np.ndarray:
         parts = chain.from_iterable(map(self._parts.__getitem__, self.pieces(text)))
         ids, lengths = np.fromiter(chain.from_iterable(parts), np.int64).reshape(-1, 2).T
-        ends = np.cumsum(lengths)[ids != NO_TOKEN]
-        starts = ends - lengths[ids != NO_TOKEN]
+        ends = np.cumsum(lengths)[ids != _NO_TOKEN]
+        starts = ends - lengths[ids != _NO_TOKEN]
         spans = characters_of("".join(self.pieces(text)).encode(), starts, ends)
         origins = self.origins(text)
         if origins is None:
@@ -77,13 +77,14 @@ class BytePairs(Pieces):
     Unlike `tokenizers`, llama.cpp merges what has no token, too, and spells the result by its bytes in the end.
     """
 
-    def __init__(self, ids: Mapping[bytes, int], ranks: Mapping[bytes, int], splitting: Splitting) -> None:
-        """Take the IDs of tokens and the ranks of merges, each `left right`, as the vocabulary spells them."""
+    def __init__(
+        self, ids: Mapping[bytes, int], ranks: Mapping[tuple[bytes, bytes], int], splitting: Splitting
+    ) -> None:
+        """Take the IDs of tokens and the ranks of merges: of bytes, or of characters as the vocabulary spells them."""
         super().__init__()
         self._tokens, self._ranks, self._splitting = ids, ranks, splitting
-        self._of_bytes = splitting.is_of_bytes
-        self._symbols = {byte: character.encode() for character, byte in byte_of().items()}
-        self._words = words_between(ranks) if splitting.escapes_spaces else None
+        self._of_bytes = "of_characters" not in splitting.flags
+        self._words = words_between(map(b" ".join, ranks)) if "escapes_spaces" in splitting.flags else None
 
     def pieces(self, text: str) -> Iterable[str]:
         if self._words is None:
@@ -92,42 +93,37 @@ class BytePairs(Pieces):
         return chain.from_iterable(map(self._words.findall, lines))
 
     def parts(self, piece: str) -> Parts:
-        symbols = self._symbols_of(piece)
-        whole = self._whole(piece, symbols)
-        if whole is not None:
+        if (whole := self._whole(piece)) is not None:
             return [(whole, len(piece.encode()))]
+        byte = b"%c" if self._of_bytes else b"<0x%02X>"
         parts: Parts = []
-        for symbol in merged(symbols, self._order):
+        for symbol in merged(self._symbols(piece), self._order):
             token_id = self._tokens.get(symbol)
             if token_id is not None:
-                parts.append((token_id, len(symbol.decode()) if self._of_bytes else len(symbol)))
-            elif self._of_bytes:
-                parts += [(self._tokens.get(character.encode(), NO_TOKEN), 1) for character in symbol.decode()]
+                parts.append((token_id, len(symbol)))
             else:
-                parts += [(self._tokens.get(b"<0x%02X>" % byte, NO_TOKEN), 1) for byte in symbol]
+                parts += [(self._tokens.get(byte % each, _NO_TOKEN), 1) for each in symbol]
         return parts
 
     def derivation(self, piece: str) -> Derivation:
-        symbols, ids = self._symbols_of(piece), self.ids_of(piece)
-        spelled = from_characters if self._of_bytes else from_piece
-        if self._whole(piece, symbols) is not None:
-            return Derivation(tuple(map(spelled, symbols)), (), ids)
-        return derived(symbols, self._order, self._tokens.get, ids, spelled)
+        spelled = bytes if self._of_bytes else from_piece
+        if (whole := self._whole(piece)) is not None:
+            return Derivation(tuple(map(spelled, self._symbols(piece))), (), (whole,))
+        return derived(self._symbols(piece), self._order, self._tokens.get, self.ids_of(piece), spelled)
 
-    def _symbols_of(self, piece: str) -> list[bytes]:
+    def _symbols(self, piece: str) -> list[bytes]:
         if self._of_bytes:
-            return [self._symbols[byte] for byte in piece.encode()]
+            return [b"%c" % byte for byte in piece.encode()]
         return [each.encode() for each in piece]
 
-    def _whole(self, piece: str, symbols: list[bytes]) -> int | None:
+    def _whole(self, piece: str) -> int | None:
         """Return the ID of a piece that is looked up before anything is merged."""
-        is_whole = self._splitting.ignores_merges or (self._splitting.keeps_lines and not piece.strip("\n"))
-        return self._tokens.get(b"".join(symbols)) if is_whole else None
+        flags = self._splitting.flags
+        is_whole = "ignores_merges" in flags or ("keeps_lines" in flags and not piece.strip("\n"))
+        return self._tokens.get(piece.encode()) if is_whole else None
 
     def _order(self, left: bytes, right: bytes) -> float:
-        if not self._of_bytes and left.find(b" ", 1) >= 0:
-            return NEVER  # the vocabulary's own separator
-        return self._ranks.get(b"%b %b" % (left, right), NEVER)
+        return self._ranks.get((left, right), NEVER)
 
 
 class Scores(Pieces):
@@ -141,20 +137,17 @@ class Scores(Pieces):
         adds_space: bool,
         whole: Iterable[bytes] = (),
     ) -> None:
-        """Take the IDs and scores of tokens, the unknown token, and tokens that stay `whole`, the longest first."""
+        """Take the IDs and scores of tokens, the unknown token, and tokens that are never merged."""
         super().__init__()
         self._tokens, self._unknown, self._lead = ids, unknown, SPACE * adds_space
-        self._words = words_between(ids)
+        self.words = words_between(ids)  # of a text that is spelled as the vocabulary does
         self._orders = {token: -score for token, score in scores.items()}
-        names = [name for token in whole if (name := token.decode(errors="replace"))]
-        self._fixed = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
+        self._fixed = {*whole} - {b""}
+        names = [re.escape(token.decode(errors="replace")) for token in sorted(self._fixed, key=len, reverse=True)]
+        self._symbol = re.compile("|".join([*names, "."]), re.DOTALL)
 
     def pieces(self, text: str) -> Iterable[str]:
-        return self.words(self._lead + text.replace(" ", SPACE)) if text else ()
-
-    def words(self, spelled: str) -> Iterable[str]:
-        """Return the words of a text that is spelled as the vocabulary does."""
-        return (word[0] for word in self._words.finditer(spelled))
+        return map(itemgetter(0), self.words.finditer(self._lead + text.replace(" ", SPACE))) if text else ()
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         return [(0, 0)] * len(self._lead) + [(place, place + 1) for place in range(len(text))]
@@ -178,18 +171,13 @@ class Scores(Pieces):
         return self.merges_of(piece, self.ids_of(piece))
 
     def merges_of(self, piece: str, ids: Iterable[int]) -> Derivation:
-        """Return the merges of a piece whose tokens are known; every other one of its runs is never merged."""
-        symbols: list[bytes] = []
-        steps: list[Step] = []
-        for place, run in enumerate(self._fixed.split(piece) if self._fixed else (piece,)):
-            characters = [run.encode()] if place % 2 else [each.encode() for each in run]
-            derivation = derived(characters, self._order, self._tokens.get, (), from_piece, True)
-            symbols += derivation.symbols
-            steps += derivation.steps
-        return Derivation(tuple(symbols), tuple(steps), tuple(ids))
+        """Return the merges of a piece whose tokens are known."""
+        symbols = [symbol.encode() for symbol in self._symbol.findall(piece)]
+        return derived(symbols, self._order, self._tokens.get, tuple(ids), from_piece, True)
 
     def _order(self, left: bytes, right: bytes) -> float:
-        return self._orders.get(left + right, NEVER)
+        is_fixed = left in self._fixed or right in self._fixed
+        return NEVER if is_fixed else self._orders.get(left + right, NEVER)
 
 
 # Ideographs, each of which is a word; as in BERT's own tokenizer, except for the first of the last but two ranges.
@@ -221,7 +209,7 @@ class WordPieces(Pieces):
         self._spelled = _Characters(lowers, strips_accents)
 
     def pieces(self, text: str) -> Iterable[str]:
-        return (word[0] for word in re.finditer(r"\S+", text.translate(self._spelled)))
+        return map(itemgetter(0), re.finditer(r"\S+", text.translate(self._spelled)))
 
     def parts(self, piece: str) -> Parts:
         hidden = len(SPACE.encode())  # bytes at the beginning that the word does not have
@@ -273,9 +261,16 @@ class Unigrams(Pieces):
         tokens: Mapping[str, tuple[int, float]],
         unknown: int,
         worst: float,
-        normalizer: Normalizer,
+        charsmap: bytes,
+        joins: bool,
+        leads: bool,
     ) -> None:
-        """Take the IDs and scores of tokens, the unknown token, and the worst score of a normal one."""
+        """Take the IDs and scores of tokens, the unknown token, and the worst score of a normal one.
+
+        Characters of a text are replaced by `charsmap`. Then either several spaces are joined and each word gets one
+        before it, or a text that `leads` gets one before its first word, behind its spaces.
+        """
+        from sentencepiece import SentencePieceNormalizer
         from tokenizers import models
 
         super().__init__()
@@ -283,15 +278,33 @@ class Unigrams(Pieces):
         self._ids_of_tokens = [*(token_id for token_id, _ in tokens.values()), unknown]
         self._model = models.Unigram([*scored, (" ", worst)], unk_id=len(scored), byte_fallback=False)
         self._scores = [*(score for _, score in scored), float(np.float32(worst) - np.float32(10))]
-        self._normalizer = normalizer
+        self._normalizer = SentencePieceNormalizer(model_proto=without_spaces(charsmap))
+        self._joins, self._leads = joins, joins or leads
         # An unknown space joins the unknown characters on both of its sides.
         self._words = words_between(map(str.encode, tokens)) if SPACE in tokens else re.compile(".+", re.DOTALL)
 
     def pieces(self, text: str) -> Iterable[str]:
-        return (word[0] for word in self._words.finditer(self._normalizer.spelled(text)))
+        text.encode()  # the package's own error for a lone surrogate says nothing
+        normal: str = self._normalizer.normalize(text)
+        if self._joins:
+            spelled = "".join(SPACE + word for word in normal.split(" ") if word)
+        else:
+            begun = normal.lstrip(" ")
+            lead = SPACE * (len(normal) - len(begun) + (self._leads and begun != ""))
+            spelled = lead + begun.replace(" ", SPACE)
+        return map(itemgetter(0), self._words.finditer(spelled))
 
     def origins(self, text: str) -> list[tuple[int, int]]:
-        return list(self._normalizer.origins(text))
+        normal, places = self._normalizer.normalize(text, with_offsets=True)
+        before = " " if self._leads else ""  # what stands before a character, and gives it a space of its own
+        origins = []
+        for place, (character, start) in enumerate(zip(normal, places, strict=False)):
+            if character != " " and before == " ":
+                origins.append((start, start))
+            before = character if self._joins or character == before else ""
+            if character != " " or not self._joins:
+                origins.append((start, next((end for end in places[place + 1 :] if end > start), len(text))))
+        return origins
 
     def parts(self, piece: str) -> Parts:
         tokens = self._model.tokenize(piece)
@@ -304,3 +317,15 @@ class Unigrams(Pieces):
             for token in self._model.tokenize(piece)
         ]
         return Derivation.in_order(steps)
+
+
+def without_spaces(charsmap: bytes) -> bytes:
+    """Return a model that replaces characters and leaves spaces; added to another, it takes its normalizer's place."""
+    return _field(3, _field(2, charsmap) + b"\x18\0\x20\0\x28\0")
+
+
+def _field(number: int, value: bytes) -> bytes:
+    length, size = b"", len(value)
+    while size > 0x7F:
+        length, size = length + bytes([size & 0x7F | 0x80]), size >> 7
+    return bytes([number << 3 | 2]) + length + bytes([size]) + value

@@ -14,9 +14,7 @@ import numpy as np
 from embcli.binary import Binary, refused
 from embcli.encodings.encoding import Derivation, Step
 from embcli.encodings.guard import guarded
-from embcli.encodings.merging import merges_by_score
-from embcli.encodings.normalizing import without_spaces
-from embcli.encodings.pieces import Scores
+from embcli.encodings.pieces import Scores, without_spaces
 from embcli.encodings.spelling import SPACE, from_piece
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, Splitter, VocabularyEncoding
 from embcli.errors import lacks
@@ -93,12 +91,6 @@ class SentencePieceEncoding(VocabularyEncoding):
         word, _, kind = self._model.pieces[token_id]
         return word if kind in (_CONTROL, _UNKNOWN) else from_piece(word)
 
-    def merges(self) -> list[int]:
-        if self._model.kind != _BPE:
-            return []
-        words, scores, _ = zip(*self._model.pieces, strict=True)
-        return merges_by_score(words, scores, self._model.of(_NORMAL))
-
 
 class _ModelSplitter(Splitter):
     def __init__(self, model: _Model, package: tuple[Any, Any]) -> None:
@@ -112,14 +104,14 @@ class _ModelSplitter(Splitter):
         if model.kind == _BPE:
             ids = {word: at for at, (word, _, _) in enumerate(model.pieces)}
             known = {model.pieces[at][0]: model.pieces[at][1] for at in model.of(_NORMAL)}
-            whole = sorted((model.pieces[at][0] for at in model.of(_USER_DEFINED)), key=lambda word: -len(word))
+            whole = [model.pieces[at][0] for at in model.of(_USER_DEFINED)]
             self._merging = Scores(ids, known, model.of(_UNKNOWN)[0], False, whole)
 
     def ids(self, text: str) -> np.ndarray:
         if self._merging is None:  # sums of scores run through a whole text
             return np.array(self._encoded(self._whole, text, "numpy"), np.uint32)
         chunks, length = [[""]], 0
-        for word in self._merging.words(self._spelled(text)):
+        for word in self._merging.words.findall(self._spelled(text)):
             if length > _CHUNK:
                 chunks, length = [*chunks, []], 0
             chunks[-1].append(word)
@@ -141,7 +133,7 @@ class _ModelSplitter(Splitter):
 
     def derivations(self, text: str) -> Iterator[Derivation]:
         if self._merging is not None:
-            for word in self._merging.words(self._spelled(text)):
+            for word in self._merging.words.findall(self._spelled(text)):
                 yield self._merging.merges_of(word, self._encoded(self._plain, word, int))
             return
         encoded = self._encoded(self._whole, text, "offset_mapping")

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 import numpy as np
 
 SPACE = "\u2581"  # SentencePiece's spelling of a space
 
 
-@lru_cache
-def byte_of() -> dict[str, int]:
-    """Return the byte of each character of a byte-level vocabulary, as in GPT-2's encoder.
+# GPT-2's encoder: printable characters of Latin-1 are their own bytes; the others are U+0100 and on, in order.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTES = dict(zip(_PRINTABLE, _PRINTABLE, strict=True)) | dict(zip(range(0x100, 0x200), _OTHERS, strict=False))
+_BYTES |= dict.fromkeys(_OTHERS, 0x100)  # in Latin-1 such a character stands for no byte
 
-    Printable characters of Latin-1 are their own bytes; the other bytes are the characters from U+0100 on, in order.
+
+def bytes_of(word: bytes) -> bytes | None:
+    r"""Return the bytes of a word of a byte-level vocabulary; None if it has other characters.
+
+    >>> bytes_of("Ġmoves".encode())
+    b' moves'
     """
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
+    try:
+        return word.decode().translate(_BYTES).encode("latin-1")
+    except UnicodeError:
+        return None
 
 
 def from_characters(word: bytes) -> bytes:
-    r"""Return the bytes of a word of a byte-level vocabulary.
-
-    >>> from_characters("Ġmoves".encode())
-    b' moves'
-    """
-    bytes_of = byte_of()
-    text = word.decode("utf-8", "replace")
-    return bytes(bytes_of[character] for character in text) if bytes_of.keys() >= set(text) else word
+    """Return the bytes of a word of a byte-level vocabulary; others are spelled as they are."""
+    known = bytes_of(word)
+    return word if known is None else known
 
 
 def from_piece(word: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Encodings that tiktoken splits: its own, built from the rank files in data/ without a network, and files of ranks.
 
-The ranks, patterns and special tokens are those of tiktoken's own `tiktoken_ext.openai_public`; a test compares each of
-them with the installed tiktoken.
+A file is a `.tiktoken` or Mistral's `tekken.json`. The packaged ranks, patterns and special tokens are those of
+tiktoken's own `tiktoken_ext.openai_public`; a test compares each of them with the installed tiktoken.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from binascii import a2b_base64
+from binascii import Error, a2b_base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +17,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from embcli.binary import Binary, refused
 from embcli.encodings.encoding import Derivation, Encoding
+from embcli.encodings.guard import guarded
+from embcli.encodings.merging import NEVER, derived
+from embcli.encodings.spelling import spans_of
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS
 from embcli.errors import InputError, does_not_load
+from embcli.safe import in_data
+from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    import numpy as np
     import tiktoken
-
 
 _GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 _CL100K_PATTERN = (
@@ -48,22 +55,11 @@ _O200K_PATTERN = "|".join(
 
 _END = "<|endoftext|>"
 _SECONDS = 20  # for the search of a piece, which takes milliseconds
-_HARMONY_NAMED = {
-    "startoftext": 199998,
-    "endoftext": 199999,
-    "return": 200002,
-    "constrain": 200003,
-    "channel": 200005,
-    "start": 200006,
-    "end": 200007,
-    "message": 200008,
-    "call": 200012,
-    "endofprompt": 200018,
-}
-_HARMONY_RESERVED = {200000, 200001, 200004, 200009, 200010, 200011, *range(200013, 201088)}
-_HARMONY = {f"<|{name}|>": token_id for name, token_id in _HARMONY_NAMED.items()} | {
-    f"<|reserved_{token_id}|>": token_id for token_id in sorted(_HARMONY_RESERVED)
-}
+_MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
+_HARMONY_NAMES = "startoftext endoftext return constrain channel start end message call endofprompt".split()
+_HARMONY_IDS = (199998, 199999, 200002, 200003, 200005, 200006, 200007, 200008, 200012, 200018)
+_HARMONY = {f"<|{name}|>": at for name, at in zip(_HARMONY_NAMES, _HARMONY_IDS, strict=True)}
+_HARMONY |= {f"<|reserved_{at}|>": at for at in range(200000, 201088) if at not in _HARMONY_IDS[:-1]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,23 +72,20 @@ class Definition:
     vocabulary_size: int
 
 
-_FILL_IN = {"<|fim_prefix|>": 50281, "<|fim_middle|>": 50282, "<|fim_suffix|>": 50283}
-_CL100K_SPECIAL = {
-    _END: 100257,
-    "<|fim_prefix|>": 100258,
-    "<|fim_middle|>": 100259,
-    "<|fim_suffix|>": 100260,
-    "<|endofprompt|>": 100276,
-}
+_FILL_IN = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
+_CL100K_SPECIAL = {_END: 100257, **dict(zip(_FILL_IN, range(100258, 100261), strict=True)), "<|endofprompt|>": 100276}
 DEFINITIONS: dict[str, Definition] = {
     "gpt2": Definition("r50k_base", _GPT2_PATTERN, {_END: 50256}, 50257),
     "r50k_base": Definition("r50k_base", _GPT2_PATTERN, {_END: 50256}, 50257),
     "p50k_base": Definition("p50k_base", _GPT2_PATTERN, {_END: 50256}, 50281),
-    "p50k_edit": Definition("p50k_base", _GPT2_PATTERN, {_END: 50256} | _FILL_IN, 50284),
+    "p50k_edit": Definition(
+        "p50k_base", _GPT2_PATTERN, {_END: 50256} | dict(zip(_FILL_IN, range(50281, 50284), strict=True)), 50284
+    ),
     "cl100k_base": Definition("cl100k_base", _CL100K_PATTERN, _CL100K_SPECIAL, 100277),
     "o200k_base": Definition("o200k_base", _O200K_PATTERN, {_END: 199999, "<|endofprompt|>": 200018}, 200019),
     "o200k_harmony": Definition("o200k_base", _O200K_PATTERN, _HARMONY, 201088),
 }
+_Content = tuple[Definition, dict[bytes, int], dict[int, bytes]]  # ranks, and the bytes of special tokens
 
 
 def rank_file(ranks: str) -> Path:
@@ -108,11 +101,7 @@ def loaded(module: str = "tiktoken") -> ModuleType:
 
 
 class TiktokenEncoding(Encoding):
-    """An encoding of tiktoken's, by its name.
-
-    The rank file is read when the first token is needed, and tiktoken is loaded for the first text: a command that
-    needs only V, or the bytes of a few IDs, starts faster.
-    """
+    """An encoding of tiktoken's, by its name; its ranks are read when the first token or text is needed."""
 
     first_rank = 0  # the ID of the token of rank 0
 
@@ -123,42 +112,35 @@ class TiktokenEncoding(Encoding):
     def definition(self) -> Definition:
         return DEFINITIONS[self.name]
 
-    @cached_property
-    def _named(self) -> dict[int, list[str]]:
-        """The names of special tokens; o200k_harmony has two for 200018, and the first one is used."""
-        named: dict[int, list[str]] = {}
-        for token, token_id in self.definition.special_tokens.items():
-            named.setdefault(token_id, []).append(token)
-        return named
-
-    @cached_property
-    def _bytes(self) -> dict[int, bytes | None]:
-        return {token_id: names[0].encode() for token_id, names in self._named.items()}
-
     @property
     def vocabulary_size(self) -> int:
         return self.definition.vocabulary_size
 
     @cached_property
-    def _ranks(self) -> bytes:
+    def rank_of(self) -> dict[bytes, int]:
         path = rank_file(self.definition.ranks)
         try:
-            ranks = gzip.decompress(path.read_bytes())
-        except (OSError, EOFError, zlib.error) as error:
+            words = gzip.decompress(path.read_bytes()).split()
+            if not words:
+                raise EOFError("it is empty")
+            return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+        except (OSError, EOFError, zlib.error, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot read the rank file {str(path)!r}: {reason}; reinstall embcli") from None
-        if not ranks:
-            raise InputError(f"the rank file {str(path)!r} is empty; reinstall embcli")
-        return ranks
 
     @cached_property
-    def _lines(self) -> list[bytes]:
-        return self._ranks.split(b"\n")[:-1]
+    def _bytes(self) -> dict[int, bytes]:
+        """The bytes of tokens; o200k_harmony has two names for 200018, and the first one is used."""
+        special = {at: name.encode() for name, at in reversed(self.definition.special_tokens.items())}
+        return {**{rank: token for token, rank in self.rank_of.items()}, **special}
 
-    @cached_property
-    def rank_of(self) -> dict[bytes, int]:
-        words = self._ranks.split()
-        return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes of one token, or None if the encoding has no such token.
+
+        >>> TiktokenEncoding("gpt2").token_bytes(6109)
+        b'Every'
+        """
+        return self._bytes.get(token_id)
 
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
@@ -183,6 +165,22 @@ class TiktokenEncoding(Encoding):
         except ValueError as error:
             raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
 
+    def _parts(self, text: str, special: bool) -> Iterator[tuple[str, int | None]]:
+        """Yield special tokens with their IDs, and the texts between them."""
+        names = self.definition.special_tokens if special else {}
+        cut = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        yield from ((part, names.get(part)) for part in (re.split(f"({cut})", text) if names else [text]))
+
+    def spans(self, text: str, special: bool = False) -> np.ndarray | None:
+        names = self.definition.special_tokens
+        if not special or len({*names.values()}) == len(names):
+            return None
+        tokens: list[bytes] = []
+        for part, token_id in self._parts(text, special):  # one ID has two names, so the text has its spelling
+            own = map(self._bytes.__getitem__, self.encode(part).tolist())
+            tokens += own if token_id is None else [part.encode()]
+        return spans_of(tokens)
+
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         """Yield the merges of each piece that the encoding's regular expression finds; a special token is a piece.
 
@@ -190,65 +188,101 @@ class TiktokenEncoding(Encoding):
         """
         import regex
 
-        from embcli.encodings.merging import NEVER, derived
-
-        names, ranks = self.definition.special_tokens, self.rank_of
-        pattern = regex.compile(self.definition.pattern, regex.VERSION1)
-        cut = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        ranks = self.rank_of
 
         def order(left: bytes, right: bytes) -> float:
             return ranks.get(left + right, NEVER) - self.first_rank
 
-        for part in re.split(f"({cut})", text) if special and names else [text]:
-            if special and part in names:
-                yield Derivation((part.encode(),), (), (names[part],))
+        pattern = regex.compile(self.definition.pattern, regex.VERSION1)
+        for part, token_id in self._parts(text, special):
+            if token_id is not None:
+                yield Derivation((part.encode(),), (), (token_id,))
                 continue
             for match in pattern.finditer(part, timeout=_SECONDS):
-                piece = match[0].encode()
-                symbols = [piece[place : place + 1] for place in range(len(piece))]
-                derivation = derived(symbols, order, ranks.get)
-                if piece in ranks and derivation.ids != (ranks[piece],):
-                    derivation = Derivation(derivation.symbols, (), (ranks[piece],))
-                if piece:
+                if piece := match[0].encode():
+                    derivation = derived([piece[place : place + 1] for place in range(len(piece))], order, ranks.get)
+                    if piece in ranks and derivation.ids != (ranks[piece],):
+                        derivation = Derivation(derivation.symbols, (), (ranks[piece],))
                     yield derivation
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None if the encoding has no such token.
 
-        >>> TiktokenEncoding("gpt2").token_bytes(6109)
-        b'Every'
-        """
+class RankFileEncoding(TiktokenEncoding):
+    """The encoding of a file of tokens by rank, which is read when the first token or text is needed."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        super().__init__(in_data(name))
+        self.path = path
+
+    @cached_property
+    def _content(self) -> _Content:
+        return (_tekken if self.path.suffix == ".json" else _listed)(Binary(self.path))
+
+    @cached_property
+    def definition(self) -> Definition:
+        return self._content[0]
+
+    @property
+    def first_rank(self) -> int:  # type: ignore[override]
+        return len(self._content[2]) if self.path.suffix == ".json" else 0
+
+    @cached_property
+    def rank_of(self) -> dict[bytes, int]:
+        return self._content[1]
+
+    @cached_property
+    def _bytes(self) -> dict[int, bytes]:
+        return {**{rank: token for token, rank in self.rank_of.items()}, **self._content[2]}
+
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        self.rank_of  # noqa: B018 - a damaged file is refused by its own sentence
+        guarded(self.path, "tiktoken cannot take its tokens or its pattern", lambda: self.tiktoken)
+        failure = f"it cannot split this text of {len(text):,} characters"
+        return guarded(self.path, failure, lambda: super(RankFileEncoding, self).encode(text, special))
+
+    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
+        import regex
+
         try:
-            return self._bytes[token_id]
-        except KeyError:
-            return self._bytes.setdefault(token_id, self._looked_up(token_id))
+            yield from super().derivations(text, special)
+        except (ValueError, TimeoutError, regex.error) as error:
+            raise refused(self.path, f"its pattern cannot split this text ({error})") from None
 
-    def spelled(self, text: str, ids: np.ndarray) -> dict[int, bytes]:
-        spelled: dict[int, bytes] = {}
-        for token_id, names in self._named.items():
-            places = (ids == token_id).nonzero()[0].tolist() if len(names) > 1 else []
-            if places:  # only these names give the ID, so they appear in the text in the order of the places
-                spellings = re.findall("|".join(map(re.escape, names)), text)
-                pairs = zip(places, spellings, strict=True)
-                spelled |= {place: name.encode() for place, name in pairs if name != names[0]}
-        return spelled
 
-    def merges(self) -> list[int]:
-        """Return the IDs of the tokens that BPE merged, in the order of merges.
+def _listed(binary: Binary) -> _Content:
+    """Return the content of a .tiktoken file; its name tells how a text is split."""
+    known = DEFINITIONS.get(binary.path.stem)
+    if known is None:
+        reason = "its name is none of tiktoken's encodings, and nothing else tells how it splits a text"
+        raise binary.refused(reason, f"encodings are {', '.join(DEFINITIONS)}")
+    lines = binary.read_whole(LONGEST).split(b"\n")
+    try:
+        ranks = {a2b_base64(word): int(rank) for word, rank in (line.split() for line in lines if line.strip())}
+    except (ValueError, Error):
+        raise binary.refused("it is not a file of tokens and ranks") from None
+    if any(not 0 <= rank < MOST_IDS for rank in ranks.values()):
+        raise binary.refused("it has a rank that no vocabulary has")
+    special = known.special_tokens
+    size = max([*ranks.values(), *special.values()], default=-1) + 1
+    return Definition("", known.pattern, special, size), ranks, {at: name.encode() for name, at in special.items()}
 
-        >>> merges = TiktokenEncoding("gpt2").merges()
-        >>> merges[0], merges[-1], len(merges)
-        (256, 50255, 50000)
-        """
-        special = {*self.definition.special_tokens.values()}
-        ids = (token_id for token_id in range(self.vocabulary_size) if token_id not in special)
-        return [token_id for token_id in ids if len(self.token_bytes(token_id) or b"") > 1]
 
-    def _looked_up(self, token_id: int) -> bytes | None:
-        # The lines are sorted by rank and nearly always line i is rank i; p50k_base omits one rank.
-        for guess in (token_id, token_id - 1):
-            if 0 <= guess < len(self._lines):
-                token, _, rank = self._lines[guess].partition(b" ")
-                if int(rank) == token_id:
-                    return a2b_base64(token)
-        return None
+def _tekken(binary: Binary) -> _Content:
+    """Return the content of a tekken.json: special tokens have the first IDs."""
+    content = read_object(binary, LONGEST)
+    try:
+        config = content["config"]
+        first, size = int(config["default_num_special_tokens"]), int(config["default_vocab_size"])
+        ranks = {a2b_base64(each["token_bytes"]): int(each["rank"]) for each in content["vocab"]}
+        named = {int(each["rank"]): str(each["token_str"]) for each in content.get("special_tokens") or ()}
+        pattern = str(config["pattern"])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise binary.refused(f"it is not a tekken.json ({error!r})") from None
+    if not 0 <= first <= size < MOST_IDS or any(rank < 0 for rank in ranks.values()):
+        raise binary.refused("it has a rank that no vocabulary has")
+    if first > _MOST_SPECIAL:
+        raise binary.refused(f"it promises {first:,} special tokens")
+    used = {token: rank + first for token, rank in ranks.items() if rank < size - first}
+    names = {at: named.get(at, f"<SPECIAL_{at}>") for at in range(first)}
+    found = {name: at for at, name in reversed(names.items()) if name and name.encode(errors="ignore").decode() == name}
+    spelled = {at: name.encode(errors="replace") for at, name in names.items()}
+    return Definition("", pattern, found, max([*used.values(), first - 1]) + 1), used, spelled

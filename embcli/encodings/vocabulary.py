@@ -35,16 +35,13 @@ class Splitter(ABC):
     """What splits a text between named tokens."""
 
     @abstractmethod
-    def ids(self, text: str) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32."""
+    def ids(self, text: str) -> np.ndarray: ...  # (T,) uint32
 
     @abstractmethod
-    def spans(self, text: str) -> np.ndarray:
-        """Return the first and the end character of each token, (T, 2) int64."""
+    def spans(self, text: str) -> np.ndarray: ...  # (T, 2) int64: the first and the end character of each token
 
     @abstractmethod
-    def derivations(self, text: str) -> Iterator[Derivation]:
-        """Yield how each piece of a text becomes tokens."""
+    def derivations(self, text: str) -> Iterator[Derivation]: ...
 
 
 class VocabularyEncoding(Encoding):

@@ -83,7 +83,7 @@ class Tokenization(Result, verb="tokenize", content="tokens"):
         """Yield all tokens in consecutive pieces, with their spans."""
         before = first = 0  # characters before this piece, and before the sequence in which it begins
         for index in self._indices():
-            tokens = [token or b"" for token in self.tokens.bytes_at(index)]
+            tokens = [token or b"" for token in self.tokens.bytes_of(self.ids[index])]
             begun, joined = _characters(tokens)
             opens = self.tokens.places(index)[1] == 0  # a sequence
             if self.tokens.spans is not None:  # the encoding knows them

@@ -133,7 +133,7 @@ class Tokenizers(Result, verb="tokenizers", content="list"):
             opens = start == self.bases[sequence]
             first = int(tokens.starts[sequence]) if opens else int(np.searchsorted(ends, start, side="right"))
             last = int(np.searchsorted(ends, stop, side="right"))
-            groups.append([token or b"" for token in tokens.bytes_at(np.arange(first, last))])
+            groups.append([token or b"" for token in tokens.bytes_of(tokens.ids[first:last])])
             places.append([end - start for end in ends[first:last].tolist()])
         return Segment(sequence, character, groups, places)
 
@@ -254,8 +254,6 @@ def _ends(tokens: Tokens, texts: tuple[str, ...], bases: np.ndarray) -> np.ndarr
     lengths = np.zeros(len(is_used), np.int64)  # by ID
     lengths[used] = [len(token or b"") for token in tokens.bytes_of(used)]
     ends = lengths[tokens.ids]
-    for place, token in tokens.spelled.items():
-        ends[place] = len(token)
     np.cumsum(ends, out=ends)
     before = np.append(0, ends)[tokens.starts[:-1]]  # each text, in the bytes of all tokens
     for first, last, shift in zip(tokens.starts, tokens.starts[1:], bases[:-1] - before, strict=False):
@@ -263,7 +261,7 @@ def _ends(tokens: Tokens, texts: tuple[str, ...], bases: np.ndarray) -> np.ndarr
     if tokens.spans is not None:  # the bytes of the tokens may differ from those of the text
         for text, base, (first, last) in zip(texts, bases.tolist(), pairwise(tokens.starts.tolist()), strict=False):
             data = text.encode()
-            spelled = b"".join(token or b"" for token in tokens.bytes_at(np.arange(first, last)))
+            spelled = b"".join(token or b"" for token in tokens.bytes_of(tokens.ids[first:last]))
             if spelled == b" " + data:  # a space that the encoding adds before each text
                 ends[first:last] -= 1
             elif spelled != data:
