@@ -239,7 +239,7 @@ def test_rows() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--ids", "1,2", "--merges"], "--merges shows how a text becomes tokens; --ids gives none"),
+        (["--ids", "1,2", "--merges"], "only a text becomes tokens by merges or by several encodings; leave out --ids"),
         (["x", "--draw"], "--draw draws the trees of --merges; give both"),
         (["x", "--merges", "-f", "npy"], "npy"),
     ],

@@ -56,10 +56,11 @@ _O200K_PATTERN = "|".join(
 _END = "<|endoftext|>"
 _SECONDS = 20  # for the search of a piece, which takes milliseconds
 _MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
-_HARMONY_NAMES = "startoftext endoftext return constrain channel start end message call endofprompt".split()
-_HARMONY_IDS = (199998, 199999, 200002, 200003, 200005, 200006, 200007, 200008, 200012, 200018)
-_HARMONY = {f"<|{name}|>": at for name, at in zip(_HARMONY_NAMES, _HARMONY_IDS, strict=True)}
-_HARMONY |= {f"<|reserved_{at}|>": at for at in range(200000, 201088) if at not in _HARMONY_IDS[:-1]}
+_HARMONY = {"<|startoftext|>": 199998, _END: 199999, "<|return|>": 200002, "<|constrain|>": 200003}
+_HARMONY |= {"<|channel|>": 200005, "<|start|>": 200006, "<|end|>": 200007, "<|message|>": 200008, "<|call|>": 200012}
+_HARMONY |= {"<|endofprompt|>": 200018} | {
+    f"<|reserved_{at}|>": at for at in range(200000, 201088) if at not in _HARMONY.values()
+}
 
 
 @dataclass(frozen=True, eq=False)
