@@ -21,7 +21,6 @@ import orjson
 from embcli.errors import OutputError
 from embcli.files.safetensors import header
 from embcli.formats import Data
-from embcli.hints import hint
 from embcli.notes import Notes, Watch, unwatched
 from embcli.records import Array, Names, Piece, Records
 from embcli.safe import in_data
@@ -124,7 +123,8 @@ def _json(job: _Job, file: BinaryIO) -> None:
     records, names = job.records, job.records.several
     numbers = sum(math.prod(records.matrices[name].shape) for name in names)
     if numbers > _LARGE_JSON:
-        job.notes.add(f"this JSON document holds {numbers:,} numbers; {hint('large json')}")
+        remark = f"this JSON document holds {numbers:,} numbers; format ndjson can be read row by row, npy at once"
+        job.notes.add(remark, ("format",))
     head = {"run": records.run, **records.more}
     if records.columns:
         head["columns"] = list(records.columns)

@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from embcli.__main__ import main
-from embcli.cli import app
+from embcli.cli import app, output
 from tests.conftest import Embcli, Ran
 
 if TYPE_CHECKING:
@@ -60,17 +60,25 @@ class Stream(io.TextIOWrapper):
 
 
 class Inside(Embcli):
-    """Runs embcli in the process of the tests; `terminal` and `noisy` make terminals of its output and its errors."""
+    """Runs embcli in the process of the tests; `terminal` and `noisy` make terminals of its output and its errors.
 
-    def __init__(self, terminal: bool = False, noisy: bool = False) -> None:
+    Pages end without a line of suggestions unless `suggesting`.
+    """
+
+    def __init__(self, terminal: bool = False, noisy: bool = False, suggesting: bool = False) -> None:
         self.terminal = terminal
         self.noisy = noisy
+        self.suggesting = suggesting
 
     def __call__(self, *arguments: str | bytes, stdin: str | bytes | None = b"", **environment: str) -> Ran:
         data = stdin.encode() if isinstance(stdin, str) else stdin or b""
         out, err = Buffer(self.terminal), Buffer(self.noisy)
         streams = Stream(io.BytesIO(data)), Stream(out), Stream(err)  # which close their buffers as they go
-        status = run(arguments, environment, *streams)
+        token = output.SUGGESTING.set(self.suggesting)
+        try:
+            status = run(arguments, environment, *streams)
+        finally:
+            output.SUGGESTING.reset(token)
         return Ran(status, out.getvalue(), err.getvalue().decode())
 
 

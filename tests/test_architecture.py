@@ -52,47 +52,6 @@ CORE = (
 )
 AROUND = (*PORCH, "embcli.output", "embcli.oldpage", "embcli.views", "embcli.writers")
 
-# What a function may import, because it costs a start too much: measured behind Python's own start, warm.
-HEAVY = {
-    "torch": "1.4 s",
-    "matplotlib": "260 ms",
-    "resvg_py": "10 ms, and only in an extra",
-    "pyarrow": "170 ms",
-    "textual": "150 ms",
-    "numpy": "80 ms",
-    "rich": "60 ms",
-    "gguf": "40 ms behind numpy",
-    "tiktoken": "40 ms",
-    "PIL": "20 ms",
-    "regex": "15 ms",
-    "tokenizers": "15 ms, and an extra",
-    "sentencepiece": "an extra",
-    "orjson": "5 ms, only for JSON",
-    "platformdirs": "5 ms, for a cache folder that is not named",
-    "typer": "60 ms; __main__ handles signals before it",
-    "asyncio": "60 ms",
-    "ctypes": "2 ms, where memory is limited",
-    "concurrent": "20 ms",
-    "difflib": "5 ms, only for a misspelled name",
-    "pickletools": "10 ms, only for files of torch",
-    "subprocess": "10 ms, only for shells that are asked",
-    "traceback": "10 ms, for errors that nobody expected",
-    **dict.fromkeys(("fcntl", "resource", "termios", "tty"), "not on every system"),
-}
-
-# What functions of a module may import of embcli itself, though it is light: each run needs few of these modules.
-CHOSEN = {
-    "embcli": ("importlib",),  # 2 ms in which an interrupt would leave a traceback
-    "embcli.model": ("embcli.verbs", "embcli.weights", "embcli.files"),  # all of them 30 to 40 ms
-    "embcli.files": ("embcli.files",),  # the formats
-    "embcli.encodings": ("embcli.encodings", "embcli.programs", "embcli.hub"),  # the dialects, and paths
-    "embcli.encodings.tiktoken": ("embcli.encodings",),  # the merges of a piece
-    # Neither help nor completion needs what a command calls.
-    "embcli.cli.app": ("embcli",),
-    "embcli.cli.opening": ("embcli.cli.console", "embcli.model"),
-    "embcli.__main__": ("embcli.cli",),
-}
-
 
 def within(name: str, folders: tuple[str, ...]) -> bool:
     return any(name == folder or name.startswith(f"{folder}.") for folder in folders)
@@ -146,16 +105,6 @@ def imports_of_its_own(name: str) -> frozenset[str]:
     """Return what a module imports as it is loaded."""
     entered = nodes(tree(name), lambda node: not is_function(node) and not for_the_type_checker(node))
     return frozenset[str]().union(*map(named, entered))
-
-
-def imports_in_functions(name: str) -> Iterator[tuple[int, str]]:
-    """Yield what functions of a module import, with the line."""
-    seen: set[ast.AST] = set()
-    for function in filter(is_function, nodes(tree(name))):
-        for node in nodes(function, lambda node: not for_the_type_checker(node)):
-            if node not in seen:
-                seen.add(node)
-                yield from ((node.lineno, module) for module in sorted(named(node)))  # type: ignore[attr-defined]
 
 
 def reached(start: str, of: Callable[[str], frozenset[str]]) -> set[str]:
@@ -224,13 +173,6 @@ def test_a_package_is_imported_where_it_belongs(package: str) -> None:
     assert not found, f"{package} is for {', '.join(ALLOWED[package])}, not for {', '.join(found)}"
 
 
-def test_the_reading_of_imports_finds_those_there_are() -> None:
-    assert "typer" in imports("embcli.__main__")
-    assert "embcli.records" in imports("embcli.result"), "for the type checker"
-    assert "numpy" in reached("embcli.verbs.lookup", imports_of_its_own)
-    assert "torch" in {module for _, module in imports_in_functions("embcli.verbs.info")}
-
-
 def test_nobody_but_the_process_imports_the_command() -> None:
     found = {name: each for name in FILES if not within(name, PORCH) for each in imports(name) if within(each, PORCH)}
     assert not found, "the library knows nothing of the command:\n" + "\n".join(map(" imports ".join, found.items()))
@@ -245,39 +187,17 @@ def test_the_core_does_not_know_how_it_is_asked_shown_and_written() -> None:
     assert not found, "\n".join(f"{name} imports {', '.join(known)}" for name, known in found.items())
 
 
-def test_views_know_results_and_pages_only() -> None:
-    views = [name for name in FILES if name.startswith("embcli.views.")]
-    assert views
-    outside = (*ALLOWED, *PORCH, "embcli.output", "embcli.weights", "embcli.files", "embcli.oldpage.terminal")
-    found = {
-        name: sorted(known) for name in views if (known := {each for each in imports(name) if within(each, outside)})
-    }
-    assert not found, "\n".join(f"{name} imports {', '.join(known)}" for name, known in found.items())
-
-
 def test_import_embcli_loads_nothing_of_others() -> None:
     loaded = reached("embcli", imports_of_its_own)
-    found = {each.partition(".")[0] for each in loaded} & {*HEAVY}
+    found = {each for each in loaded if not within(each, ("embcli",))}
     assert not found, f"`import embcli` loads {', '.join(sorted(found))}"
 
 
-def test_functions_import_only_what_is_heavy() -> None:
-    """A heavy package, or a module of embcli that uses one which the importing module does not load anyway.
-
-    Light modules of embcli are imported in functions only where each run needs few of many: see CHOSEN.
-    """
-
-    def heavy(modules: set[str] | frozenset[str]) -> set[str]:
-        return {package for each in modules if (package := each.partition(".")[0]) in HEAVY}
-
-    found = []
-    for name in FILES:
-        loaded = heavy(reached(name, imports_of_its_own))
-        for line, module in imports_in_functions(name):
-            used = imports(module) | reached(module, imports_of_its_own) if module in FILES else {module}
-            if not heavy(used) - loaded and not within(module, CHOSEN.get(name, ())):
-                found.append(f"{place(name, line)} imports {module}, which is light")
-    assert not found, f"{len(found)} imports belong at the top of their files:\n" + "\n".join(found)
+@pytest.mark.parametrize("package", ["torch", "numpy", "rich", "tiktoken"])
+def test_a_start_loads_only_what_it_needs(package: str) -> None:
+    """For help and completion; a function imports a heavy package."""
+    loaded = reached("embcli.__main__", imports_of_its_own) | reached("embcli.cli.app", imports_of_its_own)
+    assert not {each for each in loaded if within(each, (package,))}
 
 
 # --- who knows of flags, terminals and streams --------------------------------------------------------------------
@@ -353,27 +273,6 @@ def test_nobody_but_the_command_touches_streams_terminals_and_arguments() -> Non
         for line, each in touched(name)
     ]
     assert not found, f"{len(found)} touches outside the command:\n" + "\n".join(found)
-
-
-# --- what each module says ----------------------------------------------------------------------------------------
-
-
-def test_each_module_says_what_it_is() -> None:
-    first = {name: (ast.get_docstring(tree(name)) or "").partition("\n")[0] for name in FILES}
-    found = [name for name, line in first.items() if not line.endswith((".", ":", ";"))]
-    assert not found, f"no sentence begins {', '.join(found)}"
-
-
-def test_each_view_says_which_result_it_shows() -> None:
-    """The type checker holds each call against it; `object` and `Any` would let everything pass."""
-    found = []
-    for name in FILES:
-        for node in tree(name).body if name.startswith("embcli.views.") else ():
-            if isinstance(node, ast.FunctionDef) and node.name == "view":
-                shown = node.args.args[0].annotation
-                if shown is None or ast.unparse(shown) in ("object", "Any"):
-                    found.append(f"{name}.view")
-    assert not found, f"no type says what they show: {', '.join(found)}"
 
 
 def test_each_result_has_a_page() -> None:

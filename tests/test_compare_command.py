@@ -81,7 +81,7 @@ one-hot matrix            0  96 bytes + 48 bytes  T·V int64, as torch makes it,
 time on 1 thread       TIME                 TIME  median of RUNS runs
   at least             TIME                 TIME  the fastest run
 linear: RATIOx the time; 45 of 60 are multiplications by zero.
-Untrained: random rows of seed 123. --from MODEL reads a real model.
+Untrained: random rows of seed 123.
 """
 
 

@@ -37,7 +37,7 @@ pos  ID  │        0        1        2
   2   5  │  -2.8400  -0.7849  -1.4096
   3   1  │   0.9178   1.5810   1.3010
   4   2  │   1.2753  -0.2010  -0.1606
-Untrained: random rows of seed 123. --from MODEL reads a real model.
+Untrained: random rows of seed 123.
 """
 PRODUCT = """\
 One-hot rows times the weight = its rows: (3, 4) × (4, 5)

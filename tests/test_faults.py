@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
 import subprocess
 import sys
 import zipfile
-from collections import Counter
-from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from embcli import encodings
-from tests import fuzz_arguments, random_signals
+from tests import fuzz_arguments
 from tests.conftest import TIMEOUT, Embcli, Ran
 from tests.inside import Inside
 
@@ -107,16 +103,6 @@ def test_a_package_that_does_not_load_is_named_in_a_sentence(
     assert "a library is\\u001b[2J broken)" in error
 
 
-def test_info_goes_on_without_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(name: str) -> str:
-        if name == "tiktoken":
-            raise PackageNotFoundError(name)
-        return "1"
-
-    monkeypatch.setattr("embcli.verbs.info.version", version)
-    assert re.search(r"^tiktoken +not installed", Inside().ok("info").text, re.MULTILINE)
-
-
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -151,15 +137,6 @@ def test_memory_that_runs_out_anywhere_is_told_in_a_sentence(command: str) -> No
     assert ran.err.startswith("embcli: ")
     assert ran.err.count("\n") == 1
     assert "memory" in ran.err
-
-
-def test_rows_that_are_asked_for_again_and_again_take_no_more_memory_than_once() -> None:
-    import torch
-
-    if torch.version.cuda:
-        pytest.skip("the libraries of CUDA take more memory than rows do")
-    command = "weights --vocab 100000 --dim 256 --no-cache --columns 0 --rows :,:,: -f npy -o /dev/null"
-    assert limited(850_000_000, *command.split()).status == 0
 
 
 # --- what is given is too long ----------------------------------------------------------------------------------------
@@ -278,15 +255,6 @@ def test_standard_output_as_a_file_goes_on_where_it_stands(tmp_path: Path) -> No
 
 
 # --- signals, and any words -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("case", "number"), [(random_signals.writing, signal.SIGINT), (random_signals.keeping, signal.SIGTERM)]
-)
-def test_a_signal_at_any_moment_leaves_the_old_or_the_whole_new(
-    case: Callable[..., Counter[int]], number: signal.Signals, tmp_path: Path
-) -> None:
-    assert sum(case(number, 2, tmp_path, random.Random(0)).values()) == 2
 
 
 def test_any_words_are_answered_or_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -423,7 +423,8 @@ def whole_output(form: str) -> str:
         f"            row  │        0        1        2\n{'─' * 45}\n"
         + "".join(lines)
         + "token: row ID of V = 6 tokens; position: row p of C = 1,024 positions\n"
-        "Untrained: random rows of seed 123. --from MODEL reads a real model.\n"
+        "Untrained: random rows of seed 123.\n"
+        "--from MODEL reads a real model.\n"
     )
 
 

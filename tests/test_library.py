@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import itertools
 import re
 import shlex
@@ -20,9 +21,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import safetensors.numpy
+from rich.console import Console
 
 import embcli
 from embcli import formats
+from embcli.cli.suggestions import suggestions
 from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.result import Result
@@ -129,11 +132,19 @@ def test_every_verb_with_a_page_is_among_these() -> None:
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_a_result_as_text_is_the_page_in_a_pipe(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_rich_prints_a_result_as_the_command_does_but_for_the_line_of_suggestions(
+    case: str, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     line, make = SAME[case]
     (tmp_path / "book.txt").write_text("Every effort moves you, and so on. " * 9)
-    ran = Inside()(*(word.format(*files, tmp_path / "book.txt") for word in line.split(",")))
-    assert f"{make(*files)}\n" == ran.text
+    ran = Inside(suggesting=True)(*(word.format(*files, tmp_path / "book.txt") for word in line.split(",")))
+    result = make(*files)
+    line = suggestions(result.verb, str(result))
+    assert ran.text == f"{result}\n{line}\n" if line else f"{result}\n"
+    if hasattr(result, "__rich_console__"):
+        console = Console(file=io.StringIO(), width=120)
+        console.print(result)
+        assert re.sub(" +$", "", console.file.getvalue(), flags=re.MULTILINE) == f"{result}\n"
 
 
 @pytest.mark.parametrize("format", formats.able("matrices"))

@@ -250,7 +250,7 @@ token              row  │        0        1
        + position    4  │  {p4}
        = input       4  │  {i4}
 token: row ID of V = 50,257 tokens; {position}
-Untrained: random rows of seed 123. --from MODEL reads a real model.
+Untrained: random rows of seed 123.
 """
 LEARNED = "position: row p of C = 1,024 positions"
 SINES = "position: columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
@@ -263,7 +263,7 @@ token    262  ␣the   │  {t}
 = input    0  ␣the   │  {t}
            4  ␣the   │  {t}
 token: row ID of V = 50,257 tokens; input: the token row, the same at every position
-Untrained: random rows of seed 123. --from MODEL reads a real model.
+Untrained: random rows of seed 123.
 """
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from embcli.__main__ import main
@@ -99,25 +97,6 @@ def test_what_ends_a_command_has_its_status_and_its_words(
     assert (ran.status, ran.out, ran.err) == (status, b"", told)
 
 
-def test_the_answer_no_is_status_1(inside: Inside, tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        np.save(tmp_path / f"{name}.npy", np.full((3, 2), len(name), np.float32))
-    one, other = str(tmp_path / "one.npy"), str(tmp_path / "other.npy")
-    assert (inside("diff", one, one).status, inside("diff", one, other).status) == (0, 1)
-
-
-@pytest.mark.parametrize(("given", "wanted"), [(None, "1"), ("3", "3")])
-def test_blas_is_told_to_start_no_threads_unless_somebody_says_otherwise(given: str | None, wanted: str) -> None:
-    script = "import os; os._exit = lambda _: print(os.environ['OPENBLAS_NUM_THREADS'])\n"
-    script += "import embcli.__main__ as m; m.run()"
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    environment |= {} if given is None else {"OPENBLAS_NUM_THREADS": given}
-    done = subprocess.run(
-        [sys.executable, "-c", script, "--version"], capture_output=True, env=environment, timeout=TIMEOUT, check=True
-    )
-    assert done.stdout.split()[-1].decode() == wanted
-
-
 # --- names that reach no terminal raw -----------------------------------------------------------------------------
 
 
@@ -132,12 +111,6 @@ def test_the_cache_folder_is_shown_safe(
     assert "\\u001b]0;pwn\\u0007\\u009b2J\\u202e" in ran.text
     shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.text) if terminal else ran.text  # without embcli's own colours
     assert not RAW.search(shown)
-
-
-def test_the_cache_folder_is_safe_in_a_document(inside: Inside, tmp_path: Path) -> None:
-    out = inside.ok("cache", "-f", "markdown", EMBCLI_CACHE_DIR=str(tmp_path / ODD)).text
-    assert "pwn" in out
-    assert not RAW.search(out)
 
 
 @pytest.mark.parametrize(("command", "key"), [("info", "cache"), ("cache", "folder")])

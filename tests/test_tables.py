@@ -72,7 +72,7 @@ def check_lookup(printed: str, width: int, text: str, layers: dict[str, np.ndarr
     said = " ".join(printed.split())
     assert f"position embeddings: T = {len(ids)} tokens, D = {D} columns " in said
     assert re.search(f"token: row ID of V = {V:,} tokens(;| ) ?position: row p of C = {C:,} positions ", said)
-    assert said.endswith("Untrained: random rows of seed 123. --from MODEL reads a real model.")
+    assert said.endswith("Untrained: random rows of seed 123.")
     check_left_out(printed, "column", table.columns, D)
 
 
@@ -292,7 +292,7 @@ pos  │        0        1        2        3        4
 
 seed 7, 20 parameters (float32), 80 bytes
 mean {:.4f}, standard deviation {:.4f}, minimum {:.4f}, maximum {:.4f}
-Untrained: random rows of seed 7. --from MODEL reads a real model.
+Untrained: random rows of seed 7.
 """
 LOOKED_UP = """Input embeddings = token + position embeddings: T = 2 tokens, D = 3 columns
             row  │        0        1        2
@@ -312,7 +312,7 @@ column     token   position      input
      1  {:8.4f} + {:8.4f} = {:8.4f}
      2  {:8.4f} + {:8.4f} = {:8.4f}
 The sum is computed in float32; it is shown to 4 decimals.
-Untrained: random rows of seed 123. --from MODEL reads a real model.
+Untrained: random rows of seed 123.
 """
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import re
 import sys
-import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -73,16 +69,6 @@ def test_lines(text: str, lines: list[str], tmp_path: Path) -> None:
     assert texts(read(file=tmp_path / "lines", lines=True)) == lines
 
 
-@pytest.mark.parametrize(
-    "written",
-    ["2,3,5,1", "2 3 5 1", "2, 3,5 1", "2\n3\r\n5\t1\n", "[2, 3, 5, 1]", " [2,3,\n5,1]\n", "2,3,5,1,"],
-)
-def test_forms_of_ids(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ids(read(ids=written)) == [[2, 3, 5, 1]]
-    pipe(monkeypatch, written.encode())
-    assert ids(read(ids="-")) == [[2, 3, 5, 1]]
-
-
 @untimed
 @given(IDS, st.sampled_from([",", " ", "\n", ", ", "\t"]))
 @example([2**63 - 1, 10**18, 999999999999999999, 0], ",")
@@ -90,6 +76,19 @@ def test_ids_are_read_exactly(numbers: list[int], between: str) -> None:
     written = between.join(map(str, numbers))
     assert parse_ids(written).tolist() == numbers
     assert parse_ids(json.dumps(numbers)).tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        *((form, [2, 3, 5, 1]) for form in ("2,3,5,1", "2, 3,5 1", "2\n3\r\n5\t1\n", " [2,3,\n5,1]\n", "2:4,5,1,")),
+        *((separators, []) for separators in ("", ",", " , ", "[ ]", "[,]", "\n")),
+    ],
+)
+def test_forms_of_ids(written: str, wanted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ids(read(ids=written)) == [wanted]
+    pipe(monkeypatch, written.encode())
+    assert ids(read(ids="-")) == [wanted]
 
 
 @untimed
@@ -128,11 +127,6 @@ def test_what_is_no_id_is_refused_with_its_place(written: str, message: str) -> 
     assert str(error.value) == message
 
 
-def test_what_is_no_id_is_refused_with_its_line() -> None:
-    with pytest.raises(InputError, match=r"^line 3: 'x' at position 1 is not a token ID: "):
-        read(ids="1 2\n\n3 x\n", lines=True)
-
-
 @untimed
 @given(st.binary(max_size=20))
 @example(b"ab\xe2\x80")
@@ -148,69 +142,11 @@ def test_bytes_that_are_no_utf8_are_refused_with_their_offset(data: bytes) -> No
         assert decoded(data, "standard input") == expected
 
 
-@pytest.mark.parametrize("arguments", [{}, {"text": "-"}, {"ids": "-"}])
-def test_standard_input_that_is_no_utf8(arguments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pipe(monkeypatch, b"12\xff3")
-    with pytest.raises(InputError, match=r"^standard input is not UTF-8: byte 0xff at offset 2 "):
-        read(**arguments)
-
-
-def test_an_argument_that_is_no_utf8() -> None:
-    broken = os.fsdecode(b"caf\xe9")  # as Python hands over the bytes of a command line
-    with pytest.raises(InputError, match=r"^TEXT is not UTF-8: byte 0xe9 at offset 3 "):
-        read(broken)
-    with pytest.raises(InputError, match=r"^TEXT is not UTF-8: byte 0xed at offset 1 "):
-        read("a\ud83db")
-
-
 @pytest.mark.parametrize("name", ["missing", "", "nul\x00byte"])
 def test_a_file_that_cannot_be_read(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^cannot read '") as error:
         read(file=tmp_path / name)
     assert repr(str(tmp_path / name)) in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"text": "a", "ids": "1"}, "TEXT and --ids"),
-        ({"text": "", "file": Path("f")}, "TEXT and --file"),
-        ({"text": "-", "file": Path("f"), "ids": "1"}, "TEXT and --file and --ids"),
-    ],
-)
-def test_two_inputs_are_one_too_many(arguments: dict[str, object], named: str) -> None:
-    with pytest.raises(InputError, match=f"^{named} stand for the same input; give one of them$"):
-        read(**arguments)
-
-
-@pytest.mark.parametrize("stdin", ["none", "terminal"])
-@pytest.mark.parametrize(
-    ("reading", "said"),
-    [
-        (read, 'no TEXT given and nothing is piped in, as in: embcli lookup "Every effort moves you"'),
-        (lambda: read(example="embcli tokenize a"), "no TEXT given and nothing is piped in, as in: embcli tokenize a"),
-        (
-            lambda: read(ids="-"),
-            "no --ids - given and nothing is piped in, as in: echo 2,3,5,1 | embcli lookup --ids -",
-        ),
-        (read_ids, "no IDS given and nothing is piped in, as in: embcli decode 6109 3626 6100 345"),
-        (lambda: read_ids("-"), "no IDS given and nothing is piped in, as in: embcli decode 6109 3626 6100 345"),
-    ],
-)
-def test_nothing_given_and_nothing_piped_is_told_with_an_example(
-    stdin: str, reading: Callable[[], object], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stdin", None if stdin == "none" else Terminal())
-    with pytest.raises(InputError) as error:
-        reading()
-    assert str(error.value) == said
-    verb = re.search("embcli [a-z]+", said)
-    assert verb is not None
-    assert error.value.hint == f"Try '{verb[0]} --help' for help."
 
 
 def test_ids_alone_are_read_from_the_argument_or_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,24 +176,3 @@ def test_a_note_tells_of_line_ends_that_python_would_change(
     assert capsys.readouterr().err == wanted
     read(data.removesuffix("\n"), **given)  # not of a file
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("lines", [False, True])
-def test_a_text_is_held_twice_at_most_while_it_is_read_and_once_afterwards(lines: bool, tmp_path: Path) -> None:
-    line = "x" * 9998 + "\r\n"
-    (tmp_path / "long").write_text(line * 400, newline="")
-    size = 400 * len(line)
-    tracemalloc.start()
-    try:
-        result = read(file=tmp_path / "long", lines=lines)
-        now, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert sum(map(len, texts(result))) == size - 800 * lines
-    assert now < 1.1 * size
-    assert peak < 2.1 * size
-
-
-@pytest.mark.parametrize("separators", ["", ",", " , ", "[ ]", "[,]", "\n"])
-def test_separators_alone_are_no_ids(separators: str) -> None:
-    assert parse_ids(separators).tolist() == []

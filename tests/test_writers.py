@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from embcli import formats, writers
 from embcli.errors import OutputError
-from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.records import Array, Names, Piece, Records, listed
 from embcli.writers import write
@@ -505,4 +504,5 @@ def test_a_large_json_document_says_what_reads_row_by_row(shape: tuple[int, ...]
     written(Records({}, "rows", 10**7, {}, lambda *_: iter(()), {"token": Array((10**7, 1))}), "json", notes=notes)
     assert list(notes) == []
     written(Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": Array(shape)}), "json", notes=notes)
-    assert list(notes) == [f"this JSON document holds {numbers} numbers; {hint('large json')}"]
+    remark = f"this JSON document holds {numbers} numbers; format ndjson can be read row by row, npy at once"
+    assert list(notes) == [remark]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, watched
+from embcli.cli.suggestions import suggestions
 from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
 from embcli.names import Color, Theme
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from embcli.formats import View
     from embcli.oldpage import Paper
 
+SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
@@ -47,12 +51,19 @@ class Output:
         If the page is not on the screen, standard error says what the status means.
         """
         result = replace(result, style=self.style)
-        if self.format in VIEWS and not hasattr(result, "__rich_console__"):
-            page = new_page(self.format, self._paper())
-            result.put_on(page)
-            self._write_page(page.content())
-        elif self.format in VIEWS:
-            self.show(cast("RenderableType", result))
+        if self.format in VIEWS:
+            if hasattr(result, "__rich_console__"):
+                content = self._drawn(cast("RenderableType", result))
+            else:
+                page = new_page(self.format, self._paper())
+                result.put_on(page)
+                content = page.content()
+            if self.format == "table" and self.path is None and SUGGESTING.get():
+                from rich.text import Text
+
+                plain = re.sub("\x1b\\[[0-9;]*m", "", content.decode(errors="replace"))
+                content += self._drawn(Text(line, "dim")) if (line := suggestions(result.verb, plain)) else b""
+            self._write_page(content)
         elif self.path is not None and FORMATS[self.format].folder:
             result.write(self.format, self.path, watched)
         else:
@@ -64,6 +75,9 @@ class Output:
 
     def show(self, page: RenderableType) -> None:
         """Write a page, which needs no result."""
+        self._write_page(self._drawn(page))
+
+    def _drawn(self, page: RenderableType) -> bytes:
         from embcli.page import export
 
         terminal = self.format == "table" and self._on_a_terminal
@@ -71,10 +85,8 @@ class Output:
         color = self.color != "never" if self.format in PICTURES else _colored(self.color, terminal)
         if self.format == "table":
             text = export.printed(page, self.style.width or width, lines, color)
-            content = text.encode((sys.stdout.encoding if terminal else None) or "utf-8", "backslashreplace")
-        else:
-            content = export.exported(page, cast("View", self.format), width, self.style.theme, color)
-        self._write_page(content)
+            return text.encode((sys.stdout.encoding if terminal else None) or "utf-8", "backslashreplace")
+        return export.exported(page, cast("View", self.format), width, self.style.theme, color)
 
     def write_text(self, text: bytes) -> None:
         """Write a text as it is; on a terminal, end its last line."""
@@ -190,12 +202,12 @@ def output(
 
 
 def _terminal_size() -> tuple[int, int]:
-    """Return the columns and lines of standard output, or those that the environment names."""
+    """Return the columns of standard output, or those that the environment names, and the lines for a page."""
     width, lines = _UNKNOWN_SIZE
     with suppress(OSError, ValueError):
         size = os.get_terminal_size(sys.stdout.fileno())
         width, lines = size.columns or width, size.lines or lines
-    return number_in("COLUMNS") or width, number_in("LINES") or lines
+    return number_in("COLUMNS") or width, (number_in("LINES") or lines) - SUGGESTING.get()
 
 
 def _colored(choice: Color, terminal: bool) -> bool:

@@ -16,7 +16,7 @@ import orjson
 from rich.console import Group, RenderableType
 
 from embcli.cli.console import is_terminal, read_key, read_line, say_error
-from embcli.cli.output import Output
+from embcli.cli.output import SUGGESTING, Output
 from embcli.cli.text import argument
 from embcli.errors import EmbcliError, InputError
 from embcli.page import title, words
@@ -193,12 +193,14 @@ def _isolated() -> Iterator[None]:
     Its page is no longer than on a small screen, as some pages would take all of a larger one: words are around it.
     """
     stdin, environment = sys.stdin, dict(os.environ)
+    suggesting = SUGGESTING.set(False)  # the words of a step say what to look at
     os.environ["LINES"] = str(min(shutil.get_terminal_size().lines, _LINES))  # by LINES, or those of the terminal
     os.environ.pop("EMBCLI_FORMAT", None)
     try:
         with open(os.devnull) as sys.stdin:
             yield
     finally:
+        SUGGESTING.reset(suggesting)
         sys.stdin = stdin
         os.environ.clear()
         os.environ.update(environment)

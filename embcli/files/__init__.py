@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from embcli.binary import Binary
 from embcli.files.tensors import Tensors
-from embcli.hints import hint
 from embcli.notes import Notes
 from embcli.text import is_text
 
@@ -36,9 +34,14 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
     if head.startswith(b"version https://git-lfs"):
         raise binary.refused("it is a Git LFS pointer; download the file itself (git lfs pull)")
     if head.startswith(b"PAR1"):
-        raise binary.refused("it is a table in parquet, which embcli writes only", hint("parquet"))
+        raise binary.refused(
+            "it is a table in parquet, which embcli writes only",
+            "Save its matrix as .npy: numpy.save('matrix.npy', matrix)",
+        )
     if head and is_text(head):
-        raise binary.refused("it is a text, not a model", hint("text", path=shlex.quote(str(path))))
+        raise binary.refused(
+            "it is a text, not a model", "Word vectors are a word and its numbers per line, with spaces"
+        )
     start = f"it begins with {head[:16]!r}" if head else "it is empty"
     raise binary.refused(f"{start}, unlike a file of {', '.join(known.name for known in formats())}")
 

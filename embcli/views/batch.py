@@ -30,7 +30,7 @@ def view(result: Batches, page: Page) -> None:
         page.line(f"The stride exceeds T: {skipped:,} of {result.batching.stride:,} tokens are in no sample.")
     page.line("Drawn in the order token layer, loader, position layer. The loader consumes a")
     page.line("random number even unshuffled, so these position rows differ from lookup's.")
-    put_origin(page, result.origin, "untrained batches")
+    put_origin(page, result.origin)
 
 
 def _title(result: Batches) -> str:

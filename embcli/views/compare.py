@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.names import OUTPUTS, STEPS
 from embcli.oldpage import Bar, Block, Column, Columns, Excerpt, Page, Tone, Word
 from embcli.tokens import shown
@@ -59,7 +58,7 @@ def view(result: Comparison, page: Page) -> None:
             page.line()
     page.add(end)
     missing = ",".join(step for step in lines if step not in chosen)
-    not_shown = ["the cost"] * (not with_cost) + [hint("steps", names=missing)] * bool(missing)
+    not_shown = ["the cost"] * (not with_cost) + [missing] * bool(missing)
     if not_shown:
         page.line(f"Not shown (no room): {' and '.join(not_shown)}")
 

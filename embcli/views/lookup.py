@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.oldpage import Block, Column, Columns, Excerpt, Page
 from embcli.oldpage.layout import cell_len
 from embcli.recipe import AddPosition, AddRow, AddType, in_words
@@ -53,7 +52,7 @@ def view(result: Lookup, page: Page) -> None:
         page.line(same if result.positions else "equal input embeddings: the order is lost.")
     columns = columns if columns.left_out else drawn  # those of the picture are fewer
     missing = rows.missing("row"), columns.missing("column", result.columns)
-    put_left_out(page, *missing, how=f"{hint('columns') + ', ' if columns.left_out else ''}{hint('npy')}")
+    put_left_out(page, *missing)
     if result.options.trace is not None:
         _put_trace(result, page, result.options.trace)
     put_origin(page, result.origin)
@@ -227,7 +226,7 @@ def _put_trace(result: Lookup, page: Page, place: int) -> None:
         shown, size = page.written(np.array([mean, variance])), result.layer.shape[1]
         page.line(f"mean {shown[0]}, variance {shown[1]}, over all {size:,} columns; epsilon {result.norm.epsilon:g}")
         page.table(_terms(result, page, steps, columns), columns.gaps, ruled=False)
-    put_left_out(page, columns.missing("column", result.columns), how=hint("columns"))
+    put_left_out(page, columns.missing("column", result.columns))
 
 
 def _terms(result: Lookup, page: Page, terms: list[Term], picked: Excerpt) -> Columns:

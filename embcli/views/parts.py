@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from embcli.hints import hint
 from embcli.layer import Origin
 from embcli.oldpage import LEAST_TOKEN, Column, Excerpt, Page, Tone, Word
 from embcli.selection import distinct
@@ -42,22 +41,17 @@ def matrix_in_words(origin: Origin, layer: str) -> str:
     return f"tensor {origin.tensors[layer]}" if layer == "token" and origin.is_other else f"the {layer} weight matrix"
 
 
-def put_origin(page: Page, origin: Origin, untrained: str = "untrained") -> None:
+def put_origin(page: Page, origin: Origin) -> None:
     """Say at the end of a page that seeded rows are random, or which facts about a file are guesses."""
     put_guesses(page, origin.guesses)
-    if origin.is_seeded and (words := hint(untrained, seed=origin.seed)):
-        page.line(Word(words, "dim"))
+    if origin.is_seeded:
+        page.line(Word(f"Untrained: random rows of seed {origin.seed}.", "dim"))
 
 
 def put_guesses(page: Page, guesses: Mapping[str, str]) -> None:
     """Put the guesses about the origin of the numbers on a page, by their reasons."""
-    for about, reason in guesses.items():
-        page.line(f"A guess: {guess_in_words(about, reason)}")
-
-
-def guess_in_words(about: str, reason: str) -> str:
-    """Return what was guessed and why, and how to choose another tensor or encoding."""
-    return f"{reason}; {hint(f'another {about}')}" if about in ("token", "position", "encoding") else reason
+    for reason in guesses.values():
+        page.line(f"A guess: {reason}")
 
 
 def head_in_words(relation: str, rows: int, reason: str) -> str:
@@ -77,10 +71,10 @@ def left_out(*parts: str) -> str:
     return f"Left out: {' and '.join(missing)}" if missing else ""
 
 
-def put_left_out(page: Page, *parts: str, how: str = "") -> None:
-    """Say on a page which rows and columns are not shown, and how to see them."""
+def put_left_out(page: Page, *parts: str) -> None:
+    """Say on a page which rows and columns are not shown."""
     if missing := left_out(*parts):
-        page.line(f"{missing}{f'; {how}' if how else ''}.")
+        page.line(f"{missing}.")
 
 
 def bar(share: float, cells: int) -> str:

@@ -1,0 +1,207 @@
+"""Bad input: a command line, and what its error of one or two lines says; refused before anything is drawn or kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+import torch
+
+from embcli.formats import FORMATS, Kind, able
+from embcli.verbs.compare import layers
+from embcli.weights.source import SeededSource
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside, in_terminal
+
+DIGITS = "9" * 5000
+TOY = "--vocab 100 --dim 3"
+HELP = "\nTry 'embcli {} --help' for help."
+SLIPS = {  # the whole error
+    "lookp x": "No such command 'lookp'. Did you mean 'lookup'?\nTry 'embcli --help' for help.",
+    "lookup a --dimm 3": "No such option: --dimm (Possible options: --dim)" + HELP.format("lookup"),
+    "lookup Every effort": "Got unexpected extra argument(s) (effort)\n"
+    "Put a text of several words in quotes. Try 'embcli lookup --help' for help.",
+    "lookup --ids 2 3": "TEXT and --ids stand for the same input; give one of them\n"
+    "Write the IDs as one word, with commas between: --ids 2,3,5,1",
+    "weights --vocab six": "Invalid value for '--vocab': 'six' is not a valid int." + HELP.format("weights"),
+    "'Every effort'": "'Every effort' is not a command\nFor a text: embcli tokenize 'Every effort'; embcli --help",
+    "my.npy": "'my.npy' is a file, not a command\n"
+    "embcli info my.npy shows a model, embcli tokenize --file my.npy a text",
+    "positions sinusodial": "'sinusodial' is not a kind of positions; choose from learned, sinusoidal, relative, rotary",
+    "explain strid": "WORD 'strid' is not explained; the nearest: stride, tied, input and pipes",
+    "neighbors hi -k 0": "-k must be at least 1, not 0",
+    "lookup hi --tensor x": "--tensor goes with --from, which names the file",
+    "lookup hi --from m.npy --dim 3": "--dim is for seeded layers; --from takes what the file holds",
+    "info m.npy --from m.npy": "'m.npy' and --from name the same thing, the model; give one of them",
+    "help nonsense": "'nonsense' is not a command\nFor a text: embcli tokenize 'nonsense --help'; embcli --help",
+}
+REFUSED = {  # a part of the error
+    # IDs
+    "lookup --ids 2,3,-5,1": "ID -5 at position 2 is negative",
+    "lookup --ids 2,three": "'three' at position 1 is not a token ID",
+    f"lookup --ids 1,{DIGITS}": f"ID {DIGITS[:60]} at position 1 is beyond any vocabulary",
+    "lookup --ids 5,6 --vocab 6 --dim 3": "ID 6 at position 1 has no row: the token layer has V = 6 rows, for IDs from 0",
+    "lookup --ids 50257": "IDs from 0 to 50256",
+    "lookup hello --vocab 6": "ID 31373 ('hello') at position 0",
+    "tokenize --ids 1,50257": "ID 50257 at position 1 is not a token of gpt2",
+    "tokenize --encoding cl100k_base --ids 100256": "ID 100256 at position 0",
+    "decode 1 x": "'x' at position 1",
+    "decode 1 -5": "ID -5 at position 1",
+    "compare --vocab 100 --ids 100": "ID 100 at position 0 has no row",
+    # sizes
+    **{f"{verb} {flag} 0": f"{flag} must be at least 1, not 0" for verb in ("lookup a", "weights") for flag in ("--vocab", "--dim", "--context-length")},
+    **{f"weights --precision {value}": "--precision" for value in ("0", "-1", "17", "x")},
+    **{f"weights --seed {value}": "'--seed'" for value in ("six", "1e3", "2.0", "nan", DIGITS)},
+    "weights --vocab 99999999999": "a token layer of 99,999,999,999 x 256 takes 102.4 TB, and this machine has",
+    "weights --context-length 99999999999": "a position layer of 99,999,999,999 x 256 takes 102.4 TB",
+    f"compare --dim {'9' * 401}": "dim is out of range; no machine has that much memory",
+    "weights --seed 18446744073709551616": "seed must be from -2**63 to 2**64 - 1, as in torch",
+    "lookup --ids 1,2,3 --context-length 2": "3 tokens are more than the context length of 2",
+    # encodings, rows, columns and names
+    "tokenize a --encoding gpt3": "'gpt3'",
+    "lookup a --encoding gpt-4oo": "gpt-4o",
+    "weights --rows 60000": "row 60000 is out of range: there are 50,257, from 0 to 50256",
+    "weights --rows 5:2": "rows 5:2",
+    "weights --rows xyzzy": "--rows takes IDs and tokens, and 'xyzzy' is 2 tokens",
+    "weights --rows -1": "'-1' does not choose rows",
+    "weights --layer position --rows 1024": "row 1024 is out of range: there are 1,024, from 0 to 1023",
+    "weights --sort norm --map": "--sort is for rows; --map shows them as one picture",
+    "weights --columns 1:2:3": "'1:2:3' does not choose columns",
+    "lookup a --columns 3 --dim 3": "column 3 is out of range: there are 3, from 0 to 2",
+    f"lookup --ids 1,2 {TOY} --trace 9": "--trace 9 is not a token: there are 2 tokens",
+    f"lookup --ids 1,2 {TOY} --show token,tokens": "--show 'tokens' is not known",
+    "weights --layer sum": "'sum'",
+    "lookup a --color red": "'red'",
+    # formats and places
+    f"lookup --ids 1,2 {TOY} --trace 0 -f json": "--trace cannot be shown in json",
+    f"lookup --ids 1,2 {TOY} -f ids": "this result cannot be written as ids",
+    f"lookup --ids 1,2 {TOY} --show token,input -f csv": "this format holds one matrix, not token, input",
+    f"lookup --ids 1,2 {TOY} -f projector": "projector is a folder of files; name it with --output",
+    f"lookup --ids 1,2 {TOY} -o /nonexistent/out.npy": "cannot write to '/nonexistent/out.npy'",
+    f"lookup --ids 1,2 {TOY} -o out.docx": "'out.docx' has no known extension; --format names one",
+    "lookup a --format yaml": "cannot be written as yaml; it can be written as table",
+    "compare --gradient -f npy": "--gradient cannot be shown in npy",
+    "compare --trace -f json": "--trace cannot be shown in json",
+    "compare --show ids,shared -f csv": "--show ids cannot be shown in csv",
+    "compare --show embedding,linear -f csv": "this format holds one matrix, not embedding, linear",
+    # the text
+    "lookup a --ids 1": "TEXT and --ids",
+    "lookup a --file f": "TEXT and --file",
+    "tokenize --file no/such/file": "cannot read 'no/such/file': No such file",
+    "tokenize --file /": "cannot read '/'",
+    "tokenize --file /dev/zero": "'/dev/zero': it is a device that gives more than 10.0 MB",
+    "tokenize --text hi": "No such option: --text",
+}  # fmt: skip
+
+
+@pytest.fixture
+def _no_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let nothing be opened and nothing be drawn, and look at an empty cache."""
+
+    def worked(*_: object, **__: object) -> None:
+        pytest.fail("worked before it refused")
+
+    monkeypatch.setattr(SeededSource, "open", worked)
+    monkeypatch.setattr(layers, "compare", worked)
+    monkeypatch.setattr(torch.nn, "Embedding", worked)
+    monkeypatch.setattr(torch.Tensor, "normal_", worked)
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("line", SLIPS)
+def test_a_slip_is_refused_in_one_or_two_lines(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.npy").touch()
+    assert Inside().refused(*shlex.split(line)) == f"embcli: {SLIPS[line]}\n"
+
+
+@pytest.mark.usefixtures("_no_work")
+@pytest.mark.parametrize("line", REFUSED, ids=lambda line: line[:60])
+def test_it_is_refused_before_any_work_and_nothing_is_kept(tmp_path: Path, line: str) -> None:
+    error = Inside().refused(*line.split())
+    assert REFUSED[line] in error
+    assert len(error) < 500
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.usefixtures("_no_work")
+@pytest.mark.parametrize("form", ["npy", "safetensors", "parquet"])
+@pytest.mark.parametrize("verb", ["lookup --ids 1,2", "weights"])
+def test_binary_data_for_a_terminal_and_a_missing_package_are_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, form: str
+) -> None:
+    words = (*verb.split(), *TOY.split(), "-f", form)
+    assert "binary data is not for a terminal" in Inside(terminal=True).refused(*words)
+    if form == "parquet":
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        told = "embcli: parquet needs a package that is missing: pip install 'embcli[arrow]'\n"
+        assert Inside().refused(*words, "-o", "out") == told
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_process_refuses_just_so_and_a_terminal_breaks_lines_between_words(embcli: Embcli) -> None:
+    words = ("neighbors", " dog", "--from", "nowhere")
+    sentences = Inside().refused(*words)
+    assert embcli.refused(*words) == sentences
+    status, seen = in_terminal(40, 24, *words)
+    lines = seen.splitlines()
+    assert (status, max(map(len, lines)) <= 40, len(lines) > 2) == (2, True, True)
+    assert " ".join(lines).split() == sentences.split()
+
+
+@pytest.mark.parametrize(("data", "byte", "offset"), [(b"caf\xe9 ole", "0xe9", 3), (b"ab\xed\xa0\x80", "0xed", 2)])
+def test_bytes_that_are_no_utf8(embcli: Embcli, inside: Embcli, data: bytes, byte: str, offset: int) -> None:
+    """An argument of bytes reaches Python as lone surrogates; U+D800 is the second one."""
+    where = f"is not UTF-8: byte {byte} at offset {offset}"
+    assert f"TEXT {where}" in embcli.refused("tokenize", data)
+    assert f"standard input {where}" in inside.refused("tokenize", stdin=data)
+    assert f"standard input {where}" in inside.refused("tokenize", "--ids", "-", stdin=data)
+
+
+@pytest.mark.parametrize("arguments", [["tokenize"], ["lookup", "-"], ["lookup", "--ids", "-"], ["decode"]])
+def test_a_terminal_and_no_text(arguments: list[str]) -> None:
+    command, *rest = Embcli.command
+    terminal = pexpect.spawn(command, [*rest, *arguments], encoding="utf-8", timeout=TIMEOUT, dimensions=(24, 200))
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    first, second = (terminal.before or "").splitlines()
+    assert terminal.exitstatus == 2
+    assert re.fullmatch(r"embcli: no .* given and nothing is piped in, as in: .*embcli \w+ .*", first)
+    assert second == f"Try 'embcli {arguments[0]} --help' for help."
+
+
+def test_empty_input_is_an_empty_result_with_a_note(inside: Embcli) -> None:
+    for words in (("tokenize", "-f", "json"), ("lookup", "--lines", *TOY.split(), "-f", "json")):
+        ran = inside(*words, stdin="")
+        assert (ran.status, ran.err) == (0, "embcli: the input is empty: there are no tokens\n")
+        assert json.loads(ran.out)["tokens"] == []
+    assert inside.ok("decode", stdin="").out == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its file names are bytes")
+@pytest.mark.parametrize(("verb", "kind"), [("info", "list"), ("lookup --ids 1,2", "embeddings"), ("diff", "ranking")])
+def test_lone_surrogates_are_escaped_in_all_formats(inside: Embcli, tmp_path: Path, verb: str, kind: Kind) -> None:
+    """A path that is not UTF-8, a tensor's name, and a config.json can have them; text in UTF-8 cannot."""
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    with (folder / "m.bin").open("wb") as file:  # torch itself does not write to such a path
+        torch.save({"\ud800.wte.weight": torch.ones(3, 2), "\udcff.wpe.weight": torch.ones(4, 2)}, file)
+    (folder / "config.json").write_text(json.dumps({"model_type": "\ud800", "architectures": ["\ud800ForCausalLM"]}))
+    given = [str(folder / "m.bin")] * 2 if verb == "diff" else ["--from", str(folder / "m.bin")]
+    for form in set(able(kind)) - {"png"}:  # which is slow, and drawn from the same page
+        path = tmp_path / f"out-{form}"
+        ran = inside(*verb.split(), *given, "--format", form, "--output", str(path))
+        assert ran.status == 0, form
+        assert "\ud800" not in ran.err
+        found = b"".join(each.read_bytes() for each in (path, *path.glob("*")) if each.is_file())
+        if not FORMATS[form].binary:
+            found.decode()
+        if form in ("json", "parquet", "safetensors") or (verb, form) == ("info", "csv"):
+            assert re.search(rb"\\ud800", found), form
