@@ -79,48 +79,6 @@ def test_embcli_alone_lists_the_commands_in_panels_below_what_to_type_first(insi
     assert re.findall(r"^│ ([a-z]+) ", text, re.MULTILINE) == [*COMMANDS]
 
 
-REFUSED = {
-    "lookp x": ("No such command 'lookp'. Did you mean 'lookup'?", "Try 'embcli --help' for help."),
-    "lookup a --dimm 3": ("No such option: --dimm (Possible options: --dim)", "Try 'embcli lookup --help' for help."),
-    "lookup Every effort": (
-        "Got unexpected extra argument(s) (effort)",
-        "Put a text of several words in quotes. Try 'embcli lookup --help' for help.",
-    ),
-    "lookup --ids 2 3": (
-        "TEXT and --ids stand for the same input; give one of them",
-        "Write the IDs as one word, with commas between: --ids 2,3,5,1",
-    ),
-    "weights --vocab six": (
-        "Invalid value for '--vocab': 'six' is not a valid int.",
-        "Try 'embcli weights --help' for help.",
-    ),
-    "'Every effort'": (
-        "'Every effort' is not a command",
-        "For a text: embcli tokenize 'Every effort'; embcli --help",
-    ),
-    "my.npy": (
-        "'my.npy' is a file, not a command",
-        "embcli info my.npy shows a model, embcli tokenize --file my.npy a text",
-    ),
-    "positions sinusodial": (
-        "'sinusodial' is not a kind of positions; choose from learned, sinusoidal, relative, rotary",
-    ),
-    "explain strid": ("WORD 'strid' is not explained; the nearest: stride, tied, input and pipes",),
-    "neighbors hi -k 0": ("-k must be at least 1, not 0",),
-    "lookup hi --tensor x": ("--tensor goes with --from, which names the file",),
-    "lookup hi --from m.npy --dim 3": ("--dim is for seeded layers; --from takes what the file holds",),
-    "info m.npy --from m.npy": ("'m.npy' and --from name the same thing, the model; give one of them",),
-    "help nonsense": ("'nonsense' is not a command", "For a text: embcli tokenize 'nonsense --help'; embcli --help"),
-}
-
-
-@pytest.mark.parametrize("line", REFUSED)
-def test_a_slip_is_refused_in_one_or_two_lines(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("my.npy").touch()
-    assert Inside().refused(*shlex.split(line)) == "embcli: " + "\n".join(REFUSED[line]) + "\n"
-
-
 def test_names_that_papers_have_for_kinds_are_understood(inside: Embcli) -> None:
     words = ("positions", "--dim", "4", "-f", "json")
     assert inside.ok(*words, "--kind", "rope").out == inside.ok(*words, "rotary").out

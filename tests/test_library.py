@@ -7,7 +7,6 @@ import inspect
 import io
 import itertools
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -31,7 +30,6 @@ from embcli.model import Model
 from embcli.result import Result
 from tests.conftest import TIMEOUT
 from tests.inside import Inside
-from tests.test_readme import examples
 
 TEXT = "Every effort moves you"
 SMALL = ("--vocab", "50257", "--dim", "4")
@@ -165,64 +163,6 @@ def test_a_comparison_is_that_of_the_command(
 
 
 # Commands of the README's examples and of pages.md, and the same in Python.
-EXAMPLES: dict[str, Callable[[], Result]] = {
-    "embcli tokenize strawberry --merges --draw": lambda: embcli.seeded().merges("strawberry", draw=True),
-    'embcli lookup "you and you and you" --only " you" --dim 4': lambda: embcli.seeded(dim=4).lookup(
-        "you and you and you", only=" you"
-    ),
-    'embcli tokenize "Every effort moves you… 👋"': lambda: embcli.seeded().tokenize("Every effort moves you… 👋"),
-    "embcli weights --vocab 6 --dim 3": lambda: embcli.seeded(6, 3).weights(),
-    "embcli lookup --ids 2,3,5,2 --vocab 6 --dim 3 --draw": lambda: embcli.seeded(6, 3).lookup([2, 3, 5, 2], draw=True),
-    f'embcli lookup "{TEXT}" --dim 4 --trace 0': lambda: embcli.seeded(dim=4).lookup(TEXT, trace=0),
-    "embcli positions --kind sinusoidal --context-length 16 --dim 16 --similarity --heat": lambda: (
-        embcli.seeded(dim=16, context_length=16).positions("sinusoidal", similarity=True).styled(heat=True)
-    ),
-    "embcli lookup --from own.npz --ids 0 --precision 1": lambda: (
-        embcli.open("own.npz").lookup([0]).styled(precision=1)
-    ),
-    "embcli neighbors --ids 2 --vocab 6 --dim 3": lambda: embcli.seeded(6, 3).neighbors([2]),
-    "embcli audit --from own.npy": lambda: embcli.open("own.npy").audit(),
-    "embcli diff base.npy tuned.npy": lambda: embcli.open("base.npy").diff(embcli.open("tuned.npy")),
-    "embcli lookup --ids - --dim 3 -f csv": lambda: embcli.seeded(dim=3).lookup([6109, 3626, 6100, 345]),
-    f'embcli lookup "{TEXT}" -f npy -o input.npy': lambda: embcli.seeded().lookup(TEXT),
-    "embcli lookup -f ndjson": lambda: embcli.seeded().lookup(TEXT),
-    f'embcli lookup "{TEXT}" -f ndjson': lambda: embcli.seeded().lookup(TEXT),
-}
-NOT_A_RESULT = {
-    "embcli decode 6109 3626 6100 345",
-    f'embcli tokenize "{TEXT}" -f ids',  # the pipe in front of another one
-    "embcli compare --show outputs",  # its times differ
-}
-PIPED = {"embcli lookup --ids - --dim 3 -f csv": "6109 3626 6100 345", "embcli lookup -f ndjson": TEXT}
-
-
-def commands_of_the_readme() -> dict[str, str]:
-    """Return the commands of embcli in the README's examples, and what prepares the files of each."""
-    found = {}
-    for line, _ in examples():
-        for part in re.split(r" \|\|? | && ", line):
-            if part.startswith("embcli "):
-                found[part] = line.partition(" && embcli")[0] if line.startswith("python") else ""
-    return found
-
-
-def test_every_example_of_the_readme_has_a_python_form_or_is_no_result() -> None:
-    assert {*commands_of_the_readme()} == {*EXAMPLES} | NOT_A_RESULT
-
-
-@pytest.mark.parametrize("command", EXAMPLES)
-def test_save_writes_what_the_examples_of_the_readme_write(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    if preparation := commands_of_the_readme()[command]:
-        exec(shlex.split(preparation)[2], {})
-    words = re.sub(r" -[fo] \S+", "", command)
-    for format in ("table", "html") if re.search("--(draw|trace|heat)", command) else ("table", "html", "json"):
-        ran = Inside()(*shlex.split(words)[1:], "-f", format, "-o", "theirs", stdin=PIPED.get(command, ""))
-        assert ran.status in (0, 1), ran
-        EXAMPLES[command]().save("ours", format=format)  # type: ignore[arg-type]
-        assert Path("ours").read_bytes() == Path("theirs").read_bytes()
 
 
 @pytest.mark.parametrize("case", SAME)
@@ -243,14 +183,6 @@ def test_the_library_is_quiet_and_touches_no_signal(
         make(*files).save(tmp_path / "out.svg")
     assert capfd.readouterr() == ("", "")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-
-
-def test_importing_embcli_imports_nothing_heavy() -> None:
-    program = "import sys; before = {*sys.modules}; import embcli; print(*({*sys.modules} - before))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT, check=True)
-    found = {name.split(".")[0] for name in done.stdout.split()}
-    assert "embcli" in found
-    assert found.isdisjoint({"numpy", "torch", "rich", "typer", "tiktoken", "orjson"})
 
 
 def test_torch_is_imported_where_the_command_imports_it(files: tuple[Path, Path]) -> None:

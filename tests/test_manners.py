@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 import embcli
-from embcli import formats
 from embcli.cli.document import pretty
 from embcli.verbs.compare import layers
 from embcli.weights.source import SeededSource
-from tests.conftest import TIMEOUT, Embcli
+from tests.conftest import TIMEOUT
 from tests.inside import Inside
-from tests.screen import bare, on_terminal, styled
+from tests.screen import bare, styled
 
 TOY = ("--vocab", "6", "--dim", "3")
 
@@ -44,13 +43,6 @@ def test_jsonl_is_ndjson_as_option_variable_and_suffix(inside: Inside, tmp_path:
     assert inside.ok(*verb.split(), EMBCLI_FORMAT="jsonl").out == wanted
     inside.ok(*verb.split(), "-o", str(tmp_path / "a.jsonl"))
     assert (tmp_path / "a.jsonl").read_bytes() == wanted
-
-
-def test_jsonl_is_not_listed_beside_ndjson(inside: Inside) -> None:
-    assert "jsonl" not in formats.FORMATS
-    for told in (inside.ok("tokenize", "--help").text, inside.refused("tokenize", "hi", "-f", "yaml")):
-        assert "ndjson" in told
-        assert "jsonl" not in told
 
 
 def test_decode_ends_its_line_on_a_terminal_and_not_in_a_pipe(inside: Inside, terminal: Inside) -> None:
@@ -94,20 +86,6 @@ def test_a_row_of_numbers_stands_in_one_line_of_an_indented_document() -> None:
     assert json.loads("\n".join(lines)) == document
 
 
-def test_empty_input_is_noted_on_standard_error_for_each_verb_that_reads(inside: Inside) -> None:
-    note = "embcli: the input is empty: there are no tokens\n"
-    for verb in (("tokenize",), ("lookup", *TOY), ("compare", "-")):
-        ran = inside(*verb, stdin="")
-        assert (ran.status, ran.err) == (0, note), ran
-
-
-@pytest.mark.parametrize(("show", "last"), [("token", "token: row ID"), ("position", "position: row p")])
-def test_one_matrix_of_a_lookup_has_no_line_on_the_sum(inside: Inside, show: str, last: str) -> None:
-    text = inside.ok("lookup", "--ids", "2,3", *TOY, "--show", show).text
-    assert "= input" not in text
-    assert text.splitlines()[-2].startswith(last)
-
-
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
@@ -120,28 +98,6 @@ def test_one_matrix_of_a_lookup_has_no_line_on_the_sum(inside: Inside, show: str
 def test_sequences_of_one_length_have_a_shape_and_others_are_counted(inside: Inside, lines: str, told: str) -> None:
     title, *_ = inside("lookup", "--lines", "--ids", "-", *TOY, stdin=lines).text.splitlines()
     assert title.endswith(f": {told}")
-
-
-def test_a_single_sequence_has_no_batch(inside: Inside) -> None:
-    assert inside.ok("lookup", "--ids", "1 2", *TOY).text.splitlines()[0].endswith(": T = 2 tokens, D = 3 columns")
-
-
-@pytest.mark.parametrize("verb", [("lookup", *TOY), ("tokenize",)])
-@pytest.mark.parametrize(("lines", "count"), [("1 2\n\n3\n", 3), ("1", 1), ("1\n\n", 2)])
-def test_a_document_tells_how_many_sequences_there_were(
-    inside: Inside, verb: tuple[str, ...], lines: str, count: int
-) -> None:
-    """Also those without a token, of which no row tells."""
-    document = json.loads(inside(*verb, "--lines", "--ids", "-", "-f", "json", stdin=lines).out)
-    assert document["run"]["sequences"] == count
-
-
-@pytest.mark.parametrize("verb", [("lookup", *TOY), ("tokenize",)])
-@pytest.mark.parametrize("form", ["csv", "tsv", "table"])
-def test_no_ids_have_the_columns_of_one(inside: Inside, verb: tuple[str, ...], form: str) -> None:
-    none, one = (inside(*verb, "--ids", ids, "-f", form, "--color", "never").text for ids in ("", "1"))
-    line = 1 if form == "table" and verb[0] == "lookup" else 0
-    assert none.splitlines()[line].split() == one.splitlines()[line].split()
 
 
 # --- numbers that are too many for a terminal -------------------------------------------------------------------------
@@ -175,34 +131,6 @@ def test_more_than_100_000_numbers_are_refused_on_a_terminal_before_anything_is_
     told = terminal.refused(*command.replace("IDS", ids).split(), EMBCLI_CACHE_DIR=str(tmp_path))
     assert told == f"embcli: {numbers:,} {TOO_MANY}"
     assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "weights --vocab 1000 --dim 100 -f csv",
-        "lookup --ids IDS --vocab 6 --dim 33 -f ndjson",
-        "lookup --ids IDS --vocab 6 --dim 50 --show token,input -f json",
-    ],
-)
-def test_100_000_numbers_are_shown_on_a_terminal(terminal: Inside, command: str) -> None:
-    arguments = command.replace("IDS", ",".join(["1"] * 1000)).split()
-    shown, piped = terminal.ok(*arguments).text, Inside().ok(*arguments).text
-    assert len(bare(shown)) >= len(piped.replace("\r", ""))
-
-
-@pytest.mark.parametrize("where", ["pipe", "file"])
-def test_no_number_is_too_many_for_a_pipe_or_a_file(tmp_path: Path, where: str) -> None:
-    arguments = ("weights", "--vocab", "1001", "--dim", "100", "-f", "csv")
-    if where == "pipe":
-        assert Inside().ok(*arguments).out.count(b"\n") == 1002
-    else:
-        Inside(terminal=True).ok(*arguments, "-o", str(tmp_path / "w.csv"))
-        assert (tmp_path / "w.csv").read_bytes().count(b"\n") == 1002
-
-
-def test_a_table_of_any_size_goes_to_a_terminal(embcli: Embcli) -> None:
-    assert "50252" in on_terminal(80, "weights", height=24).text
 
 
 def test_a_warning_of_numpy_stays_off_standard_error() -> None:
