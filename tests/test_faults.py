@@ -45,7 +45,7 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("broken", ["raises"], indirect=True)
 def test_with_a_broken_torch_info_goes_on_and_a_kept_lookup_works(embcli: Embcli, broken: dict[str, str]) -> None:
-    kept = Inside().ok("lookup", "--ids", "2,3", *TOY).out
+    kept = Inside(suggesting=True).ok("lookup", "--ids", "2,3", *TOY).out
     assert embcli.ok("lookup", "--ids", "2,3", *TOY, **broken).out == kept
     assert embcli.ok("info", "-f", "json", **broken).out == Inside().ok("info", "-f", "json").out
 
@@ -176,9 +176,13 @@ def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str,
 @pytest.mark.parametrize(
     "command",
     [
-        *("diff m.npy m.npy -o m.npy", "diff m.npy n.npy -o ./n.npy", "weights --from m.npy -o link.npy"),
+        *(
+            "diff m.npy m.npy -f json -o m.npy",
+            "diff m.npy n.npy -f json -o ./n.npy",
+            "weights --from m.npy -o link.npy",
+        ),
         *("tokenize --file m.npy -f npy -o m.npy", "weights --from . -o tokenizer.json"),
-        *("weights m.npy -o m.npy", "neighbors --vector m.npy -o m.npy", "batch m.npy -o m.npy"),
+        *("weights m.npy -o m.npy", "neighbors --vector m.npy -f json -o m.npy", "batch m.npy -o m.npy"),
         "tokenize x --encoding gpt2,tokenizer.json -f json -o tokenizer.json",
     ],
 )

@@ -424,7 +424,6 @@ def whole_output(form: str) -> str:
         + "".join(lines)
         + "token: row ID of V = 6 tokens; position: row p of C = 1,024 positions\n"
         "Untrained: random rows of seed 123.\n"
-        "--from MODEL reads a real model.\n"
     )
 
 

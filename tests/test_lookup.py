@@ -88,9 +88,7 @@ def test_traced_lines_add_up(dim: int) -> None:
     assert "Trace of token 3: token row 49 + position row 1 = input row 3" in shown
     lines = TRACED.findall(shown)
     columns = [int(column) for column, *_ in lines]
-    left_out = re.findall(
-        rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\); --columns picks", shown.partition("Trace")[2]
-    )
+    left_out = re.findall(rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\)\.", shown.partition("Trace")[2])
     hidden = [*range(int(left_out[0][0]), int(left_out[0][1] or left_out[0][0]) + 1)] if left_out else []
     assert sorted(columns + hidden) == [*range(dim)]
     assert len(hidden) == (int(left_out[0][2]) if left_out else 0)

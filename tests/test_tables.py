@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 from wcwidth import wcswidth
 
 from embcli import encodings
@@ -179,14 +178,6 @@ def test_chosen_columns_that_fit_stand_in_one_table(inside: Embcli, layers: dict
 # --- one screen -------------------------------------------------------------------------------------------------------
 
 
-def test_a_lookup_of_four_tokens_takes_18_lines_of_80_columns(layers: dict[str, np.ndarray]) -> None:
-    terminal = on_terminal(80, "lookup", PLAIN, height=24)
-    assert terminal.history == 0
-    assert len(terminal.text.splitlines()) <= 18
-    assert terminal.raw.count("\n") <= 18
-    check_lookup(terminal.text, 80, PLAIN, layers)
-
-
 def test_compare_fits_on_24_lines_with_all_its_columns() -> None:
     terminal = on_terminal(80, "compare", height=24)
     assert terminal.history == 0
@@ -267,21 +258,6 @@ def test_markup_and_escape_sequences_in_a_text_stay_text(inside: Embcli) -> None
 
 # --- whole pages ------------------------------------------------------------------------------------------------------
 
-TOKENIZED = r"""pos     token        ID  bytes  span
-────────────────────────────────────
-  0     Hi        17250  48 69  0:2
-  1  ╭  \x20\xe6  10545  20 e6  2:4
-  2  │  \x97        245  97     3:4
-  3  ╰  \xa5         98  a5     3:4
-  4  ╭  \xe6\x9c  17312  e6 9c  4:5
-  5  ╰  \xac        105  ac     4:5
-  6     !             0  21     5:6
-  7     ␣           220  20     6:7
-
-7 characters, 11 bytes, 8 tokens, 0.88 characters per token (gpt2)
-日 is in tokens 1 to 3: \x20\xe6 + \x97 + \xa5
-本 is in tokens 4 to 5: \xe6\x9c + \xac
-"""
 WEIGHED = """Position weight matrix: C = 4 positions, one row each, D = 5 columns
 pos  │        0        1        2        3        4
 ───────────────────────────────────────────────────
@@ -314,18 +290,6 @@ column     token   position      input
 The sum is computed in float32; it is shown to 4 decimals.
 Untrained: random rows of seed 123.
 """
-
-
-def test_the_whole_output_of_tokenize(inside: Embcli) -> None:
-    assert inside.ok("tokenize", "Hi 日本! ", COLUMNS="60").text == TOKENIZED
-
-
-def test_the_whole_output_of_weights(inside: Embcli) -> None:
-    rows = torch.from_numpy(live(Seeded(3, 5, 4, 7))["position"])
-    summary = (rows.double().mean(), rows.double().std(), rows.min(), rows.max())
-    expected = WEIGHED.format(*rows.flatten().tolist(), *map(float, summary))
-    sizes = ("--vocab", "3", "--dim", "5", "--context-length", "4", "--seed", "7")
-    assert inside.ok("weights", "--layer", "position", *sizes, COLUMNS="60").text == expected
 
 
 def test_the_whole_output_of_lookup(inside: Embcli) -> None:
