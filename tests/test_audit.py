@@ -14,13 +14,11 @@ from tokenizers import Tokenizer, models
 
 import embcli
 from embcli import formats, memory
-from embcli.files import stored
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.stored import StoredLayer
 from embcli.statistics import Covariance
 from embcli.verbs.audit import Audit, audit
 from tests.inside import Inside
-from tests.test_startup import imported
 
 USED, RESERVED, PADDING, DIM = 200, 20, 12, 16
 TOKENS = USED + RESERVED
@@ -147,21 +145,21 @@ def cosine_distances(matrix: np.ndarray, other: np.ndarray) -> np.ndarray:
     return 1 - matrix @ other / (np.linalg.norm(matrix, axis=1) * np.linalg.norm(other))
 
 
-@pytest.mark.parametrize("block", [1 << 18, 100])
-def test_the_indicators_are_those_of_plain_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    """All of it on the whole matrix at once; the principal component comes from a singular value decomposition."""
-    monkeypatch.setattr(stored, "_BLOCK", block)
-    matrix = trained(True) + np.float32(0.3)
+@pytest.mark.parametrize("padding", [0, 17_000])
+def test_the_indicators_are_those_of_plain_numpy(tmp_path: Path, padding: int) -> None:
+    """All of it on the whole matrix at once, which is one block, or several; the component is that of an SVD."""
+    matrix = np.append(trained(True), trained(True)[-1] + vectors(padding) / 100, 0) + np.float32(0.3)
+    others = np.arange(USED, len(matrix))
     found = audited(model(tmp_path / "model", matrix, True)).indicators
     wide = matrix.astype(np.float64)
     told = wide[:TOKENS]  # rows that stand for tokens
-    mean, unused = told.mean(axis=0), wide[UNUSED].mean(axis=0)
+    mean, unused = told.mean(axis=0), wide[others].mean(axis=0)
     first = np.linalg.svd(told - mean)[2][0]
     without = wide - np.outer(wide @ first, first)
     for name, wanted in {
         "cosine": cosine_distances(wide, unused),
         "centred": cosine_distances(wide - mean, unused - mean),
-        "without_first": cosine_distances(without, without[UNUSED].mean(axis=0)),
+        "without_first": cosine_distances(without, without[others].mean(axis=0)),
     }.items():
         np.testing.assert_allclose(vars(found)[name], wanted, rtol=0, atol=1e-6)
 
@@ -221,16 +219,14 @@ def test_unused_rows_are_held_against_the_mean_of_the_others(tmp_path: Path, fac
     assert found.threshold == pytest.approx(middle + 3 * 1.4826 * np.median(np.abs(own - middle)), abs=1e-9)
 
 
-@pytest.mark.parametrize("block", [1 << 18, 100])
-def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    """3,000 rows are more than are multiplied at a time; some have no direction, or are not finite."""
-    monkeypatch.setattr(stored, "_BLOCK", block)
-    matrix = vectors(3000, 7) * np.arange(1, 8, dtype=np.float32) + np.float32(0.5)
+def test_how_rows_lie_is_what_plain_numpy_says(tmp_path: Path) -> None:
+    """In several blocks; some rows have no direction, or are not finite."""
+    matrix = vectors(50_000, 7) * np.arange(1, 8, dtype=np.float32) + np.float32(0.5)
     matrix[17], matrix[1200, 3] = 0, np.nan
     save_file({"wte.weight": matrix}, tmp_path / "model.safetensors")
     found = audited(tmp_path)
     norms = np.linalg.norm(np.delete(matrix, 1200, axis=0).astype(np.float64), axis=1)
-    assert len(found.measured) == 2999
+    assert len(found.measured) == 49_999
     np.testing.assert_allclose(found.quantiles, np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)), rtol=1e-12)
     assert [*found.histogram] == np.histogram(norms, 24)[0].tolist()
 
@@ -243,93 +239,6 @@ def test_a_covariance_of_rows_that_differ_in_their_last_bits_is_numpys() -> None
     covariance = Covariance(6)
     covariance.add(matrix)
     np.testing.assert_allclose(covariance.matrix(), np.cov(matrix.T), rtol=1e-9, atol=1e-20)
-
-
-def test_which_head_was_taken_as_the_token_matrix_is_told(inside: Inside, tmp_path: Path) -> None:
-    folder = model(tmp_path / "model", planted(True))
-    (folder / "config.json").write_text(json.dumps({"architectures": ["GPT2LMHeadModel"]}))
-    found = audited(folder)
-    assert found.indicator == "cosine"
-    assert {*found.candidates.tolist()} == PLANTED["candidates"]
-    text = inside("audit", "--from", str(folder)).text
-    assert "\noutput head   the token matrix itself (tied); config.json names 'GPT2LMHeadModel' and no head" in text
-    (folder / "config.json").write_text(json.dumps({"tie_word_embeddings": False}))
-    assert (
-        "\noutput head   none in the file, as in most files of tied models; config.json says"
-        in inside("audit", "--from", str(folder)).text
-    )
-    assert "output head" not in inside.ok("audit", "--vocab", "9").text
-
-
-def test_small_indicators_keep_their_digits_on_the_page(inside: Inside, tmp_path: Path) -> None:
-    matrix = planted(False) * np.float32(1e-6)
-    folder = model(tmp_path / "model", matrix)
-    found = audited(folder)
-    text = inside("audit", "--from", str(folder)).text
-    assert f"candidates    3 like unused rows by norm: up to {found.threshold:.4e}\n" in text
-    rows = [line.split() for line in text.partition("candidates  ")[2].splitlines()]
-    told = {row[0]: row[2:] for row in rows if len(row) == 6}
-    norms = np.linalg.norm(matrix.astype(np.float64), axis=1)
-    assert [told[name][0] for name in ("50", "51", "52")] == [f"{norms[row]:.4e}" for row in (50, 51, 52)]
-    found = vars(audited(folder).indicators)
-    assert told["50"][1:] == [f"{found[name][50]:.4f}" for name in ("cosine", "centred", "without_first")]
-
-
-def test_unused_rows_that_cancel_out_tell_candidates_by_norm_alone(inside: Inside, tmp_path: Path) -> None:
-    matrix = vectors(TOKENS)
-    matrix[USED:] = 0
-    matrix[USED], matrix[USED + 1], matrix[60] = 0.01, -0.01, 0.005
-    ran = inside("audit", "--from", str(model(tmp_path / "model", matrix, True)))
-    assert "candidates    1 like unused rows by norm: up to 0.0400\n" in ran.text
-    assert "60  w60    0.0200\n" in ran.text
-
-
-@pytest.mark.parametrize(
-    ("fail_on", "status"),
-    [("zero", 1), ("equal", 1), ("missing", 0), ("padding", 1), ("candidates", 1), ("missing,non-finite", 1)],
-)
-def test_fail_on_says_for_which_faults_the_status_is_1(
-    inside: Inside, tmp_path: Path, fail_on: str, status: int
-) -> None:
-    folder = model(tmp_path / "model", planted(False))
-    assert inside("audit", "--from", str(folder), "--fail-on", fail_on).status == status
-
-
-def test_fewer_rows_than_tokens_are_broken(inside: Inside, tmp_path: Path) -> None:
-    folder = model(tmp_path / "model", trained(False)[: TOKENS - 3])
-    ran = inside("audit", "--from", str(folder))
-    assert ran.status == 1
-    assert f"217, for 220 tokens of {folder / 'tokenizer.json'}: 3 have no row" in " ".join(ran.text.split())
-    assert ran.text.endswith("Broken: missing (3)\n")
-
-
-def test_rows_of_zeros_that_no_text_picks_break_nothing(inside: Inside, tmp_path: Path) -> None:
-    matrix = trained(False)
-    matrix[TOKENS:] = 0
-    folder = model(tmp_path / "model", matrix)
-    assert "equal         none" in inside.ok("audit", "--from", str(folder), "--fail-on", "zero,equal").text
-    matrix[3] = 0
-    assert inside("audit", "--from", str(model(tmp_path / "model", matrix))).status == 1
-
-
-def test_equal_rows_of_unused_tokens_break_nothing(inside: Inside, tmp_path: Path) -> None:
-    matrix = trained(False)
-    matrix[UNUSED] = matrix[UNUSED[0]]
-    folder = model(tmp_path / "model", matrix)
-    inside.ok("audit", "--from", str(folder), "--fail-on", "equal")
-    matrix[3] = matrix[UNUSED[0]]
-    inside.ok("audit", "--from", str(model(tmp_path / "model", matrix)), "--fail-on", "equal")
-    matrix[4] = matrix[3]
-    assert inside("audit", "--from", str(model(tmp_path / "model", matrix)), "--fail-on", "equal").status == 1
-
-
-def test_a_matrix_that_was_never_trained_has_no_candidates(inside: Inside, tmp_path: Path) -> None:
-    text = inside.ok("audit", "--from", str(model(tmp_path / "model", vectors(TOKENS)))).text
-    assert "candidates    none: the unused rows resemble all others" in text
-    text = inside.ok("audit", "--vocab", "9").text
-    assert "candidates    none: too few known unused rows for comparison: 0 rows\n" in text
-    folder = model(tmp_path / "one", trained(False)[: USED + 1])
-    assert "too few known unused rows for comparison: 1 row\n" in inside("audit", "--from", str(folder)).text
 
 
 def test_the_matrix_is_gone_through_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,22 +283,83 @@ def test_odd_matrices_are_told_in_all_formats(inside: Inside, tmp_path: Path, ma
         assert "Warning" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("change", "fail_on", "broken"),
+    [
+        ("planted", "zero", ("zero",)),
+        ("planted", "equal", ("equal",)),
+        ("planted", "missing", ()),
+        ("planted", "padding", ("padding",)),
+        ("planted", "candidates", ("candidates",)),
+        ("planted", "missing,non-finite", ("non-finite",)),
+        ("zeros of padding", "zero,equal", ()),
+        ("unused rows are equal", "equal", ()),
+        ("one used row equals them", "equal", ()),
+        ("two used rows equal them", "equal", ("equal",)),
+        ("three rows too few", None, ("missing",)),
+    ],
+)
+def test_what_breaks_a_matrix(
+    inside: Inside, tmp_path: Path, change: str, fail_on: str | None, broken: tuple[str, ...]
+) -> None:
+    matrix = planted(False) if change == "planted" else trained(False)
+    if change == "zeros of padding":
+        matrix[TOKENS:] = 0
+    elif change == "three rows too few":
+        matrix = matrix[: TOKENS - 3]
+    elif change != "planted":
+        matrix[UNUSED] = matrix[UNUSED[0]]
+        matrix[[] if change.startswith("unused") else [3] if change.startswith("one") else [3, 4]] = matrix[UNUSED[0]]
+    folder = model(tmp_path / "model", matrix)
+    given = () if fail_on is None else ("--fail-on", fail_on)
+    ran = inside("audit", "--from", str(folder), *given, "-f", "json")
+    assert (ran.status, json.loads(ran.out)["audit"]["broken"]) == (int(bool(broken)), [*broken])
+    page = inside("audit", "--from", str(folder), *given).text.splitlines()
+    assert page[-1].startswith("Broken: " if broken else "Passed: ")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "reason"),
+    [
+        (vectors(TOKENS), "the unused rows resemble all others, as in an untrained matrix"),
+        (trained(False)[: USED + 1], "too few known unused rows for comparison: 1 row"),
+    ],
+)
+def test_without_a_threshold_the_reason_is_told(tmp_path: Path, matrix: np.ndarray, reason: str) -> None:
+    found = audited(model(tmp_path / "model", matrix))
+    assert (found.threshold, found.reason, len(found.candidates)) == (None, reason, 0)
+    assert f"candidates    none: {reason}" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("config", "indicator", "told"),
+    [
+        ({"architectures": ["GPT2LMHeadModel"]}, "cosine", "the token matrix itself (tied); config.json names"),
+        ({"tie_word_embeddings": False}, "norm", "none in the file, as in most files of tied models; config.json says"),
+    ],
+)
+def test_which_head_was_taken_as_the_token_matrix_is_told(
+    tmp_path: Path, config: dict[str, object], indicator: str, told: str
+) -> None:
+    folder = model(tmp_path / "model", planted(True))
+    (folder / "config.json").write_text(json.dumps(config))
+    found = audited(folder)
+    assert found.indicator == indicator
+    assert f"\noutput head   {told}" in str(found)
+
+
+def test_unused_rows_that_cancel_out_tell_candidates_by_norm_alone(tmp_path: Path) -> None:
+    matrix = vectors(TOKENS)
+    matrix[USED:] = 0
+    matrix[USED], matrix[USED + 1], matrix[60] = 0.01, -0.01, 0.005
+    found = audited(model(tmp_path / "model", matrix, True))
+    assert (found.indicator, found.indicators, found.candidates.tolist()) == ("norm", None, [60])
+    assert found.threshold == pytest.approx(0.04, rel=1e-6)
+
+
 def test_bad_requests_are_refused_in_words(inside: Inside, tmp_path: Path) -> None:
     assert "--fail-on 'odd' is not known; choose from non-finite, zero" in inside.refused("audit", "--fail-on", "odd")
     assert "--tensor goes with --from" in inside.refused("audit", "--tensor", "x")
     error = inside.refused("audit", "--from", str(tmp_path / "none"))
     assert "not found as a file" in error
     assert "are too many for a terminal" in Inside(terminal=True)("audit", "-f", "json").err
-
-
-def test_an_audit_of_a_file_imports_no_torch(tmp_path: Path) -> None:
-    folder = model(tmp_path / "model", trained(False))
-    assert "torch" not in imported(f"audit --from {folder}")[0]
-
-
-def test_what_nobody_asked_for_is_not_called_sound(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.save("own.npy", np.float32([[1, 2], [np.nan, 3], [0, 0]]))
-    assert inside.ok("audit", "--from", "own.npy", "--fail-on", "equal").text.endswith("Passed: no row is equal\n")

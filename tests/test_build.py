@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,12 +13,11 @@ import pytest
 
 from embcli.errors import LayerError
 from embcli.notes import Notes
-from embcli.weights import build, source
+from embcli.weights import build
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.weights.kept import file_name
 from embcli.weights.seeded import Seeded
 from tests.conftest import TIMEOUT
-from tests.inside import Inside
 
 VERSION = "__version__ = '2.12.0'\ngit_version: Optional[str] = 'aa'\n"
 
@@ -105,11 +103,6 @@ def test_torch_is_known_by_its_files(
     assert this_build().torch == told
 
 
-def test_a_torch_that_may_not_be_looked_for_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert this_build().torch == NO_TORCH
-
-
 def test_the_build_is_told_without_torch() -> None:
     code = "import sys; from embcli.weights.build import *; print(this_build()); assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=True, text=True)
@@ -142,29 +135,6 @@ def test_the_cpu_capability_is_the_one_that_torch_says(monkeypatch: pytest.Monke
             monkeypatch.setenv("ATEN_CPU_CAPABILITY", forced)
         assert cpu_capability() in (capability, None)
         assert (cpu_capability() is None) == (platform.machine() not in ("x86_64", "AMD64") or sys.platform != "linux")
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        ("sse2 avx2", "DEFAULT"),
-        ("fma avx2 sse2", "AVX2"),
-        ("fma avx2 avx512f avx512vl avx512bw", "AVX2"),
-        ("fma avx2 avx512f avx512vl avx512bw avx512dq", "AVX512"),
-        (None, None),
-    ],
-)
-def test_the_cpu_capability_follows_from_the_flags_of_an_x86(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str | None, told: str | None
-) -> None:
-    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
-    monkeypatch.setattr(build, "_CPU_FLAGS", str(tmp_path / "flags"))
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    if flags is not None:
-        (tmp_path / "flags").write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
-    assert cpu_capability() == told
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert cpu_capability() is None
 
 
 # --- loading torch ------------------------------------------------------------------------------------------------
@@ -227,29 +197,6 @@ def test_loading_that_takes_longer_than_patience_is_told(
     monkeypatch.setattr(notes, "slow", said.append)
     with loading_torch(notes):
         assert said == told
-
-
-def test_what_takes_long_is_said_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(source, "PATIENCE", -1)
-    look = ("lookup", "--ids", "1", "--vocab", "50", "--dim", "4", "--position", "none")
-    for noisy, told in ((True, "embcli: drawing a token layer of 50 x 4, to be kept\n"), (False, "")):
-        ran = Inside(noisy=noisy)(*look, EMBCLI_CACHE_DIR=str(tmp_path / str(noisy)))
-        assert (ran.status, ran.err) == (0, told)
-        assert Inside(noisy=noisy)(*look, EMBCLI_CACHE_DIR=str(tmp_path / str(noisy))).err == ""
-
-
-def test_torch_loads_without_touching_the_handlers_of_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signal, "signal", lambda *_: pytest.fail("touched"))
-    with loading_torch():
-        import torch  # noqa: F401
-
-
-def test_a_signal_that_ends_the_process_by_itself_still_does() -> None:
-    code = (
-        "import signal\nfrom embcli.weights.build import *\nwith loading_torch(): signal.raise_signal(15); print('no')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, check=False)
-    assert (done.returncode, done.stdout) == (-15, b"")
 
 
 ENDED = """

@@ -5,9 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shlex
-import shutil
-import struct
-import subprocess
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,13 +18,9 @@ from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
-from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.options import LookupOptions
-from embcli.store import Store
 from embcli.text import Sequences
 from embcli.tokens import tokenize
-from embcli.verbs.cache import contents
-from embcli.verbs.info import info
 from embcli.verbs.lookup import look_up
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.weights import weights
@@ -151,16 +144,6 @@ def test_lookup_as_safetensors_holds_the_chosen_matrices_and_the_ids(
     assert (run["seed"], run["encoding"], run["torch"]) == (123, "gpt2", torch.__version__)
 
 
-def test_every_tensor_of_a_safetensors_file_is_aligned_to_its_numbers(embcli: Embcli) -> None:
-    data = embcli.ok("lookup", "--ids", "2", "--vocab", "6", "--dim", "3", "-f", "safetensors").out
-    (length,) = struct.unpack("<Q", data[:8])
-    entries = json.loads(data[8 : 8 + length])
-    widths = {"F32": 4, "I64": 8}
-    assert len(data) == 8 + length + 16 + 3 * 12
-    for name in ("ids", "positions", *MATRICES):
-        assert (8 + length + entries[name]["data_offsets"][0]) % widths[entries[name]["dtype"]] == 0
-
-
 def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
     columns = [255, 0, 1]
     wanted = expected("Every effort")[1]["input"][:, columns]
@@ -185,24 +168,6 @@ def test_sequences_are_told_apart_in_every_format() -> None:
     tensors = safetensors.numpy.load(written(records, "safetensors"))
     assert list(zip(tensors["sequences"].tolist(), tensors["positions"].tolist(), strict=True)) == places
     assert_same_bits(tensors["position"], live(TOY)["position"][[place for _, place in places]])
-
-
-@pytest.mark.parametrize("name", [None, "token", "position"])
-def test_duckdb_reads_the_parquet_file_of_a_lookup(embcli: Embcli, tmp_path: Path, name: str | None) -> None:
-    if shutil.which("duckdb") is None:
-        pytest.skip("duckdb is not installed (Python package duckdb-cli)")
-    path = tmp_path / "lookup.parquet"
-    embcli.ok("lookup", "--lines", TEXT, "-o", str(path), *(("--show", name) if name else ()))
-    query = f"select position, id, token, vector from '{path}' order by sequence, position"
-    done = subprocess.run(["duckdb", "-json", "-c", query], capture_output=True, check=True)
-    rows = json.loads(done.stdout)
-    found = from_ndjson(embcli.ok("lookup", "--lines", TEXT, "-f", "ndjson").out)
-    assert [(row["position"], row["id"], row["token"]) for row in rows] == [
-        (row["position"], row["id"], row["token"]) for row in found
-    ]
-    assert_same_bits(
-        float32([row["vector"] for row in rows]), float32([row["vectors"][name or "input"] for row in found])
-    )
 
 
 @pytest.mark.parametrize(
@@ -230,17 +195,6 @@ def test_parquet_tells_what_ndjson_tells_of_rows_of_a_matrix(
     told = [{name: None if value != value else value for name, value in row.items()} for row in rows]
     assert told == [{name: value for name, value in line.items() if name != "vectors"} for line in lines]
     assert len(told) > 2
-
-
-def test_no_token_at_all_is_a_result_in_every_format() -> None:
-    records = look_up(tokenize(Sequences(texts=("",)), encodings.get("gpt2")), SeededSource(GPT2)).records()
-    document = from_json(written(records, "json"))
-    assert (document["tokens"], document["matrices"]) == ([], {"token": [], "position": [], "input": []})
-    assert written(records, "ndjson") == b""
-    assert [len(row) for row in from_csv(written(records, "csv"))] == [3 + 256]
-    assert np.load(io.BytesIO(written(records, "npy"))).shape == (0, 256)
-    assert safetensors.numpy.load(written(records, "safetensors"))["token"].shape == (0, 256)
-    assert parquet.read_schema(io.BytesIO(written(records, "parquet"))).names == ["position", "id", "token", "vector"]
 
 
 # --- weights, tokenize, info, cache -------------------------------------------------------------------------------
@@ -311,40 +265,6 @@ def test_tokenize_in_every_format_gives_the_tokens_of_tiktoken(embcli: Embcli) -
     assert embcli.ok(*arguments, "ids").text == " ".join(map(str, ids)) + "\n"
 
 
-def test_info_in_every_format_names_the_versions_and_encodings(embcli: Embcli) -> None:
-    document = from_json(embcli.ok("info", "-f", "json").out)
-    assert document["run"]["torch"] == torch.__version__
-    assert document["run"]["numpy"] == np.__version__
-    sizes = {row["encoding"]: row["vocabulary_size"] for row in document["encodings"]}
-    assert sizes == {name: encodings.get(name).tiktoken.n_vocab for name in DEFINITIONS}
-    records = info().records()
-    assert from_ndjson(written(records, "ndjson")) == document["encodings"]
-    cells = [["encoding", "vocabulary_size", "carried"]]
-    cells += [[str(value) for value in row.values()] for row in document["encodings"]]
-    for form, read in SEPARATED.items():
-        assert read(written(records, form)) == cells
-
-
-def test_cache_in_every_format_names_its_files(embcli: Embcli, tmp_path: Path) -> None:
-    environment = {"EMBCLI_CACHE_DIR": str(tmp_path)}
-    SeededSource(TOY, Store(tmp_path)).open({"token": None})
-    (path,) = tmp_path.iterdir()
-    document = from_json(embcli.ok("cache", "-f", "json", **environment).out)
-    size = path.stat().st_size
-    assert document["run"] == {
-        "embcli": package.__version__,
-        "folder": str(tmp_path),
-        "bytes": size,
-        "limit": 2 * 10**9,
-    }
-    assert [(row["file"], row["bytes"]) for row in document["layers"]] == [(path.name, size)]
-    records = contents(Store(tmp_path)).records()
-    assert from_ndjson(written(records, "ndjson")) == document["layers"]
-    for form, read in SEPARATED.items():
-        header, row = read(written(records, form))
-        assert dict(zip(header, row, strict=True)) == {key: str(value) for key, value in document["layers"][0].items()}
-
-
 @pytest.mark.parametrize(
     ("arguments", "form"),
     [
@@ -365,69 +285,3 @@ def test_a_form_that_a_result_does_not_have_is_refused_with_those_it_has(
 def test_a_format_with_room_for_one_matrix_refuses_two(embcli: Embcli, form: str) -> None:
     message = embcli.refused("lookup", "hi", "--show", "token,position", "-f", form)
     assert "holds one matrix, not token, position; choose one with --show" in message
-
-
-# --- one case, all formats, whole output --------------------------------------------------------------------------
-
-
-def shortest(values: np.ndarray, between: str = ",") -> str:
-    return between.join(str(value) for value in values)  # numpy's str of a float32: the shortest that gives it back
-
-
-def figures(values: np.ndarray) -> str:
-    return "  ".join(f"{value:7.4f}" for value in values)
-
-
-def whole_output(form: str) -> str:
-    """Return what `lookup --ids 2,3 --vocab 6 --dim 3` prints, made from torch's rows in the slow and obvious way."""
-    token, position = live(TOY)["token"][2:4], live(TOY)["position"][:2]
-    matrices = {"token": token, "position": position, "input": token + position}
-    ids = (2, 3)
-    if form in SEPARATED:
-        between, end = {"csv": (",", "\r\n"), "tsv": ("\t", "\n")}[form]
-        lines = [between.join(("position", "id", "0", "1", "2"))]
-        lines += [
-            between.join((str(place), str(ids[place]), shortest(matrices["input"][place], between))) for place in (0, 1)
-        ]
-        return "".join(line + end for line in lines)
-    if form == "ndjson":
-        return "".join(
-            f'{{"position":{place},"id":{ids[place]},"vectors":{{'
-            + ",".join(f'"{name}":[{shortest(matrix[place])}]' for name, matrix in matrices.items())
-            + "}}\n"
-            for place in (0, 1)
-        )
-    if form == "json":
-        capability = torch.backends.cpu.get_cpu_capability()
-        blocks = [
-            f'"{name}":[\n' + ",\n".join(f"[{shortest(row)}]" for row in matrix) + "\n]"
-            for name, matrix in matrices.items()
-        ]
-        return (
-            f'{{"run":{{"embcli":"{package.__version__}","encoding":null,"sequences":1,"seed":123,'
-            '"shapes":{"token":[6,3],"position":[1024,3]},'
-            f'"torch":"{torch.__version__}","cpu_capability":"{capability}"}},"columns":[0,1,2],\n'
-            '"tokens":[\n{"position":0,"id":2},\n{"position":1,"id":3}\n],\n"matrices":{\n'
-            + ",\n".join(blocks)
-            + "\n}}\n"
-        )
-    rows = {"token": ids, "position": (0, 1), "input": (0, 1)}
-    names = {"token": "token", "position": "+ position", "input": "= input"}
-    lines = [
-        f"{name:10}  {rows[matrix][place]:3}  │  {figures(matrices[matrix][place])}\n"
-        for place in (0, 1)
-        for matrix, name in names.items()
-    ]
-    return (
-        "Input embeddings = token + position embeddings: T = 2 tokens, D = 3 columns\n"
-        f"            row  │        0        1        2\n{'─' * 45}\n"
-        + "".join(lines)
-        + "token: row ID of V = 6 tokens; position: row p of C = 1,024 positions\n"
-        "Untrained: random rows of seed 123.\n"
-    )
-
-
-@pytest.mark.parametrize("form", ["table", "json", "ndjson", "csv", "tsv"])
-def test_one_lookup_in_all_text_formats_whole(embcli: Embcli, form: str) -> None:
-    ran = embcli.ok("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", "-f", form, COLUMNS="80")
-    assert ran.out.decode() == whole_output(form)

@@ -330,34 +330,9 @@ DOCUMENTS: dict[str, Schema] = {
     "explain token": strict(run=strict(embcli=STRING), words=array(strict(**ENTRY))),
     "cache": strict(run=FOLDER, layers=array(strict(**KEPT), length=2)),
 }
-LINES: dict[str, Schema] = {
-    "tokenize Hi": strict(**TOKEN, **SPAN),
-    "tokenize --lines Hi": strict(sequence=COUNT, **TOKEN, **SPAN),
-    "lookup Hi": strict(**TOKEN, vectors=named(VECTOR, *MATRICES)),
-    "lookup Hi --position none": strict(**TOKEN, vectors=named(VECTOR, "token", "input")),
-    f"lookup --lines --ids 2,3 {TOY} --show token": strict(sequence=COUNT, **PLACE, vectors=named(VECTOR, "token")),
-    "weights --rows 0:3": strict(id=COUNT, token=STRING, vectors=named(VECTOR, "token")),
-    "weights --layer position --rows 0:3": strict(id=COUNT, vectors=named(VECTOR, "position")),
-    "compare Hi": strict(**TOKEN, difference=NUMBER, vectors=both(VECTOR)),
-    "compare --show linear": strict(**PLACE, difference=NUMBER, vectors=named(VECTOR, "linear")),
-    BATCH: strict(
-        batch=COUNT,
-        inputs=array(array(COUNT, 2)),
-        targets=array(array(COUNT, 2)),
-        vectors=named(array(MATRIX), "input"),
-    ),
-    f"positions {SMALL}": strict(position=COUNT, vectors=named(VECTOR, "position")),
-    f"neighbors --ids 2,3 --lines {TOY}": strict(**NEAR, score=NUMBER),
-    "neighbors Hi --metric l2": strict(**NEAR, token=STRING, score=NUMBER),
-    f"audit {TOY}": strict(id=COUNT, **ROW),
-    "diff model.safetensors tuned.safetensors": strict(**PAIR),
-    "info": strict(**ENCODED),
-    "info --models": strict(**HELD),
-    "tokenize Hi --merges": MERGED,
-    f"{SEVERAL} --lines": strict(encoding=STRING, sequence=COUNT, **TOKEN, **SPAN, common=TRUTH),
-    "explain token": strict(**ENTRY),
-    "cache": strict(**KEPT),
-}
+BATCH_LINE = strict(
+    batch=COUNT, inputs=array(array(COUNT, 2)), targets=array(array(COUNT, 2)), vectors=named(array(MATRIX), "input")
+)
 
 
 @pytest.fixture
@@ -395,12 +370,23 @@ def test_a_json_document_has_these_keys_and_no_others(inside: Inside, command: s
     jsonschema.validate(json.loads(out, parse_constant=pytest.fail), DOCUMENTS[command])
 
 
-@pytest.mark.parametrize("command", LINES)
-def test_a_line_of_ndjson_has_these_keys_and_no_others(inside: Inside, command: str) -> None:
-    lines = told(inside, command, "ndjson").splitlines()
+@pytest.mark.parametrize(
+    "command", [each for each in DOCUMENTS if each not in (BATCH, "cache") and not each.startswith("compare --")]
+)
+def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(inside: Inside, command: str) -> None:
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in told(inside, command, "ndjson").splitlines()]
+    document = json.loads(told(inside, command, "json"))
+    matrices, unit = document.pop("matrices", {}), [*DOCUMENTS[command]["properties"]]
+    rows = document["tokens" if "tokens" in document else next(name for name in reversed(unit) if name in document)]
+    vectors = [dict(zip(matrices, each, strict=True)) for each in zip(*matrices.values(), strict=True)]
     assert lines
-    for line in lines:
-        jsonschema.validate(json.loads(line, parse_constant=pytest.fail), LINES[command])
+    assert [line.pop("vectors", None) for line in lines] == (vectors or [None] * len(rows))
+    assert lines == rows
+
+
+def test_a_line_of_ndjson_is_a_whole_batch(inside: Inside) -> None:
+    (line,) = told(inside, BATCH, "ndjson").splitlines()
+    jsonschema.validate(json.loads(line), BATCH_LINE)
 
 
 def test_every_verb_that_has_a_document_is_here() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,8 +13,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from embcli import binary, encodings
-from embcli.verbs.neighbors import Query, neighbors
+from embcli import encodings
+from embcli.names import Metric
+from embcli.verbs.neighbors import Query, neighbors, queries_of_vectors
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 from tests.oracles import Stub, StubSource, live
@@ -151,55 +149,22 @@ def test_lines_and_queries_are_counted_from_1(inside: Embcli, model: str) -> Non
     assert page.startswith("Nearest to vector 1 by cosine\n")
 
 
-@pytest.mark.parametrize(("metric", "told"), [("cosine", "cosine"), ("dot", "dot product"), ("l2", "L2 distance")])
-def test_a_page_has_ranks_scores_and_bars(
-    inside: Embcli, model: str, matrix: np.ndarray, metric: str, told: str
-) -> None:
-    """A bar is on the scale of its metric, which its header shows; the longer, the nearer, under l2 too."""
-    given = ("--ids", "5", "--from", model, "--metric", metric, "-k", "40", "--width", "80")
-    page = inside.ok("neighbors", *given).text.splitlines()
-    scores = reference(matrix, matrix[5].astype(float), metric)
-    ranked = first(scores, metric, 40, (5,))
-    assert ranked[0] == 23
-    assert page[0] == f"Nearest to ID 5 by {told}"
-    square = float(matrix[5].astype(float) @ matrix[5])
-    ends = {"cosine": (0, 1), "dot": (0, max(square, scores[ranked[0]])), "l2": ((2 * square) ** 0.5, 0)}[metric]
-    assert page[1].split() == ["rank", "ID", "distance" if metric == "l2" else "score", *(f"{end:.3g}" for end in ends)]
-    shares = [(scores[row] - ends[0]) / (ends[1] - ends[0]) for row in ranked]
-    assert min(shares) < 1 / 3 < max(shares)
-    assert sorted(shares, reverse=True) == shares
-    for place, (line, row, share) in enumerate(zip(page[3:], ranked, shares, strict=False), 1):
-        rank, token, score, *bars = line.split()
-        assert (rank, token, score) == (str(place), str(row), f"{scores[row]:.4f}")
-        assert len("".join(bars)) == (-(-max(round(share * 12 * 8), 1) // 8) if share > 0 else 0)
-    assert all(len(line) <= 80 for line in page)
-
-
-@pytest.mark.parametrize("metric", ["dot", "l2"])
-def test_a_query_of_zeros_has_neighbours_without_bars(inside: Embcli, model: str, metric: str) -> None:
-    query = json.dumps([0] * DIM)
-    page = inside.ok("neighbors", "--vector", "-", "--from", model, "--metric", metric, "-k", "3", stdin=query).text
-    assert page.splitlines()[1].split()[-2:] == ["0", "0"]
-    assert "█" not in page
-
-
-@pytest.mark.parametrize("form", ["table", "markdown", "csv", "tsv", "json"])
-def test_all_formats_hold_the_same_neighbours(inside: Embcli, model: str, form: str) -> None:
-    wanted = [(each["id"], each["score"]) for each in answers(inside, "--ids", "7", "--from", model)]
-    out = inside.ok("neighbors", "--ids", "7", "--from", model, "-f", form, "--precision", "16").text
-    if form == "json":
-        found = [(each["id"], each["score"]) for each in json.loads(out)["neighbors"]]
-    elif form in ("csv", "tsv"):
-        rows = csv.DictReader(io.StringIO(out), delimiter="," if form == "csv" else "\t")
-        found = [(int(row["id"]), float(row["score"])) for row in rows]
-    else:
-        cells = re.findall(r"^\W*[0-9]+\W+([0-9]+)\W+(0\.[0-9]+)", out, re.MULTILINE)
-        found = [(int(row), float(score)) for row, score in cells]
-    assert [row for row, _ in found] == [row for row, _ in wanted]
-    exact = form in ("json", "csv", "tsv")
-    assert [score for _, score in found] == pytest.approx(
-        [score for _, score in wanted], rel=0, abs=0 if exact else 1e-16
-    )
+@pytest.mark.parametrize(
+    ("metric", "told"),
+    [
+        ("cosine", ["score  0          1", "2  1.0000  ████████████", "1  0.7071  ████████▌", "3  0.0000"]),
+        ("dot", ["score  0         20", "2  20.0000  ████████████", "1   2.0000  █▎", "3   0.0000"]),
+        ("l2", ["distance  2.83       0", "1    1.4142  ██████", "3    2.8284", "2    8.0000"]),
+    ],
+)
+def test_a_bar_is_on_the_scale_of_its_metric(metric: Metric, told: list[str]) -> None:
+    """The longer, the nearer, under l2 too; none for a row that is perpendicular, or farther."""
+    source = StubSource({"token": Stub([[2, 0], [1, 1], [10, 0], [0, 2]])})
+    page = str(neighbors(source, [Query(np.array([0]))], metric=metric))
+    assert all(re.search(rf"(?m) {re.escape(part)}$", page) for part in told), page
+    nothing = str(neighbors(source, queries_of_vectors(np.zeros(2), 2), metric="l2"))
+    assert "0          0\n" in nothing
+    assert "█" not in nothing
 
 
 def test_colours_show_the_rows_under_that_of_the_query(inside: Embcli, model: str) -> None:
@@ -316,25 +281,6 @@ sys.argv[1:] = sys.argv[2:]
 from embcli.__main__ import run
 run()
 """
-
-
-@pytest.mark.parametrize("calls", [2, 3, 5])
-def test_a_file_that_is_cut_while_it_is_searched_is_told_of(
-    inside: Embcli, model: str, monkeypatch: pytest.MonkeyPatch, calls: int
-) -> None:
-    monkeypatch.setattr("embcli.files.stored._BLOCK", 50 * DIM)
-    read, seen = binary.Binary.gather, []
-
-    def gather(self: binary.Binary, *given: Any) -> None:
-        seen.append(given)
-        if len(seen) == calls:
-            os.truncate(model, 500)
-        read(self, *given)
-
-    monkeypatch.setattr(binary.Binary, "gather", gather)
-    told = inside.refused("neighbors", "--ids", "5", "--from", model)
-    assert "it was cut off while it was read" in told
-    assert told.count("\n") == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")

@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from embcli import search
 from embcli.files import open_tensors
 from embcli.layer import Layer
 from embcli.names import Metric
@@ -137,14 +136,11 @@ def test_random_matrices_of_any_shape_and_scale(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_queries_have_their_own_exclusions_however_many_share_a_pass(
-    monkeypatch: pytest.MonkeyPatch, metric: Metric
-) -> None:
-    monkeypatch.setattr(search, "_QUERIES", 3)
+def test_queries_have_their_own_exclusions_however_many_share_a_pass(metric: Metric) -> None:
     matrix = normal(90, 8)
     matrix[11] = np.nan
-    rows = (4, 7, 9, 30, 2)
-    excluded = [np.array([4]), np.array([7, 1, 1]), np.empty(0, np.int64), np.array([30]), np.array([2, 4])]
+    rows = (4, 7, 9, 30, 2) * 300
+    excluded = [np.array([4]), np.array([7, 1, 1]), np.empty(0, np.int64), np.array([30]), np.array([2, 4])] * 300
     found = nearest(Blocks(matrix), [*matrix[[*rows]].astype(np.float64)], 5, metric, excluded=excluded)
     for row, answer, without in zip(rows, found.rankings, excluded, strict=True):
         scores = reference(matrix, matrix[row].astype(np.float64), metric)
@@ -153,15 +149,16 @@ def test_queries_have_their_own_exclusions_however_many_share_a_pass(
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_rows_that_are_chosen_are_the_only_answers(metric: Metric, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_BLOCK", 16)
-    matrix, among = normal(90, 8), np.array([3, 10, 11, 40, 89])
+def test_rows_that_are_chosen_are_the_only_answers(metric: Metric) -> None:
+    """In several blocks."""
+    matrix, among = normal(900, 2000), np.append(np.arange(0, 600, 3), [11, 40, 890])
+    among.sort()
     matrix[11] = np.nan
     query = matrix[5].astype(np.float64)
     found = nearest(Stub(matrix), [query], 4, metric, among)
-    others = tuple({*range(90)} - {*among.tolist()})
+    others = tuple({*range(900)} - {*among.tolist()})
     assert found.rankings[0].ids.tolist() == first(reference(matrix, query, metric), metric, 4, others)
-    assert (found.searched, found.not_finite.tolist()) == (5, [11])
+    assert (found.searched, found.not_finite.tolist()) == (203, [11])
 
 
 def test_equal_rows_have_equal_scores_wherever_they_are() -> None:

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import embcli
 from embcli.errors import LayerError
 from embcli.layer import Meter
-from embcli.weights import drawing
 from embcli.weights.drawing import DrawnLayer
 from embcli.weights.seeded import Seeded
 from tests.conftest import Embcli
@@ -129,11 +128,7 @@ def test_layers_larger_than_every_buffer_are_those_of_torch(seeded: Seeded) -> N
         assert_same_bits(np.concatenate([block.copy() for block in layer.blocks()]), live(seeded)[name])
 
 
-@pytest.mark.parametrize("far", [1, 1 << 40], ids=["jumping", "skipping"])
-def test_few_rows_of_a_huge_layer_are_those_of_torch_and_so_is_the_position_layer_behind_it(
-    monkeypatch: pytest.MonkeyPatch, far: int
-) -> None:
-    monkeypatch.setattr(drawing, "_FAR", far)
+def test_few_rows_of_a_huge_layer_are_those_of_torch_and_so_is_the_position_layer_behind_it() -> None:
     seeded = Seeded(200_019, 65, 33, 2**63 + 2**31)
     ids = np.array([200_018, 0, 123_456, 199_999, 123_456, 123_457])
     assert_same_bits(DrawnLayer(seeded, "token").rows(ids), live(seeded)["token"][ids])

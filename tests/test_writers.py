@@ -20,7 +20,7 @@ import safetensors.numpy
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from embcli import formats, writers
+from embcli import formats
 from embcli.errors import OutputError
 from embcli.notes import Notes
 from embcli.records import Array, Names, Piece, Records, listed
@@ -211,14 +211,12 @@ def test_any_result_is_read_back_from_npy_and_safetensors(result: Result) -> Non
 
 
 @settings(deadline=None)
-@given(results(), st.sampled_from([1, 1 << 24]))
-def test_any_result_is_read_back_from_parquet(result: Result, row_group: int) -> None:
+@given(results())
+def test_any_result_is_read_back_from_parquet(result: Result) -> None:
     result.matrices.setdefault("input", np.zeros((result.rows, 2), np.float32))
     for name in {"fault", "carried", "difference"} & {*result.fields}:
         del result.fields[name]  # which no result has whose rows are embeddings
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writers, "_ROW_GROUP", row_group)
-        data = written(result.records(columns=(7,), run={"embcli": "1"}), "parquet", ("input",))
+    data = written(result.records(columns=(7,), run={"embcli": "1"}), "parquet", ("input",))
     file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
     table = file.read()
     assert table.num_rows == result.rows
@@ -228,7 +226,6 @@ def test_any_result_is_read_back_from_parquet(result: Result, row_group: int) ->
     assert vector.type == pyarrow.list_(pyarrow.float32(), wanted.shape[1])
     assert vector.null_count == vector.flatten().null_count == 0
     assert_same_bits(vector.flatten().to_numpy().reshape(wanted.shape), wanted)
-    assert file.metadata.num_row_groups == (-(-result.rows // result.step) if row_group == 1 else result.rows > 0)
     told = {name: json.loads(file.schema_arrow.metadata[name.encode()]) for name in ("run", "columns")}
     assert told == {"run": {"embcli": "1"}, "columns": [7]}
 
@@ -342,24 +339,22 @@ def test_one_result_in_all_text_formats_whole(form: str, step: int) -> None:
     assert written(records, form).decode() == WHOLE[form]
 
 
-@settings(deadline=None)
-@given(result=results(), form=st.sampled_from(["json", "ndjson", "csv", "tsv", "projector"]))
-def test_what_is_written_does_not_depend_on_how_much_is_worked_on_at_a_time(
-    result: Result, form: formats.Data, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    if form in FOLDERS and not result.matrices:
-        return
-    found = []
-    for numbers in (1 << 14, 1, 5):
-        folder = tmp_path_factory.mktemp("written")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(writers, "_BLOCK", numbers)
-            if form in FOLDERS:
-                write(result.records(), form, folder)
-            else:
-                (folder / "file").write_bytes(written(result.records(), form))
-        found.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert found[0] == found[1] == found[2]
+@pytest.mark.parametrize("step", [200, 20_000])
+def test_more_numbers_than_are_written_at_a_time_are_read_back(step: int) -> None:
+    matrix = np.random.default_rng(1).standard_normal((20_000, 3), np.float32)
+    records = Result({"id": np.arange(20_000)}, {"token": matrix}, step).records()
+    for rows in (
+        [row["vectors"]["token"] for row in from_ndjson(written(records, "ndjson"))],
+        from_json(written(records, "json"))["matrices"]["token"],
+        *([row[1:] for row in read(written(records, form))[1:]] for form, read in SEPARATED.items()),
+    ):
+        assert_same_bits(float32([list(map(float, row)) for row in rows]), matrix)
+
+
+def test_parquet_of_many_numbers_has_several_row_groups() -> None:
+    records = Result({"id": np.arange(3000)}, {"token": np.ones((3000, 3000), np.float32)}, 500).records()
+    file = pyarrow.parquet.ParquetFile(io.BytesIO(written(records, "parquet")))
+    assert (file.metadata.num_row_groups, file.metadata.num_rows) == (2, 3000)
 
 
 def test_no_rows_are_a_result_too(tmp_path: Path) -> None:
