@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
-from rich.style import Style
 
+from embcli.page.colors import RAMP
 from embcli.verbs.weights import density_map
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
 from tests.inside import Inside, in_terminal
 from tests.oracles import live, stub
-from tests.screen import on_terminal
-from tests.test_heat import DEPTHS, characters, numbers, range_of, read, strips
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,12 +29,6 @@ matrices = st_numpy.arrays(
     elements=st.sampled_from([0.0, -0.0]) | st.floats(width=32),
     fill=st.just(0.0),
 )
-
-
-@pytest.fixture(autouse=True)
-def _fresh_styles() -> None:
-    Style.parse.cache_clear()
-    Style._add.cache_clear()
 
 
 @untimed
@@ -76,19 +68,6 @@ def test_a_pass_is_watched_row_by_row() -> None:
     np.testing.assert_allclose(found.sizes, expected(live(Seeded(3001, 33))["token"], 7, 2), rtol=1e-12)
 
 
-def planted(path: Path) -> tuple[Path, np.ndarray]:
-    """Return a file whose matrix, (400, 90), has rows of zeros, a column of zeros, a NaN and an infinity."""
-    values = np.random.default_rng(1).normal(size=(400, 90)).astype(np.float32) * np.linspace(
-        0.5, 2, 90, dtype=np.float32
-    )
-    values[137] = values[390:] = 0
-    values[:, 60] = 0
-    values[20, 3], values[250, 77] = np.nan, -np.inf
-    file = path / "planted.npy"
-    np.save(file, values)
-    return file, values
-
-
 def expected(values: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """Return the root mean square of each bin, the slow way."""
     size, dim = values.shape
@@ -97,76 +76,39 @@ def expected(values: np.ndarray, rows: int, columns: int) -> np.ndarray:
         return np.array([[np.sqrt((part.astype(float) ** 2).mean()) for part in row] for row in parts])
 
 
-def bins(printed: str) -> tuple[int, int]:
-    """Return how many rows and columns a page says that each bin has."""
+def test_planted_rows_and_columns_are_read_back_from_the_page(tmp_path: Path) -> None:
+    """Rows and a column of zeros, a NaN and an infinity have marks; each line has the mean norm of its rows."""
+    values = np.random.default_rng(1).normal(size=(400, 90)).astype(np.float32) * np.float32(np.linspace(0.5, 2, 90))
+    values[137] = values[390:] = values[:, 60] = 0
+    values[20, 3], values[250, 77] = np.nan, -np.inf
+    np.save(tmp_path / "planted.npy", values)
+    printed = Inside().ok("weights", "--map", "--from", str(tmp_path / "planted.npy"), COLUMNS="80").text
     said = re.search(r"root mean square of (\d+) rows? x (\d+) columns? each", " ".join(printed.split()))
     assert said
-    return int(said[1]), int(said[2])
-
-
-@pytest.mark.parametrize(("environment", "palette"), [next(iter(DEPTHS.values())), DEPTHS["16"]])
-@pytest.mark.parametrize(("width", "lines"), [(80, 24), (200, 50), (60, 24)])
-def test_the_colours_of_a_map_are_the_sizes_of_its_bins(
-    tmp_path: Path, environment: dict[str, str], palette: tuple[Any, ...], width: int, lines: int
-) -> None:
-    file, values = planted(tmp_path)
-    run = Inside(terminal=True)
-    screen = {"COLUMNS": str(width), "LINES": str(lines), **environment}
-    printed = run.ok("weights", "--map", "--from", str(file), **screen).text
-    assert printed.count("\n") < lines or width < 80
-    sizes = expected(values, *bins(printed))
-    low, high = range_of(printed)
-    assert (low, high) == (0, float(f"{sizes[np.isfinite(sizes)].max():.4g}"))
-    found = strips(printed)
-    assert len(found) == len(sizes)
-    step = high / (len(palette) // 2)
-    for strip, row in zip(found, sizes, strict=True):
-        marked = any(character in "?!" for character in strip.characters)
-        assert marked == (not np.isfinite(row).all())
-        if not marked:
-            assert np.abs(numbers(strip, palette, len(row), high) - row).max() <= step / 2 * 1.01
-
-
-def test_planted_rows_are_read_back_from_the_marks(tmp_path: Path) -> None:
-    file, values = planted(tmp_path)
-    printed = Inside().ok("weights", "--map", "--from", str(file), COLUMNS="80").text
-    rows, columns = bins(printed)
+    rows, columns = map(int, said.groups())
     lines = [re.split(r" {2,}", line.replace("│", " ").strip()) for line in printed.split("\n") if "│" in line][1:]
-    *body, below = lines
-    marks = {int(first): mark for first, _, *between, _ in body for mark in between}
+    *body, (below,) = lines
     zero, odd = (values == 0).all(axis=1), ~np.isfinite(values).all(axis=1)
-    assert marks == {
-        start: "0" * bool(zero[start : start + rows].any()) + "!" * bool(odd[start : start + rows].any())
-        for start in range(0, 400, rows)
-        if (zero | odd)[start : start + rows].any()
-    }
-    assert [*marks.values()].count("0") == 2
-    (found,) = below
-    places = {place: mark for place, mark in enumerate(found) if mark != "·"}
-    wide = len(found) // len(range(0, 90, columns))
-    assert {place // wide: mark for place, mark in places.items()} == {
-        3 // columns: "!",
-        60 // columns: "0",
-        77 // columns: "!",
-    }
+    sizes, norms = expected(values, rows, columns), np.sqrt((values.astype(float) ** 2).sum(axis=1))
+    limit = sizes[np.isfinite(sizes)].max()
+    assert f" {limit:.4g}" in printed
+    for (first, strip, *marks, norm), row in zip(body, sizes, strict=True):
+        part = slice(int(first), int(first) + rows)
+        assert "".join(marks) == "0" * bool(zero[part].any()) + "!" * bool(odd[part].any())
+        assert float(norm) == pytest.approx(norms[part][~odd[part]].mean(), rel=5e-4)
+        for cell, size in zip(strip[:: len(strip) // len(row)], row, strict=True):
+            assert cell in "?!" if not np.isfinite(size) else abs(RAMP.index(cell) / 8 - size / limit) <= 1 / 16 * 1.01
+    wide = len(below) // -(-90 // columns)
+    places = {place // wide: mark for place, mark in enumerate(below) if mark != "·"}
+    assert places == {3 // columns: "!", 60 // columns: "0", 77 // columns: "!"}
     assert "0: 11 rows and 1 column all zero; !: 2 rows and 2 columns not finite.\n" in printed
-    norms = {int(first): float(rest[-1]) for first, *rest in body}
-    exact = np.sqrt((values.astype(float) ** 2).sum(axis=1))
-    for start, norm in norms.items():
-        part = exact[start : start + rows][~odd[start : start + rows]]
-        assert norm == pytest.approx(part.mean(), rel=5e-4)
 
 
-def test_a_matrix_without_faults_has_no_marks() -> None:
-    printed = Inside().ok("weights", "--map", "--vocab", "50", "--dim", "20").text
-    assert not re.search(r"all zero|not finite|·", printed)
-    layer = live(Seeded(50, 20))["token"]
-    rows, columns = bins(printed)
-    high = range_of(printed)[1]
-    for strip, row in zip(
-        characters(re.sub(r" +\d+\.\d*$", "", printed, flags=re.M)), expected(layer, rows, columns), strict=True
-    ):
-        assert np.abs(read(strip[:: len(strip) // len(row)], high, signed=False) - row).max() <= high / 16 * 1.01
+def test_a_matrix_without_faults_has_no_marks_and_a_map_fits_a_screen() -> None:
+    assert not re.search(r"all zero|not finite|·", Inside().ok("weights", "--map", "--vocab", "50", "--dim", "20").text)
+    for width, height in ((80, 24), (200, 50), (60, 24)):
+        status, raw = in_terminal(width, height, "weights", "--map", "--dim", "64", NO_COLOR="1")
+        assert (status, raw.count("\n") < height, max(map(len, raw.splitlines())) <= width) == (0, True, True)
 
 
 @pytest.mark.parametrize("option", ["--rows", "--columns"])
@@ -174,13 +116,6 @@ def test_a_map_is_of_the_whole_matrix(inside: Embcli, option: str) -> None:
     ran = inside("weights", "--map", option, "0:5")
     assert f"{option.lstrip('-')} 0:5 cannot be combined with" in ran.err
     assert ran.status == 2
-
-
-@pytest.mark.parametrize("width", [80, 200])
-def test_a_map_fits_a_real_terminal(width: int) -> None:
-    shown = on_terminal(width, "weights", "--map", "--dim", "64", height=24)
-    assert shown.history == 0
-    assert len(strips(shown.raw)) == 10
 
 
 @pytest.mark.parametrize(("more", "size"), [((), "10"), (("--map",), "3000")], ids=["summary", "map"])

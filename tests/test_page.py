@@ -2,36 +2,82 @@
 
 from __future__ import annotations
 
+import builtins
 import io
+import math
 import re
+import sys
 import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+import pyte
 import pytest
-from hypothesis import given
+import rich
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
+from rich.color import Color, ColorSystem
 from rich.console import Console, Group
+from rich.style import Style
 from rich.text import Text
+from wcwidth import wcswidth
 
-from embcli.page import Drawing, Label, Matrix, Picture, Strips, Values, export, ruled, shorten, title, words
-from embcli.page.colors import Scale, means
+import embcli as package
+from embcli.errors import OutputError
+from embcli.page import (
+    STYLES,
+    Drawing,
+    Label,
+    Matrix,
+    Picture,
+    Values,
+    export,
+    ruled,
+    shorten,
+    title,
+    token_style,
+    words,
+)
+from embcli.page.colors import INFINITE, NAN, Scale, colors_of, means, sign_style
+from embcli.page.strips import Fit, strip
+from embcli.tokens import shown
 from tests.conftest import Embcli
+from tests.inside import Inside
+
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 VALUES = np.array([[0.5, -0.25, 1.0], [0.0, 2.0, -3.125]], np.float32)
 PLAIN = Matrix(
     [Label("token", ["Every", "␣effort"], "left", short=True), Label("ID", [7, 8])], [Values(VALUES)], np.arange(3)
 )
-FLOATS = arrays.arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 40)), elements=st.floats(width=32))
+ODD = [1e30, -1e30, 1e-30, -1e-30, 3.4e38, 1e-45, math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -999999.94]
+FLOATS = arrays.arrays(
+    np.float32,
+    st.tuples(st.integers(1, 5), st.integers(1, 40)),
+    elements=st.floats(width=32) | st.sampled_from(np.float32(ODD).tolist()),
+)
+TRUECOLOR = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
-def on_terminal(page: object, width: int = 80) -> str:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor", highlight=False)
-    with console.capture() as captured:
-        console.print(page)
+def console(width: int = 80, system: str | None = "truecolor", height: int = 24) -> Console:
+    return Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=system)  # type: ignore[arg-type]
+
+
+def on_terminal(page: object, width: int = 80, height: int = 24) -> str:
+    drawn = console(width, height=height)
+    with drawn.capture() as captured:
+        drawn.print(page, highlight=False)
     return captured.get()
+
+
+def one_row(values: list[float], precision: int = 4) -> list[str]:
+    """Return the cells of a matrix of one row, all of whose columns fit."""
+    matrix = Matrix([Label("ID", [0])], [Values(np.float32([values]))], np.arange(len(values)), precision=precision)
+    return export.text(matrix, 400).splitlines()[2].split("│")[1].split()
 
 
 def test_a_matrix_is_a_table_with_a_bar_a_rule_and_numbers_of_one_width() -> None:
@@ -43,24 +89,18 @@ def test_a_matrix_is_a_table_with_a_bar_a_rule_and_numbers_of_one_width() -> Non
     )
 
 
-def test_columns_in_the_middle_are_left_out_and_named() -> None:
-    wide = Matrix([Label("ID", [3])], [Values(np.arange(9, dtype=np.float32)[None])], np.arange(10, 19), gaps=[])
-    assert export.text(wide, 46) == (
-        "ID  │      10      11  …      17      18\n"
-        "────────────────────────────────────────\n"
-        " 3  │  0.0000  1.0000  …  7.0000  8.0000\n"
-        "Left out: columns 12 to 16 (5 of 9).\n"
+def test_columns_and_rows_in_the_middle_are_left_out_and_named() -> None:
+    values = np.arange(18, dtype=np.float32).reshape(2, 9)
+    page = Matrix([Label("ID", [0, 9])], [Values(values)], np.arange(10, 19), gaps=[1], rows_left_out="rows 1 to 8")
+    assert export.text(page, 46) == (
+        "ID  │       10       11  …       17       18\n"
+        "────────────────────────────────────────────\n"
+        " 0  │   0.0000   1.0000  …   7.0000   8.0000\n"
+        " ⋮  │        ⋮        ⋮  ⋮        ⋮        ⋮\n"
+        " 9  │   9.0000  10.0000  …  16.0000  17.0000\n"
+        "Left out: rows 1 to 8 and columns 12 to 16 (5\n"
+        "of 9).\n"
     )
-
-
-def test_rows_of_dots_stand_for_rows_that_are_left_out() -> None:
-    page = Matrix([Label("ID", [0, 9])], [Values(VALUES[:, :1])], np.arange(1), gaps=[1], rows_left_out="rows 1 to 8")
-    assert export.text(page, 40).splitlines()[2:] == [
-        " 0  │  0.5000",
-        " ⋮  │       ⋮",
-        " 9  │  0.0000",
-        "Left out: rows 1 to 8.",
-    ]
 
 
 def test_blocks_stand_side_by_side_with_their_titles() -> None:
@@ -74,46 +114,159 @@ def test_blocks_stand_side_by_side_with_their_titles() -> None:
     )
 
 
-def test_chosen_columns_continue_in_further_tables() -> None:
-    values = np.arange(12, dtype=np.float32)[None]
-    page = export.text(Matrix([Label("ID", [1])], [Values(values)], np.arange(12), every=True), 40)
-    assert [float(each) for each in re.findall(r"\d+\.\d{4}", page)] == [*range(12)]
-    assert "…" not in page
+def test_tables_of_labels_and_drawings() -> None:
+    table = ruled([Label("a", ["x", words("y", "good")], "left"), Label("b", [1, 22])], gaps=[1])
+    assert export.text(table, 40) == "a   b\n─────\nx   1\n⋮   ⋮\ny  22\n"
+    assert export.text(Drawing([Text("╭─╮"), Text("│ │" * 40)]), 40).splitlines()[0] == "╭─╮"
 
 
 @given(values=FLOATS, width=st.integers(40, 200), precision=st.integers(0, 12), blocks=st.integers(1, 2))
+@example(np.float32([ODD]), 40, 4, 1)
+@example(np.float32([[0.0, *[-0.0] * 12]]), 46, 1, 1)  # numpy may take either zero to be the least
 def test_no_number_is_cut_at_any_width(values: np.ndarray, width: int, precision: int, blocks: int) -> None:
     labels = [Label("token", [f"␣token{row}" * 3 for row in range(len(values))], "left", short=True)]
     page = Matrix(labels, [Values(values)] * blocks, np.arange(values.shape[1]), precision=precision)
     lines = export.text(page, width).splitlines()
-    fits_one = max(map(cell_len, lines)) <= width
-    assert fits_one or precision > 8  # two blocks of one very long number need more than the narrowest page
-    known = {form % value for value in values.ravel() for form in (f"%.{precision}f", f"%.{precision}e")} | {
-        "nan",
-        "inf",
-        "-inf",
-    }
-    if fits_one:
-        for line in lines[2 : 2 + len(values)]:
-            assert set(line.partition("│")[2].split()) <= known | {"│", "…"}
+    if max(map(cell_len, lines)) > width:
+        assert precision > 8  # two blocks of one very long number need more than the narrowest page
+        return
+    shown = [int(each) for each in lines[0].partition("│")[2].split("│")[0].split() if each != "…"]
+    for line, row in zip(lines[2 : 2 + len(values)], values.astype(float), strict=True):
+        for block in line.split("│")[1:]:
+            for cell, column in zip([each for each in block.split() if each != "…"], shown, strict=True):
+                assert cell in (f"{row[column]:.{precision}f}", f"{row[column]:.{precision}e}")
+                limit = 0.5000001 * 10.0**-precision
+                assert float(cell) == pytest.approx(row[column], rel=limit, abs=limit, nan_ok=True)
+
+
+@given(values=FLOATS, width=st.integers(40, 120), precision=st.integers(1, 4), step=st.sampled_from([1, 10**9]))
+def test_chosen_columns_continue_in_further_tables(values: np.ndarray, width: int, precision: int, step: int) -> None:
+    numbers = np.arange(values.shape[1]) * step
+    labels = [Label("ID", range(len(values)))]
+    page = Matrix(labels, [Values(values)], numbers, precision=precision, every=True)
+    lines = export.text(page, width).splitlines()
+    headers = [line.partition("│")[2].split() for line, rule in pairwise(lines) if rule and {*rule} == {"─"}]
+    assert [int(each) for header in headers for each in header] == numbers.tolist()
+    assert (len(headers) == 1) == page.fits(width)
+    cells = [cell for line in lines for cell in line.partition("│")[2].split() if "." in cell]
+    assert len({"e" in cell for cell in cells}) <= 1
+    assert "…" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("number", "precision", "written"),
+    [
+        (999999.94, 4, "999999.9375"),
+        (1e6, 4, "1.0000e+06"),
+        (-1e6, 2, "-1.00e+06"),
+        (0.00006, 4, "0.0001"),
+        (0.00004, 4, "4.0000e-05"),
+        (0.04, 1, "4.0e-02"),
+        (0.06, 1, "0.1"),
+        (0.0, 4, "0.0000"),
+    ],
+)
+def test_an_exponent_is_used_where_a_fixed_point_says_too_little_and_for_all(
+    number: float, precision: int, written: str
+) -> None:
+    assert one_row([number], precision) == [written]
+    assert one_row([2e6, 0.5]) == ["2.0000e+06", "5.0000e-01"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("60", 60), ("39", 40), ("1", 40), ("0", 120), ("", 120), ("wide", 120)]
+)
+def test_the_width_of_a_pipe(inside: Embcli, columns: str, width: int) -> None:
+    page = inside.ok("weights", "--vocab", "5", COLUMNS=columns).text
+    assert page == inside.ok("weights", "--vocab", "5", "--width", str(width), COLUMNS="77").text
+    assert width - 12 < max(map(len, page.splitlines()[1:5])) <= width
+
+
+# --- text from outside ------------------------------------------------------------------------------------------------
+
+WIDE = "naïve 日本語 🤖 e\u0301 🇨🇭 👩\u200d💻 ok\u202e \x1b[2J [bold]x[/] │ का \ufeff\x01 한국어"
+UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")  # colours: all that a page ever sends
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
+@example("\x1b]0;pwn\x07\x1b[2J\u202e\u2066\u200b\x9b\r[bold]")
 def test_text_from_outside_is_one_line_of_data(text: str) -> None:
-    page = Group(
-        title(text),
-        Matrix([Label("token", [text], "left", short=True)], [Values(VALUES[:1])], np.arange(3)),
-        words(text),
-    )
-    drawn = on_terminal(page, 200)
-    bare = re.sub(r"\x1b\[[0-9;]*m", "", drawn)
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", bare)
-    rows = [line for line in bare.splitlines() if "│" in line and "0.5000" in line]
-    assert len(rows) == 1
+    labels = [Label("token", [text], "left", short=True)]
+    page = Group(title(text), Matrix(labels, [Values(VALUES[:1], text)], np.arange(3)), words(text))
+    bare = ESCAPE.sub("", on_terminal(page, 300))
+    assert not UNSAFE.search(bare)
+    assert len([line for line in bare.splitlines() if "│" in line and "0.5000" in line]) == 1
 
 
 def test_markup_in_text_is_not_markup() -> None:
     assert export.text(words("[bold]x[/bold] :smile:"), 80) == "[bold]x[/bold] :smile:\n"
+
+
+@pytest.mark.parametrize("verb", ["tokenize", "lookup"])
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(verb: str, width: int) -> None:
+    raw = Inside(terminal=True).ok(verb, WIDE, COLUMNS=str(width), LINES="300", **TRUECOLOR).text
+    assert not UNSAFE.search(ESCAPE.sub("", raw))
+    screen = pyte.Screen(width, 300)
+    pyte.Stream(screen).feed(raw.replace("\n", "\r\n"))
+    lines = [line.rstrip() for line in screen.display]
+    assert " ".join(lines).split() == ESCAPE.sub("", raw).split()  # the terminal broke no line
+    table = [line for line in lines if re.search(r"\d:\d+$|-?\d\.\d{4}$", line)]
+    assert len(table) >= 20
+    assert len({wcswidth(line) for line in table}) == 1 or verb == "tokenize"
+    if verb == "lookup":
+        cells = [screen.buffer[row] for row, line in enumerate(lines) if line in table]
+        assert len({max(x for x in range(width) if each[x].data == "│") for each in cells}) == 1
+
+
+@given(st.text(st.sampled_from("ab日本語é🤖"), max_size=30), st.integers(6, 30))
+@example("日" * 30, 24)
+def test_a_long_token_is_shortened_in_its_middle(token: str, most: int) -> None:
+    short = shorten(token, most)
+    if cell_len(token) <= most:
+        assert short == token
+        return
+    assert most - 1 <= cell_len(short) <= most
+    head, _, tail = short.partition("…")
+    assert token.startswith(head)
+    assert token.endswith(tail)
+    assert abs(cell_len(head) - cell_len(tail)) <= 2
+
+
+@given(st.text(st.sampled_from("a\\\x1b\x00\u202e\U0001f1e6\n "), min_size=1, max_size=20), st.integers(6, 24))
+def test_an_escape_is_shown_whole_or_not_at_all(token: str, most: int) -> None:
+    characters = [shown(character.encode()) for character in token]
+    head, dots, tail = shorten("".join(characters), most).partition("…")
+    assert head in {"".join(characters[:count]) for count in range(len(characters) + 1)}
+    assert not dots or tail in {"".join(characters[count:]) for count in range(len(characters) + 1)}
+
+
+# --- colours ----------------------------------------------------------------------------------------------------------
+
+GROUNDS = {"black": (0, 0, 0), "white": (255, 255, 255), "Solarized dark": (0, 43, 54), "light": (253, 246, 227)}
+COLORS = {each.color for each in (*STYLES.values(), *map(token_style, range(4))) if each.color is not None}
+
+
+def luminance(color: tuple[int, ...]) -> float:
+    """Return the relative luminance of a colour, as WCAG 2 defines it."""
+    shares = [part / 255 for part in color]
+    red, green, blue = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("system", [ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT])
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_every_colour_can_be_read_on_any_ground(system: ColorSystem, ground: str) -> None:
+    for color in COLORS:
+        dark, light = sorted([luminance(color.downgrade(system).get_truecolor()), luminance(GROUNDS[ground])])
+        assert (light + 0.05) / (dark + 0.05) >= 3, color
+
+
+def test_sixteen_colours_have_no_white_and_no_grey() -> None:
+    numbers = {color.downgrade(ColorSystem.STANDARD).number for color in COLORS}
+    assert not numbers & {0, 7, 8, 15}
+    assert len(numbers) >= 4
 
 
 def test_signs_have_colours_and_dim_rows_have_none() -> None:
@@ -122,104 +275,341 @@ def test_signs_have_colours_and_dim_rows_have_none() -> None:
     assert "\x1b[38;2;0;135;215m-0.2500" in first
     assert "\x1b[38;2;215;95;0m1.0000" in first
     assert "38;2" not in second
+    assert {str(sign_style(each)) for each in (math.nan, math.inf, -math.inf)} == {"bold #ff0000"}
+    assert {sign_style(each) for each in (0.0, -0.0)} == {Style()}
 
 
 @pytest.mark.parametrize(
-    ("terminal", "ground"), [("xterm", r"\x1b\[\d*;?4[0-7]m"), ("xterm-256color", "48;5;"), ("truecolor", "48;2;")]
+    ("terminal", "arguments", "environment", "colored"),
+    [
+        (False, (), {}, False),
+        (False, (), {"FORCE_COLOR": "1"}, True),
+        (False, (), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (False, ("--color", "always"), {"NO_COLOR": "1"}, True),
+        (False, ("--color", "never"), {"FORCE_COLOR": "1"}, False),
+        (True, (), {}, True),
+        (True, (), {"NO_COLOR": "1"}, False),
+        (True, (), {"NO_COLOR": ""}, True),
+        (True, (), {"TERM": "dumb"}, False),
+        (True, (), {"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+        (True, ("--color", "never"), {}, False),
+        (True, ("--color", "always"), {"NO_COLOR": "1", "TERM": "dumb"}, True),
+    ],
 )
-def test_heat_has_a_colour_per_number(embcli: Embcli, terminal: str, ground: str) -> None:
-    variables = {"TERM": "xterm-256color", "COLORTERM": "truecolor"} if terminal == "truecolor" else {"TERM": terminal}
-    page = embcli.ok("weights", "--vocab", "4", "--dim", "3", "--heat", "--color", "always", **variables).text
-    assert len(re.findall(ground, page)) >= 9
+@pytest.mark.parametrize("verb", ["weights", "weights --heat"])
+def test_colour_is_a_choice_and_changes_nothing_else(
+    terminal: bool, arguments: tuple[str, ...], environment: dict[str, str], colored: bool, verb: str
+) -> None:
+    run, line = Inside(terminal), [*verb.split(), "--vocab", "6", "--dim", "3"]
+    printed = run.ok(*line, *arguments, **{"TERM": "xterm-256color", **environment}).text
+    assert bool(ESCAPE.search(printed)) == colored
+    if "--heat" not in verb:
+        assert ESCAPE.sub("", printed) == run.ok(*line, "--color", "never").text
 
 
-def test_without_colour_heat_is_characters() -> None:
-    page = Matrix([Label("ID", [0, 1])], [Values(VALUES)], np.arange(3), heat=True)
-    assert export.text(page, 40) == (
-        "ID  │  0          2\n"
-        "───────────────────\n"
-        " 0  │  ****++++****\n"
-        " 1  │  ++++%%%%....\n"
-        "\n"
-        "-3.125 ..:::----===+++***####%%%@@ 3.125\n"
-    )
+# --- strips and pictures ----------------------------------------------------------------------------------------------
 
 
-def test_strips_average_what_does_not_fit_and_say_so() -> None:
-    values = np.array([[1, 3, 5, 7] * 30], np.float32)
-    page = export.text(Strips([Label("ID", [0])], [Values(values)], np.arange(120)), 40)
-    assert "each character: the mean of 4 columns" in page
+@given(arrays.arrays(np.float32, 12, elements=st.floats(width=32)), st.sampled_from([5, 9, 13, 97]), st.booleans())
+def test_a_step_of_the_scale_is_the_nearest_one_and_symmetric_about_zero(
+    values: np.ndarray, count: int, signed: bool
+) -> None:
+    values = values if signed else np.abs(values)
+    scale = Scale.of([values], signed)
+    assert scale.limit == max((abs(float(each)) for each in values if math.isfinite(each)), default=0)
+    places, steps = np.linspace(-1 if signed else 0, 1, count), scale.steps(values, count)
+    for value, step in zip(values.tolist(), steps.tolist(), strict=True):
+        if math.isfinite(value):
+            share = value / scale.limit if scale.limit else 0.0
+            assert abs(places[step] - share) <= np.abs(places - share).min() + 1e-12
+        else:
+            assert step == (NAN if math.isnan(value) else INFINITE)
+    if signed:
+        assert (scale.steps(-values, count)[steps >= 0] == count - 1 - steps[steps >= 0]).all()
 
 
-def test_marks_stand_for_what_is_no_number() -> None:
-    values = np.array([[np.nan, 1, np.inf, 0]], np.float32)
-    page = export.text(Strips([Label("ID", [0])], [Values(values)], np.arange(4)), 60)
-    assert "????@@@@!!!!...." in page.replace("++++", "....")
-    assert "?: 1 NaN; !: 1 infinite" in page
+def test_colours_grow_darker_from_zero_on_and_blue_and_red_tell_the_sign() -> None:
+    shades = [color.get_truecolor() for color in colors_of(console())]
+    light, half = [*map(luminance, shades)], len(shades) // 2
+    assert len({*shades}) == len(shades) == 2 * half + 1
+    assert all(one < other for one, other in pairwise(light[: half + 1]))
+    assert all(one > other for one, other in pairwise(light[half:]))
+    assert all(blue > red for red, _, blue in shades[:half])
+    assert all(red > blue for red, _, blue in shades[half + 1 :])
+    assert [color.name for color in colors_of(console(system="standard"))] == ["blue", "cyan", "white", "yellow", "red"]
 
 
-@pytest.mark.parametrize("square", [False, True])
-def test_a_picture_averages_rows_and_columns(square: bool) -> None:
-    values = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
-    page = Picture("pos", np.arange(64), np.arange(64), lambda rows: values[rows], square=square, lines=21)
-    assert "the mean of 4 rows" in export.text(page, 80)
-    assert len(export.text(page, 80).splitlines()) <= 21
-    assert "▀" in on_terminal(page, 80)
+def cells_of(text: Text, drawn: Console) -> list[tuple[str, Color | None, Color | None]]:
+    """Return each cell of a strip: its character and both colours."""
+    found = []
+    for segment in drawn.render(text):
+        style = segment.style or Style()
+        found += [(each, style.color, style.bgcolor) for each in segment.text.rstrip("\n")]
+    return found
 
 
-def test_tables_of_labels_and_drawings() -> None:
-    table = ruled([Label("a", ["x", words("y", "good")], "left"), Label("b", [1, 22])], gaps=[1])
-    assert export.text(table, 40) == "a   b\n─────\nx   1\n⋮   ⋮\ny  22\n"
-    assert export.text(Drawing([Text("╭─╮"), Text("│ │" * 40)]), 40).splitlines()[0] == "╭─╮"
+@given(arrays.arrays(np.float32, st.tuples(st.just(2), st.integers(1, 30)), elements=st.floats(width=32)))
+@example(np.float32([[1, math.nan, 1], [math.inf, 1, -1]]))
+@pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
+def test_the_colours_of_strips_are_the_steps_of_their_numbers(system: str, values: np.ndarray) -> None:
+    drawn = console(400, system)
+    colors, scale = colors_of(drawn), Scale.of([values])
+    steps = scale.steps(values, len(colors))
+
+    def expected(*pair: int) -> object:
+        return "?" if NAN in pair else "!" if INFINITE in pair else tuple(colors[step] for step in pair)
+
+    def seen(cell: tuple[str, Color | None, Color | None]) -> object:
+        return cell[0] if cell[0] in "?!" else (cell[2], cell[2]) if cell[0] == " " else cell[1:]
+
+    one, halves, rows = (strip(values, scale, drawn, 1, glyph) for glyph in ("", "▌", "▀"))
+    assert [seen(cell) for cell in cells_of(rows, drawn)] == [expected(*pair) for pair in steps.T.tolist()]
+    upper = cells_of(strip(values[:1], scale, drawn), drawn)
+    assert [seen(cell) for cell in upper] == [expected(step, step) for step in steps[0].tolist()]
+    even = steps[0, : len(steps[0]) // 2 * 2].reshape(-1, 2).tolist()
+    assert [seen(cell) for cell in cells_of(halves, drawn)][: len(even)] == [expected(*pair) for pair in even]
+    assert one.cell_len == values.shape[1]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("heat", [False, True])
-def test_exports_are_xml_with_every_number_and_no_address_of_another_machine(theme: str, heat: bool) -> None:
-    page = Group(title("A & <b>"), Matrix(PLAIN.labels, PLAIN.blocks, PLAIN.numbers, heat=heat))
-    for format in ("svg", "html"):
-        document = export.exported(page, format, 60, theme)
-        text = "".join(ET.fromstring(document).itertext()).replace("\xa0", " ")
-        assert "A & <b>" in text
-        assert heat or all(number in text for number in ("0.5000", "-0.2500", "-3.1250"))
-        assert b"font-face" not in document
-        assert not re.search(rb"https?://(?!www\.w3\.org)", document)
-    assert export.exported(page, "png", 60, theme).startswith(b"\x89PNG")
-
-
-def test_a_notebook_gets_a_fragment_without_a_background_of_its_own() -> None:
-    fragment = ET.fromstring(export.fragment(PLAIN, 80))
-    assert fragment.tag == "pre"
-    assert "-3.1250" in "".join(fragment.itertext())
-    assert "background" not in fragment.attrib["style"]
-
-
-def test_markdown_has_a_column_for_each_number() -> None:
-    page = Group(title("*Two* rows"), PLAIN, words("1. `x` | y"))
-    rendered = MarkdownIt("gfm-like", {"linkify": False}).render(export.markdown(page, 80))
-    assert rendered.count("<th ") == 5
-    assert re.findall(r"<td[^>]*>(-?\d\.\d{4})</td>", rendered) == [
-        "0.5000",
-        "-0.2500",
-        "1.0000",
-        "0.0000",
-        "2.0000",
-        "-3.1250",
-    ]
-    assert "<strong>*Two* rows</strong>" in rendered
-    assert "<p>1. `x` | y</p>" in rendered
-
-
-@pytest.mark.parametrize(
-    ("text", "most", "short"), [("abcdef", 6, "abcdef"), ("abcdefgh", 5, "ab…gh"), (r"\xf0\x9f\x98", 8, r"\xf0…")]
-)
-def test_text_is_shortened_in_the_middle_between_escapes(text: str, most: int, short: str) -> None:
-    assert shorten(text, most) == short
-
-
-def test_the_scale_is_symmetric_about_zero() -> None:
-    assert Scale(2.0).steps(np.array([-2, 0, 0.9, 2, np.nan, np.inf]), 5).tolist() == [0, 2, 3, 4, -1, -2]
+@given(arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 40))), st.integers(1, 12))
+@example(np.float32([[math.inf, -math.inf, math.inf, math.nan]]), 2)
+def test_a_bin_is_the_mean_of_its_columns_and_shows_what_is_no_number(values: np.ndarray, size: int) -> None:
+    for row, bins in zip(values, means(values, size), strict=True):
+        parts = [row[at : at + size] for at in range(0, len(row), size)]
+        for part, mean in zip(parts, bins, strict=True):
+            if np.isfinite(part).all():
+                exact, largest = math.fsum(part.tolist()) / len(part), float(np.abs(part).max())
+                assert mean == pytest.approx(exact, rel=1e-9, abs=1e-9 * largest)
+            else:
+                assert np.isnan(mean) if np.isnan(part).any() else np.isinf(mean)
 
 
 def test_means_of_kinds_of_columns_that_alternate() -> None:
     assert means(np.array([[0.0, 10, 2, 12, 4, 14]]), 2, apart=2).tolist() == [[1.0, 11.0, 4.0, 14.0]]
+
+
+@given(st.integers(1, 5000), st.integers(1, 300), st.booleans())
+def test_columns_are_in_bins_only_where_they_have_no_room(columns: int, room: int, halves: bool) -> None:
+    fit = Fit.of(columns, room, halves)
+    assert fit.width <= room
+    assert fit.bins == -(-columns // fit.per)
+    assert (fit.per == 1) == (columns <= room * (1 + halves))
+    assert fit.per == 1 or -(-columns // (fit.per - 1)) > room * (1 + halves)  # and no more of them than need be
+
+
+def test_without_colour_heat_is_characters_and_marks_stand_for_what_is_no_number() -> None:
+    values = np.float32([[0.5, -0.25, 1.0, math.nan], [0.0, 2.0, -3.125, -math.inf]])
+    page = Matrix([Label("ID", [0, 1])], [Values(values)], np.arange(4), heat=True)
+    assert export.text(page, 60) == (
+        "ID  │  0              3\n"
+        "───────────────────────\n"
+        " 0  │  ****++++****????\n"
+        " 1  │  ++++%%%%....!!!!\n"
+        "\n"
+        "-3.125 ...:::-----===+++++***#####%%%@@@ 3.125\n"
+        "?: 1 NaN; !: 1 infinite\n"
+    )
+
+
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize("size", [5, 64, 301])
+@pytest.mark.parametrize("height", [24, 40])
+def test_a_picture_fits_a_screen_and_averages_rows_and_columns(square: bool, size: int, height: int) -> None:
+    values = np.arange(size * size, dtype=np.float32).reshape(size, size)
+    page = Picture("pos", np.arange(size), np.arange(size), lambda rows: values[rows], square=square)
+    lines = ESCAPE.sub("", on_terminal(page, height=height)).splitlines()
+    assert len(lines) <= height
+    assert max(map(cell_len, lines)) <= 80
+    assert ("the mean of" in " ".join(lines)) == (size > 2 * (height - 5))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_picture_without_its_package_or_a_font_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resvg_py
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resvg_py, "svg_to_bytes", lambda **_: b"a picture without text")
+        with pytest.raises(OutputError, match="fonts-dejavu-core"):
+            export.exported(PLAIN, "png", 60, "light")
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    refused = Inside().refused("tokenize", "hi", "-f", "png")
+    assert refused == "embcli: png needs a package that is missing: pip install 'embcli[pictures]'\n"
+    Inside().ok("tokenize", "hi", "-f", "svg")
+
+
+def test_a_png_shows_text_and_colours(tmp_path: Path) -> None:
+    svg = export.exported(PLAIN, "svg", 60, "light").decode()
+    drawn, blank = export.png(svg), export.png(re.sub("<text.*?</text>", "", svg, flags=re.DOTALL))
+    assert drawn.startswith(b"\x89PNG")
+    assert len(drawn) > 2 * len(blank)
+    assert drawn != export.exported(PLAIN, "png", 60, "light", color=False) != export.exported(PLAIN, "png", 60, "dark")
+
+
+@pytest.mark.parametrize("heat", [False, True])
+def test_a_picture_without_colour_has_shades_of_grey_only(heat: bool) -> None:
+    page = Matrix(PLAIN.labels, PLAIN.blocks, PLAIN.numbers, heat=heat)
+    for color in (False, True):
+        svg = export.exported(page, "svg", 60, "light", color).decode()
+        hues = {each for each in re.findall("#([0-9a-f]{6})", svg) if int(each[4:], 16) - int(each[:2], 16) > 20}
+        assert bool(hues) == color
+
+
+def test_a_notebook_gets_a_fragment_without_a_background_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = type("ZMQInteractiveShell", (), {})
+    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)  # by which rich knows a notebook
+    result = package.seeded(6, 3).weights()
+    fragment = ET.fromstring(result._repr_html_())
+    assert fragment.tag == "pre"
+    assert "-0.1778" in "".join(fragment.itertext())
+    assert "background" not in fragment.attrib["style"]
+    assert "-0.1778" in str(result)
+    assert capsys.readouterr().out == ""
+
+
+def test_markdown_has_a_column_for_each_number_and_says_what_the_page_says() -> None:
+    page = Group(title("*Two* rows"), PLAIN, words("1. `x` | y"))
+    rendered = MarkdownIt("gfm-like", {"linkify": False}).render(export.markdown(page, 80))
+    assert rendered.count("<th ") == 5
+    numbers = re.findall(r"<td[^>]*>(-?\d\.\d{4})</td>", rendered)
+    assert [float(each) for each in numbers] == VALUES.ravel().tolist()
+    assert "<strong>*Two* rows</strong>" in rendered
+    assert "<p>1. `x` | y</p>" in rendered
+
+
+MARKS = "|_*$\\&#%`{}~^<>\"'![]()-+=.,:@/ a1x\u3000"
+HOSTILE = r"""
+a|b \| \\| \ \\ _a_ a_b_c **a** *a $a$ $$ `a` `` ``` ~~a~~ \$ &amp; &#36; &nbsp; <b> </td> <!-- [x](y) ![x](y) [1em]
+*[1em] <https://a.b> https://a.b/c_d www.a.b a@b.c {a} {} }{ -- --- ---- ~~~ *** === |-| [x]:\ty 1. 1.5 -0.3374 #x
+"""
+
+
+@given(st.lists(st.text(st.sampled_from(MARKS), max_size=12) | st.text(max_size=12), min_size=1, max_size=5))
+@example(HOSTILE.split())
+@example(["- x", "+ x", "> x", "# x", "1. x", "12) x", "- - -", "    x", " a  b ", "│", "a\nb", "e\u0301", "\x1b]0;x"])
+def test_any_text_is_read_back_from_markdown(texts: list[str]) -> None:
+    page = Group(ruled([Label("a", texts, "left"), Label("b", [words(each, "strong") for each in texts])]))
+    lines = Group(*(words(each) for each in texts))
+    found: list[str] = []
+    document = export.markdown(page, 80) + "\n" + export.markdown(lines, 80)
+    assert all(len(match[1]) % 2 for match in re.finditer(r"(\\*)\$", document)), "GitHub would look for math"
+    assert not re.search(r"\w://|www\.|\w@", document), "GitHub would make a link"
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(document):
+        if token.type == "inline":
+            assert {each.type for each in token.children or []} <= {"text", "strong_open", "strong_close"}
+            found.append("".join(each.content for each in token.children or []))
+        else:
+            assert re.fullmatch("(paragraph|table|thead|tbody|tr|th|td)_(open|close)", token.type), token
+    expected = [words(each).plain.strip(" ") for each in texts]
+    assert found == ["a", "b", *(each for each in expected for _ in range(2)), *filter(None, expected)]
+
+
+# --- verbs ------------------------------------------------------------------------------------------------------------
+
+SMALL = ("--vocab", "60", "--dim", "40")
+IDS = ("--ids", "2,3,5,1", *SMALL)
+TEXT = "Every effort moves you… 👋 日本語 <b> [i]"
+PAGES = {
+    "tokenize": ("tokenize", TEXT),
+    "tokenize --merges": ("tokenize", "This is it", "--merges", "--draw"),
+    "tokenize two": ("tokenize", TEXT, "--encoding", "gpt2", "--encoding", "o200k_base"),
+    "weights": ("weights", *SMALL),
+    "weights --map": ("weights", *SMALL, "--map", "--color", "never"),
+    "lookup": ("lookup", TEXT, "--dim", "40"),
+    "lookup --draw": ("lookup", *IDS, "--trace", "0", "--draw"),
+    "lookup --heat": ("lookup", *IDS, "--heat", "--color", "never"),
+    "compare": ("compare", "--ids", "2,3,1", "--draw", "--trace", "--gradient"),
+    "batch": ("batch", "--ids", "1,2,3,4,5,6", *SMALL, "--batch-size", "1", "--draw"),
+    "positions": ("positions", "relative", "--context-length", "6", *SMALL),
+    "positions --similarity": ("positions", "sinusoidal", "--similarity"),
+    "neighbors": ("neighbors", "--ids", "3", *SMALL),
+    "audit": ("audit", *SMALL),
+    "info": ("info",),
+    "cache": ("cache",),
+    "explain": ("explain", "one-hot"),
+}
+MEASURED = re.compile(r"^(?:time .*|  at least .*|linear: [\s\S]*?by\s+zero.*)$", re.MULTILINE)
+
+
+def said_in(text: str) -> str:
+    """Return a page without blanks, and without what is measured."""
+    return "".join(MEASURED.sub("", text.replace("\xa0", " ")).split())
+
+
+@pytest.mark.parametrize("view", PAGES)
+def test_each_page_in_each_format_says_what_the_table_says(view: str) -> None:
+    run, verb = Inside(), [*PAGES[view], "--width", "90"]
+    table = run.ok(*verb, "-f", "table").text
+    assert max(map(cell_len, table.splitlines())) <= 90 or view == "compare"
+    for format in ("svg", "html"):
+        document = run.ok(*verb, "-f", format).out
+        root = ET.fromstring(document)
+        assert not re.search(rb"font-face|<script|https?://(?!www\.w3\.org)", document)
+        lines: dict[float, str] = {}
+        for text in root.iter("{http://www.w3.org/2000/svg}text"):
+            lines[float(text.get("y", ""))] = lines.get(float(text.get("y", "")), "") + "".join(text.itertext())
+        said = "\n".join(lines[y] for y in sorted(lines)) or "".join(root.find(".//{*}pre").itertext())  # type: ignore[union-attr]
+        assert said_in(said) == said_in(table)
+    markdown = run.ok(*verb, "-f", "markdown").text
+    numbers = set(re.findall(r"-?\d+\.\d{4}\b", MEASURED.sub("", table)))
+    assert numbers <= {*re.findall(r"-?\d+\.\d{4}\b", markdown)}
+    assert run.ok(*verb, "-f", "png").out.startswith(b"\x89PNG")
+
+
+def test_printing_a_result_by_rich_is_the_page_of_the_command(monkeypatch: pytest.MonkeyPatch, inside: Embcli) -> None:
+    model = package.seeded(60, 40)
+    results = {
+        "weights": model.weights(),
+        "lookup": model.lookup([2, 3, 5, 1]),
+        "positions": model.positions("sinusoidal"),
+        "batch": model.batch([1, 2, 3, 4, 5, 6], batch_size=1),
+        "neighbors": model.neighbors([3]),
+        "audit": model.audit(),
+    }
+    own = {"lookup": ("--ids", "2,3,5,1"), "positions": ("sinusoidal",), "neighbors": ("--ids", "3")}
+    own["batch"] = ("--ids", "1,2,3,4,5,6", "--batch-size", "1")
+    for verb, result in results.items():
+        if not hasattr(result, "__rich_console__"):
+            continue
+        drawn = Console(file=io.StringIO(), width=90, color_system=None)
+        monkeypatch.setattr(rich, "_console", drawn)  # of rich.print
+        rich.print(result)
+        printed = re.sub(" +$", "", drawn.file.getvalue(), flags=re.MULTILINE)  # type: ignore[attr-defined]
+        assert printed == inside.ok(verb, *own.get(verb, ()), *SMALL, "--width", "90").text
+
+
+def test_no_file_is_read_after_a_page_is_begun(tmp_path: Path) -> None:
+    matrix = np.random.default_rng(1).normal(size=(60, 40)).astype(np.float32)
+    for verb in ("weights",):
+        np.save(tmp_path / "own.npy", matrix)
+        model = package.open(tmp_path / "own.npy")
+        result = model.weights() if verb == "weights" else model.lookup([2, 3, 5, 1], position="none")
+        wanted, drawn = export.text(result, 80), console()
+        parts = iter(result.__rich_console__(drawn, drawn.options))
+        first = next(parts)
+        with (tmp_path / "own.npy").open("r+b") as file:
+            file.seek(128)
+            file.write(np.ones_like(matrix).tobytes())  # whatever is read now is another number
+        assert export.text(Group(first, *parts), 80) == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--width", "39"), "--width 39 is out of range; it goes from 40 to 1000"),
+        (("--width", "80", "-f", "npy"), "--width cannot be shown in npy; it needs --format table, markdown, svg, "),
+        (("--theme", "dark"), "--theme cannot be shown in table; it needs --format svg, html or png"),
+        (("--theme", "grey", "-f", "svg"), "'grey' is not one of 'light', 'dark'"),
+    ],
+)
+def test_what_makes_no_sense_of_a_page_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    assert message in Inside().refused("tokenize", "hi", *arguments)
+
+
+@pytest.mark.parametrize("verb", ["weights", "lookup --ids 1", "compare --ids 1", "positions", "batch --ids 1,2"])
+def test_colours_have_no_place_in_data_and_no_layer_is_looked_at(inside: Embcli, verb: str) -> None:
+    refused = inside.refused(*verb.split(), "--vocab", "9" * 20, "--heat", "-f", "npy")
+    assert refused == "embcli: --heat cannot be shown in npy; it needs --format table, markdown, svg, html or png\n"

@@ -105,7 +105,7 @@ def exported(page: RenderableType, format: View, width: int, theme: Theme, color
     if format == "html":
         console = _recorded(page, width, color)
         return console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True).encode()
-    console = _recorded(Padding(page, (1, 2), expand=False), width, color)
+    console = _recorded(Padding(page, (1, 2), expand=False), width + 4, color)
     code = _SVG.replace("GROUND", _THEMES[theme].background_color.hex)
     svg = console.export_svg(theme=_THEMES[theme], code_format=code, unique_id="embcli", font_aspect_ratio=0.602)
     return svg.encode() if format == "svg" else png(svg)
@@ -138,7 +138,7 @@ def _console(width: int, **options: Any) -> Console:
 
 
 def _recorded(page: RenderableType, width: int, color: bool = True) -> Console:
-    console = _console(width, record=True, force_terminal=True, color_system="truecolor", no_color=not color)
+    console = _console(width, record=True, color_system="truecolor", no_color=not color)
     segments = console.render(page, console.options.update(highlight=False, markup=False))
     console.print(Segments(segments if color else Segment.remove_color(segments)), end="")
     return console

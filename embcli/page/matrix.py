@@ -6,7 +6,8 @@ A number is never cut: middle columns are omitted if the page is too narrow, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,15 +77,14 @@ class Matrix:
         if self.heat:
             yield Strips(self.labels, self.blocks, self.numbers, self.gaps, self.after, self.precision)
         elif self.every and not self.fits(width):
-            most = max(self._most([label.shortened(SHORTEST) for label in self.labels], width), 1)
-            for start in range(0, len(self.numbers), most):
-                values = [replace(block, values=block.values[:, start : start + most]) for block in self.blocks]
-                part = replace(self, blocks=values, numbers=self.numbers[start : start + most], rows_left_out="")
-                yield from ["", *part.parts(width)] if start else part.parts(width)
+            labels, count = [label.shortened(SHORTEST) for label in self.labels], len(self.numbers)
+            most = max(self._most(labels, width), 1)
+            for start in range(0, count, most):
+                yield from [""] if start else []
+                yield self._table(labels, np.arange(start, min(start + most, count)))
         else:
             labels, shown = self._fit(width)
-            blocks = [self._block(block, shown) for block in self.blocks]
-            yield ruled(labels, blocks, self.after, self.gaps, self.tones)
+            yield self._table(labels, shown.places, shown.gaps)
         if missing := self.left_out(width):
             yield Text(missing)
 
@@ -98,28 +98,36 @@ class Matrix:
         """Return whether a width is enough for all columns."""
         return self._most([label.shortened(SHORTEST) for label in self.labels], width) >= len(self.numbers)
 
-    def _block(self, block: Values, shown: Excerpt) -> Block:
-        headers = [Text(str(number)) for number in self.numbers[shown.places].tolist()]
-        write, widths = self._format.write, [self._cell] * len(headers)
-        values = block.values[:, shown.places].tolist()
-        rows = [[Text(write(value), sign_style(value)) for value in row] for row in values]
-        for place, tone in enumerate(self.tones):
-            if tone == "dim":  # a number in a dim row has no sign to stand out by
-                rows[place] = [Text(number.plain) for number in rows[place]]
-        if shown.left_out:
-            widths.insert(shown.head, 1)
-            for row in [headers, *rows]:
-                row.insert(shown.head, _DOTS)
-        lines = [Line(row, widths) for row in rows]
-        for gap in reversed(self.gaps):
-            lines.insert(gap, Line([Text("⋮")] * len(widths), widths, "dim"))
-        return Block(Line(headers, widths, title=in_line(block.title)), lines)
+    def _table(self, labels: Sequence[Label], places: np.ndarray, dots: Sequence[int] = ()) -> RenderableType:
+        """Return a table of some columns; a column of dots stands before each place in `dots`."""
+        headers = [Text(str(number)) for number in self.numbers[places].tolist()]
+        widths = [self._cell] * len(headers)
+        blocks = [(block.title, self._rows(block.values[:, places])) for block in self.blocks]
+        for place in dots:
+            widths.insert(place, 1)
+            for row in [headers, *(row for _, rows in blocks for row in rows)]:
+                row.insert(place, _DOTS)
+        tables = []
+        for title, rows in blocks:
+            lines = [Line(row, widths) for row in rows]
+            for gap in reversed(self.gaps):
+                lines.insert(gap, Line([Text("⋮")] * len(widths), widths, "dim"))
+            tables.append(Block(Line(headers, widths, title=in_line(title)), lines))
+        return ruled(labels, tables, self.after, self.gaps, self.tones)
 
-    @property
+    def _rows(self, values: np.ndarray) -> list[list[Text]]:
+        """Return the numbers of each row; those of a dim row have no sign to stand out by."""
+        write, tones = self._format.write, [*self.tones, *[""] * (len(values) - len(self.tones))]
+        return [
+            [Text(write(value)) if tone == "dim" else Text(write(value), sign_style(value)) for value in row]
+            for tone, row in zip(tones, values.tolist(), strict=True)
+        ]
+
+    @cached_property
     def _format(self) -> NumberFormat:
         return NumberFormat([block.values for block in self.blocks], self.precision)
 
-    @property
+    @cached_property
     def _cell(self) -> int:
         """The number of cells of a column, with its number above it."""
         return max(self._format.width, len(str(self.numbers.max(initial=0))))
