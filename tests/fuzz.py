@@ -1,11 +1,10 @@
-"""Damaged files of every format, by the thousand: whatever they hold, reading them ends in rows or in a sentence.
+"""Damaged files of every format: whatever they contain, reading them ends in rows or in a sentence.
 
     python -m tests.fuzz 200000 [SEED]
 
 mutates small files at random, opens them and reads rows of every tensor; a tokenizer.json turns a text into tokens, and
-a config.json is asked for what it tells. Pickles are grown by a grammar. It fails on any error but InputError, on a
-file that takes more than a second, on more than 200 MB above the start, and where a safetensors file is accepted that
-the safetensors library refuses.
+a config.json is asked for what it says. It fails on any error but InputError, on a file that takes more than a second,
+on rows that are not those of the format's own library, and on a safetensors file that only embcli accepts.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
 
 SLOWEST = 1.0  # seconds of processor time
-LARGEST = 200  # MB above the start
 EXTREMES = (0, 1, 2, 7, 8, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 TEXT = "abc ab, \u00e9<|end|> \U0001f99c"
 CONFIG = (
@@ -117,7 +115,6 @@ class Seed:
     whole: Callable[[bytes], bytes] = bytes
     read: Callable[[Path], None] = read
     file: str = ""  # what it is called, if that matters
-    grown: Callable[[random.Random], bytes] | None = None  # what makes another part, if it is not mutated
 
 
 def seeds() -> list[Seed]:
@@ -135,7 +132,8 @@ def seeds() -> list[Seed]:
     np.save(plain, token)
     np.save(column, np.asfortranarray(token))
     torch.save({"model": {name: torch.from_numpy(array) for name, array in arrays.items()}}, packed)
-    archive = {info: packed_member(packed, info) for info in zipfile.ZipFile(packed).namelist()}
+    whole = zipfile.ZipFile(packed)
+    archive = {name: whole.read(name) for name in whole.namelist()}
     pickle = next(name for name in archive if name.endswith("data.pkl"))
     index = json.dumps({"weight_map": {"wte.weight": "part.safetensors", "wpe.weight": "part.safetensors"}}).encode()
     gguf = gguf_bytes(arrays)
@@ -156,15 +154,9 @@ def seeds() -> list[Seed]:
         Seed("binary", binary),
         Seed("pt", packed.getvalue()),
         Seed("pt pickle", archive[pickle], lambda part: zipped({**archive, pickle: part})),
-        Seed("pt grown", archive[pickle], lambda part: zipped({**archive, pickle: part}), grown=grown_pickle),
         *(Seed(f"tokenizer {name}", part, read=read_tokenizer) for name, part in tokenizer_files().items()),
         Seed("config", CONFIG, read=read_config, file="model/config.json"),
     ]
-
-
-def packed_member(packed: io.BytesIO, name: str) -> bytes:
-    """Return a member of an archive."""
-    return zipfile.ZipFile(packed).read(name)
 
 
 def npy_of(header: bytes, array: np.ndarray) -> bytes:
@@ -290,154 +282,36 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return bytes(found)
 
 
-NAMES = (
-    *("collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3", "torch Size"),
-    *("torch._utils _rebuild_parameter", "torch._utils _rebuild_parameter_with_state", "torch.nn.parameter Parameter"),
-    *("torch._utils _rebuild_sparse_tensor", "torch._utils _rebuild_meta_tensor_no_storage", "torch FloatStorage"),
-    *("torch._tensor _rebuild_from_type_v2", "torch._utils _rebuild_nested_tensor", "torch bfloat16", "torch Tensor"),
-    *("torch._utils _rebuild_qtensor", "torch.storage UntypedStorage", "torch.serialization _get_layout"),
-    *("__builtin__ bytearray", "builtins set", "_codecs encode", "collections Counter", "torch LongStorage"),
-)
-FORBIDDEN = ("os system", "torch.storage _load_from_bytes", "builtins eval", "torch.hub load", "x" * 5000 + " y", " ")
-
-
-def grown_pickle(rng: random.Random) -> bytes:
-    """Return a pickle of a state_dict with values in values, as torch.save writes it or with an error."""
-    values = b"X\x01\0\0\0a".join(grown_value(rng, rng.choice((1, 1, 2, 4))) for _ in range(rng.choice((1, 1, 2))))
-    body = bytearray(b"\x80\2}(X\x0a\0\0\0wte.weight" + grown_tensor(rng) + b"X\x01\0\0\0b" + values + b"u")
-    if rng.random() < 0.1:
-        place = rng.randrange(2, len(body) + 1)
-        body[place:place] = rng.choice((*b"(.0)]}lt\x85\x86\x87RQb\x81csueaNh\x8a\x8b\x93\x95\x8f\x91",)).to_bytes(
-            1, "little"
-        )
-    if rng.random() < 0.02:  # deep or long
-        deep = rng.choice((50, 97, 98, 99, 100, 3000, 30_000))
-        body[2:2] = b"]" * deep
-        body += rng.choice((b"a", b"a", b"\x85", b"s", b"e", b"b", b"R")) * deep
-    return bytes(body) + b"."
-
-
-def grown_value(rng: random.Random, depth: int) -> bytes:
-    """Return opcodes that push one value."""
-    kind = rng.randrange(12 if depth else 5)
-    deeper = [grown_value(rng, depth - 1) for _ in range(rng.choice((0, 1, 1, 2, 3)))] if depth else []
-    if kind < 3:
-        return grown_tensor(rng) if kind else grown_atom(rng)
-    if kind == 3:
-        return grown_atom(rng) + b"q" + bytes([rng.randrange(4)])
-    if kind == 4:
-        return b"h" + bytes([rng.randrange(4)]) if rng.random() < 0.3 else grown_atom(rng)
-    if kind == 5:
-        return b"(" + b"".join(deeper) + b"t"
-    if kind == 6:
-        return b"]q" + bytes([rng.randrange(4)]) + b"(" + b"".join(deeper) + b"e"
-    if kind < 10:
-        keys = [grown_atom(rng) if rng.random() < 0.9 else grown_value(rng, depth - 1) for _ in deeper]
-        return b"}(" + b"".join(map(bytes.__add__, keys, deeper)) + b"u"
-    if kind == 10:
-        return b"c" + rng.choice(NAMES).replace(" ", "\n").encode() + b"\n(" + b"".join(deeper) + b"tR"
-    return grown_value(rng, depth - 1) + b"".join(deeper[:1]) + rng.choice((b"b", b"b", b"R", b"\x81", b"Q", b"a"))
-
-
-def grown_atom(rng: random.Random) -> bytes:
-    """Return opcodes that push a number, a text, a constant or a name."""
-    kind = rng.randrange(8)
-    if kind < 3:
-        text = rng.choice((b"wte.weight", b"wpe.weight", b"a", b"", b"\xed\xa0\x80", b"x" * 300, b"model", b"\x1b[2J"))
-        return b"X" + struct.pack("<I", len(text)) + text
-    if kind < 5:
-        return grown_number(rng)
-    if kind < 7:
-        return rng.choice((b"N", b"\x88", b"\x89", b")", b"]", b"}", b"G" + struct.pack(">d", rng.random()), b"U\x01a"))
-    name = rng.choice(NAMES if rng.random() < 0.95 else FORBIDDEN)
-    return b"c" + name.replace(" ", "\n", 1).encode() + b"\n"
-
-
-def grown_number(rng: random.Random) -> bytes:
-    """Return opcodes that push a whole number, mostly a small one."""
-    number = rng.choice((0, 1, 2, 3, 4, 6, 32) if rng.random() < 0.9 else (*EXTREMES, -1, 2**100))
-    data = number.to_bytes(17, "little", signed=True)
-    return b"\x8a\x11" + data if number > 255 or number < 0 else b"K" + bytes([number])
-
-
-def grown_tensor(rng: random.Random) -> bytes:
-    """Return opcodes that push a tensor, most often one of the file; its storage, shape and strides may be anything."""
-    key, size, rows = rng.choice(((b"0", 192, 6), (b"0", 192, 6), (b"1", 128, 4)))
-    kind, odd = "Float", rng.random()
-    if odd < 0.1:
-        kind = rng.choice(("Half", "Double", "Long", "Bool", "ComplexFloat", "QInt8", "storage.Untyped"))
-    elif odd < 0.2:
-        key, size = rng.choice((b"0", b"3", b"../0", b"\xed\xa0\x80")), rng.choice((32, *EXTREMES))
-    module, _, name = f"torch.{kind}Storage".rpartition(".")
-    storage = b"(X\7\0\0\0storagec" + f"{module}\n{name}\n".encode() + b"X" + struct.pack("<I", len(key)) + key
-    storage += b"X\3\0\0\0cpu\x8a\x09" + size.to_bytes(9, "little", signed=True) + b"tQ"
-    first, shape, strides = b"K\0", b"K" + bytes([rows]) + b"K\x20\x86", b"K\x20K\1\x86"
-    if odd > 0.7:
-        numbers = (grown_number(rng) for _ in range(rng.choice((0, 1, 2, 2, 2, 3, 70))))
-        first, shape, strides = grown_number(rng), b"(" + b"".join(numbers) + b"t", rng.choice((strides, shape))
-    end, function = b"\x89ccollections\nOrderedDict\n)R", b"2"
-    if kind == "storage.Untyped" or odd > 0.95:
-        end, function = end + b"ctorch\n" + rng.choice((b"uint16", b"float32", b"float8_e5m2", b"bits8")) + b"\n", b"3"
-    return b"ctorch._utils\n_rebuild_tensor_v" + function + b"\n(" + storage + first + shape + strides + end + b"tR"
-
-
-def outcome(path: Path, read: Callable[[Path], None]) -> tuple[bool, float]:
-    """Return whether a file is accepted, and how many seconds of processor time that took."""
-    begun = time.process_time()
-    try:
-        read(path)
-    except InputError as error:
-        if str(error).count("\n") > 1:
-            raise AssertionError("an error of more than two lines") from error
-        return False, time.process_time() - begun
-    return True, time.process_time() - begun
-
-
-def peak() -> int:
-    """Return the most memory that this process has had, in MB."""
-    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    return int(found[1]) // 1024 if found else 0
-
-
-def fuzz(count: int, seed: int, folder: Path, said: Callable[[str], object] = print) -> dict[str, list[int]]:
+def fuzz(count: int, seed: int, folder: Path) -> dict[str, list[int]]:
     """Read `count` damaged files; return for each kind how many were accepted and how many refused."""
-    rng = random.Random(seed)
-    known = seeds()
+    rng, known = random.Random(seed), seeds()
     for part in (folder / "part.safetensors", folder / "model" / "part.safetensors"):
         part.parent.mkdir(exist_ok=True)
         part.write_bytes(known[0].part)
     done = {each.name: [0, 0] for each in known}
-    for each in known:  # whole, and whatever is loaded on the way
-        path = folder / (each.file or "m")
-        path.write_bytes(each.whole(each.part))
-        each.read(path)
-    start = peak()
-    for number in range(count):
+    for number in range(-len(known), count):
         each = known[number % len(known)]
         path = folder / (each.file or f"m{number % 97}")  # torch may still map one that was accepted
         path.unlink(missing_ok=True)
-        path.write_bytes(each.whole(each.grown(rng) if each.grown else mutated(each.part, rng)))
+        path.write_bytes(each.whole(mutated(each.part, rng) if number >= 0 else each.part))
+        begun, accepted, lines = time.process_time(), True, 0
         try:
-            accepted, seconds = outcome(path, each.read)
-            if seconds > SLOWEST:  # it, or a machine that had other things to do
-                accepted, seconds = outcome(path, each.read)
-        except BaseException:
-            said(f"file {number} of seed {seed}, {each.name}: kept as {path}")
-            raise
-        assert seconds < SLOWEST, f"file {number} of seed {seed}, {each.name}: {path}"
-        done[each.name][not accepted] += 1
+            each.read(path)
+        except InputError as error:
+            accepted, lines = False, str(error).count("\n")
+        assert lines < 2
+        assert number < 0 or time.process_time() - begun < SLOWEST, f"{each.name}: {path}"
+        if number >= 0:
+            done[each.name][not accepted] += 1
         if each.name.startswith("safetensors") and accepted:
             safetensors.safe_open(path, "np")  # raises what the library has against it
         if each.read is read and accepted:
             compare_with_library(each.name, path)
-    assert peak() - start < LARGEST, f"{peak() - start} MB more than at the start"
     return done
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as kept:
         warnings.simplefilter("error")
-        begun, before = time.perf_counter(), peak()
         for name, (accepted, refused) in fuzz(int(sys.argv[1]), int((sys.argv[2:] or ["0"])[0]), Path(kept)).items():
             print(f"{name:20} {accepted:8,} accepted {refused:8,} refused")
-        print(f"{time.perf_counter() - begun:.0f} s, at most {peak()} MB ({before} MB at the start)")

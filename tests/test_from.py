@@ -17,7 +17,6 @@ from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits
 from tests.test_huggingface import wordpiece
-from tests.test_startup import imported
 
 TEXT = "Every effort moves you"
 IDS = [6109, 3626, 6100, 345]
@@ -65,16 +64,6 @@ def test_lookup_gives_the_rows_of_the_file_and_their_sum(
     assert document["run"]["dtypes"] == {"token": "bfloat16", "position": "float32"}
     assert document["run"]["encoding"] == "gpt2"
     assert "encoding" in document["run"]["guesses"]
-
-
-def test_weights_are_the_matrix_of_the_file(
-    inside: Embcli, gpt2: tuple[Path, dict[str, torch.Tensor]], tmp_path: Path
-) -> None:
-    path, tensors = gpt2
-    for layer, name in (("token", "transformer.wte.weight"), ("position", "transformer.wpe.weight")):
-        target = tmp_path / f"{layer}.npy"
-        inside.ok("weights", "--from", str(path), "--layer", layer, "-o", str(target))
-        assert_same_bits(np.load(target), tensors[name].float().numpy())
 
 
 def test_the_page_names_the_tensor_its_numbers_and_what_is_a_guess(
@@ -131,35 +120,33 @@ def test_values_that_float32_does_not_hold_are_rounded_and_told(inside: Embcli, 
     assert "1 values were rounded to float32" in ran.err or "2 values were rounded to float32" in ran.err
 
 
-def test_a_file_is_read_without_torch_and_without_a_cache(gpt2: tuple[Path, dict[str, torch.Tensor]]) -> None:
-    found = imported(f"lookup --ids 1,6 --from {gpt2[0]}", f"info --from {gpt2[0]}")
-    assert not any("torch" in modules for modules in found)
+SEEDED = [("--vocab 6", "--vocab"), ("--dim 3", "--dim"), ("--context-length 9", "--context-length")]
+SEEDED += [("--seed 0", "--seed"), ("--no-cache", "--no-cache")]
+WRONG = [("lookup --ids 0 --from {} " + given, f"{flag} is for seeded layers; --from") for given, flag in SEEDED]
+WRONG += [("positions --from {} " + given, f"{flag} is for seeded layers; --from") for given, flag in SEEDED]
+WRONG += [("compare --from {} " + given, f"{flag} is for seeded layers; --from") for given, flag in SEEDED[:2]]
+WRONG += [
+    ("lookup --ids 0 --tensor token", "--tensor goes with --from, which names the file"),
+    ("compare --ids 0 --tensor token", "--tensor goes with --from, which names the file"),
+    ("lookup --ids 0 --from {} --tensor nope", "it has no tensor 'nope'; choose one with "),
+    ("lookup --ids 0 --from {}x", "not found as a file or a folder, and not a name like"),
+    (
+        "lookup --ids 9 --from {}",
+        "ID 9 at position 0 has no row: the token layer has V = 2 rows, for IDs",
+    ),
+    ("lookup hi --from {}", "give --ids, or --encoding"),
+    ("compare hi --from {}", "give --ids, or --encoding"),
+    ("compare --from {} --ids 5", "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"),
+    ("compare --from {} --seed -9223372036854775809", "seed must be from -2**63 to 2**64 - 1, as in torch"),
+    ("positions --from {} --kind sinusoidal", "--kind sinusoidal is computed, not read from a file"),
+    ("positions --from {} --kind rotary", "--kind rotary is computed, not read from a file"),
+    ("positions --from {} --ids 1", "--ids is an option of relative and rotary positions, not of learned ones"),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--from {} --vocab 6", "--vocab is for seeded layers; --from takes what the file holds"),
-        ("--from {} --dim 3", "--dim is for seeded layers"),
-        ("--from {} --context-length 9", "--context-length is for seeded layers"),
-        ("--from {} --seed 0", "--seed is for seeded layers"),
-        ("--from {} --no-cache", "--no-cache is for seeded layers"),
-        ("--tensor token", "--tensor goes with --from, which names the file"),
-        (
-            "--from {} --tensor nope",
-            "it has no tensor 'nope'; choose one with ",
-        ),
-        ("--from {}x", "not found as a file or a folder, and not a name like"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(inside: Embcli, own: Path, arguments: str, message: str) -> None:
-    assert message in inside.refused("lookup", "--ids", "0", *arguments.format(own).split())
-
-
-def test_an_id_without_a_row_is_not_told_to_make_more_rows_of_a_file(inside: Embcli, own: Path) -> None:
-    failed = inside("lookup", "--ids", "9", "--from", str(own))
-    told = "embcli: ID 9 at position 0 has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"
-    assert (failed.status, failed.err) == (2, told)
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_what_does_not_go_together_is_refused(inside: Inside, own: Path, arguments: str, message: str) -> None:
+    assert message in inside.refused(*arguments.format(own).split())
 
 
 # --- compare ----------------------------------------------------------------------------------------------------------
@@ -184,14 +171,6 @@ def test_compare_runs_both_layers_on_the_matrix_of_the_file(
     assert (run["encoding"], [*run["guesses"]]) == ("gpt2", ["encoding"])
     page = inside.ok("compare", "--from", str(path), "--ids", "5").text
     assert "V = 50,257 (rows), D = 5 (columns), transformer.wte.weight (bfloat16)\n" in page
-
-
-def test_compare_takes_a_matrix_by_name(inside: Inside, tmp_path: Path) -> None:
-    weight = torch.randn(7, 4)
-    save_file({"down": weight, "up": torch.randn(4, 4)}, tmp_path / "odd.safetensors")
-    words = ("--from", str(tmp_path / "odd.safetensors"), "--tensor", "down")
-    inside.ok("compare", "--ids", "6,0", *words, "-o", str(tmp_path / "rows.npy"))
-    assert_same_bits(np.load(tmp_path / "rows.npy"), weight[[6, 0]].numpy())
 
 
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
@@ -224,32 +203,6 @@ def test_a_matrix_that_does_not_fit_into_memory_is_refused_before_it_is_read(
     monkeypatch.setattr(memory, "total", lambda: pair)
     monkeypatch.setattr(StoredLayer, "blocks", blocks)
     inside.ok("compare", "--ids", "1", "--from", str(gpt2[0]))
-
-
-def test_compare_tells_of_values_that_were_rounded(inside: Inside, tmp_path: Path) -> None:
-    np.save(tmp_path / "wide.npy", np.array([[0.1, 0.5], [2**60 + 1, 3]], np.float64))
-    ran = inside("compare", "--from", str(tmp_path / "wide.npy"), "--ids", "0")
-    assert (ran.status, "values were rounded to float32" in ran.err) == (0, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--from {} --vocab 6", "--vocab is for seeded layers; --from takes what the file holds"),
-        ("--from {} --dim 3", "--dim is for seeded layers"),
-        (
-            "--from {} --seed -9223372036854775809",
-            "seed must be from -2**63 to 2**64 - 1, as in torch, not -9223372036854775809",
-        ),
-        ("--from {} --ids 5", "has no row: the token layer has V = 2 rows, for IDs from 0 to 1\n"),
-        ("--from {} hi", "give --ids, or --encoding"),
-        ("--tensor token", "--tensor goes with --from"),
-    ],
-)
-def test_what_does_not_go_together_in_compare_is_refused(
-    inside: Inside, own: Path, arguments: str, message: str
-) -> None:
-    assert message in inside.refused("compare", *arguments.format(own).split())
 
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -286,52 +239,6 @@ def test_positions_are_the_rows_of_the_file_and_their_dot_products(
     page = inside.ok("positions", "--from", str(path)).text
     assert "Learned positions: T = 64 positions, D = 5 columns" in page
     assert page.endswith("transformer.wpe.weight (float32)\n")
-
-
-def test_positions_that_begin_behind_padding_are_told(inside: Inside, tmp_path: Path) -> None:
-    folder, rows = roberta(tmp_path)
-    inside.ok("positions", "--from", folder, "-o", str(tmp_path / "rows.npy"))
-    assert_same_bits(np.load(tmp_path / "rows.npy"), rows[2:])
-    page = inside.ok("positions", "--from", folder).text
-    assert "T = 10 positions, D = 6 columns" in page
-    assert "roberta.embeddings.position_embeddings.weight (float32); position 0 is its row 2\n" in page
-    document = json.loads(inside.ok("positions", "--from", folder, "-f", "json").out)
-    assert document["run"]["first_position"] == 2
-
-
-def test_dot_products_of_rows_that_are_not_finite_come_without_a_warning(inside: Inside, tmp_path: Path) -> None:
-    rows = np.array([[np.inf, 0], [0, 3e38], [1, 3e38]], np.float32)
-    np.savez(tmp_path / "odd.npz", token=np.eye(2, dtype=np.float32), position=rows)
-    words = ("positions", "--from", str(tmp_path / "odd.npz"), "--similarity", "-o", str(tmp_path / "dots.npy"))
-    inside.ok(*words)
-    wanted = [[np.inf, np.nan, np.inf], [np.nan, np.inf, np.inf], [np.inf, np.inf, np.inf]]
-    assert np.array_equal(np.load(tmp_path / "dots.npy"), np.array(wanted, np.float32), equal_nan=True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        *(
-            (f"--from {{}} --kind {kind}", f"--kind {kind} is computed, not read from a file")
-            for kind in ("sinusoidal", "relative", "rotary")
-        ),
-        ("--from {} --context-length 9", "--context-length is for seeded layers"),
-        ("--from {} --dim 9", "--dim is for seeded layers"),
-        ("--from {} --seed 9", "--seed is for seeded layers"),
-        ("--from {} --no-cache", "--no-cache is for seeded layers"),
-        ("--from {} --ids 1", "--ids is an option of relative and rotary positions, not of learned ones"),
-    ],
-)
-def test_what_does_not_go_together_in_positions_is_refused(
-    inside: Inside, own: Path, arguments: str, message: str
-) -> None:
-    assert message in inside.refused("positions", *arguments.format(own).split())
-
-
-def test_positions_of_a_model_without_learned_ones_are_refused(inside: Inside, tmp_path: Path) -> None:
-    np.save(tmp_path / "one.npy", np.eye(3, dtype=np.float32))
-    told = inside.refused("positions", "--from", str(tmp_path / "one.npy"))
-    assert "this model has no learned positions" in told
 
 
 # --- token types, and positions behind padding ------------------------------------------------------------------------
@@ -390,42 +297,3 @@ def test_position_rows_begin_behind_those_of_padding(inside: Inside, tmp_path: P
     assert (info["first_position"], info["guesses"]) == (2, {})
     assert "\nposition 0: row 2 of the position matrix\n" in inside.ok("info", "--from", folder).text
     assert long.endswith("11 tokens are more than the context length of 10: pass --window for several of 10\n")
-
-
-# --- tokens and info --------------------------------------------------------------------------------------------------
-
-
-def test_a_text_is_refused_where_no_encoding_is_known(inside: Embcli, own: Path) -> None:
-    assert "give --ids, or --encoding" in inside.refused("lookup", "hi", "--from", str(own))
-
-
-def test_info_tells_the_tensors_that_matter_and_lists_all(
-    inside: Embcli, gpt2: tuple[Path, dict[str, torch.Tensor]], tmp_path: Path
-) -> None:
-    document = json.loads(inside.ok("info", "--from", str(gpt2[0]), "-f", "json").out)
-    assert document["tensors"] == [
-        {
-            "role": "token",
-            "tensor": "transformer.wte.weight",
-            "shape": [50257, 5],
-            "dtype": "bfloat16",
-            "bytes": 2 * 50257 * 5,
-        },
-        {"role": "position", "tensor": "transformer.wpe.weight", "shape": [64, 5], "dtype": "float32", "bytes": 1280},
-    ]
-    assert document["run"]["head"]["relation"] == "none"
-    lines = inside.ok("info", "--from", str(gpt2[0]), "--tensors", "-f", "csv").text.splitlines()
-    assert len(lines) == 1 + len(gpt2[1])
-    weight = torch.randn(7, 4)
-    save_file({"embed_tokens.weight": weight, "lm_head.weight": weight.clone()}, tmp_path / "tied.safetensors")
-    page = inside.ok("info", "--from", str(tmp_path / "tied.safetensors")).text
-    assert "output head: a copy of the token matrix: 7 rows compared, all equal" in page
-    chosen = ("info", "--from", str(gpt2[0]), "--tensor", "transformer.wpe.weight", "-f", "json")
-    tensors = json.loads(inside.ok(*chosen).out)["tensors"]
-    assert [(each["role"], each["tensor"]) for each in tensors] == [
-        ("token", "transformer.wte.weight"),
-        ("position, chosen", "transformer.wpe.weight"),
-    ]
-    save_file({"q": weight, "k": torch.randn(9, 4)}, tmp_path / "bare.safetensors")  # no name tells
-    chosen = ("info", "--from", str(tmp_path / "bare.safetensors"), "--tensor", "q", "-f", "json")
-    assert [each["role"] for each in json.loads(inside.ok(*chosen).out)["tensors"]] == ["token"]

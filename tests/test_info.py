@@ -1,4 +1,4 @@
-"""`info` and `cache` tell what there is, on a page and as data; text that comes from outside is safe on a page."""
+"""`info` shows versions, a model's tensors and the models on this machine; text from outside is safe on a page."""
 
 from __future__ import annotations
 
@@ -18,11 +18,23 @@ from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.weights import build
 from tests.conftest import Embcli
 
+HOSTILE = "x\x1b]0;pwn\x07\u202e\n[bold]"
 
-def test_the_page_of_info_tells_versions_capability_cache_and_encodings(inside: Embcli, shared_cache: Path) -> None:
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    """Return a small file of BERT's kind with a head that is a copy of the token matrix."""
+    weight = np.arange(28, dtype=np.float32).reshape(7, 4)
+    names = {"word_embeddings": weight, "position_embeddings": weight[:5], "token_type_embeddings": weight[:2]}
+    tensors = {f"bert.embeddings.{name}.weight": rows for name, rows in names.items()}
+    np.savez(tmp_path / "m.npz", **tensors, **{"lm_head.weight": weight, "bert.pooler.bias": weight[0]})
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "max_position_embeddings": 5}')
+    return tmp_path / "m.npz"
+
+
+def test_the_page_shows_versions_capability_cache_and_encodings(inside: Embcli, shared_cache: Path) -> None:
     head, table = inside.ok("info").text.split("\n\n")
-    told = dict(re.split(" {2,}", line) for line in head.split("\n"))
-    assert told == {
+    assert dict(re.split(" {2,}", line) for line in head.split("\n")) == {
         "embcli": package.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -30,15 +42,14 @@ def test_the_page_of_info_tells_versions_capability_cache_and_encodings(inside: 
         "CPU capability": torch.backends.cpu.get_cpu_capability(),
         "cache": str(shared_cache),
     }
-    header, rule, *rows = table.rstrip("\n").split("\n")
+    header, _, *rows = table.rstrip("\n").split("\n")
     assert header.split() == ["encoding", "tokens", "carried"]
-    assert {*rule} == {"─"}
     assert [row.split() for row in rows] == [
         [name, f"{definition.vocabulary_size:,}", "yes"] for name, definition in DEFINITIONS.items()
     ]
 
 
-def test_torch_itself_is_asked_where_nothing_else_tells_its_capability(
+def test_torch_itself_is_asked_if_nothing_else_names_its_capability(
     inside: Embcli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wanted = inside.ok("info").text
@@ -53,28 +64,61 @@ def test_torch_itself_is_asked_where_nothing_else_tells_its_capability(
     assert (run["torch"].startswith("torch is not installed"), run["cpu_capability"]) == (True, None)
 
 
-KEPT = ("weights", "--vocab", "6", "--dim", "3")
-HOSTILE = "x\x1b]0;pwn\x07\u202e\n[bold]"
+def test_the_page_of_a_model(inside: Embcli, bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bert.parent)
+    page = """
+m.npz: npz
+m.npz
+5 tensors; encoding: none
+
+role        tensor                                        shape  dtype        bytes
+───────────────────────────────────────────────────────────────────────────────────
+token       bert.embeddings.word_embeddings.weight        7 x 4  float32  112 bytes
+position    bert.embeddings.position_embeddings.weight    5 x 4  float32   80 bytes
+token_type  bert.embeddings.token_type_embeddings.weight  2 x 4  float32   32 bytes
+head        lm_head.weight                                7 x 4  float32  112 bytes
+
+output head: a copy of the token matrix: 7 rows compared, all equal
+hidden = not known: cannot read 'm.npz': config.json says that it is a 'bert' model, and it has no LayerNorm
+model_type: bert
+max_position_embeddings: 5
+"""
+    assert inside.ok("info", "m.npz", COLUMNS="120").text == page.removeprefix("\n")
+    narrow = inside.ok("info", "m.npz", "--width", "40").text
+    assert "role        tensor                 shape\n" in narrow
+    assert re.search("token       bert[.]\\w+…[.\\w]+  7 x 4\n", narrow)
+
+
+def test_the_data_of_a_model(inside: Embcli, bert: Path) -> None:
+    document = json.loads(inside.ok("info", "--from", str(bert), "-f", "json").out)
+    first = {"role": "token", "tensor": "bert.embeddings.word_embeddings.weight", "shape": [7, 4]}
+    assert document["tensors"][0] == {**first, "dtype": "float32", "bytes": 112}
+    assert [each["role"] for each in document["tensors"]] == ["token", "position", "token_type", "head"]
+    assert document["run"]["head"] | {"reason": ""} == {
+        "tensor": "lm_head.weight",
+        "relation": "equal",
+        "rows_compared": 7,
+        "reason": "",
+    }
+    assert document["run"]["positions"] == {"model_type": "bert", "max_position_embeddings": 5}
+    assert len(inside.ok("info", "--from", str(bert), "--tensors", "-f", "csv").text.splitlines()) == 6
+    position = "bert.embeddings.position_embeddings.weight"
+    chosen = ("info", "--from", str(bert), "--tensor", position, "-f", "json")
+    tensors = json.loads(inside.ok(*chosen).out)["tensors"]
+    assert {each["tensor"]: each["role"] for each in tensors}[position] == "position, chosen"
+    np.savez(bert.with_name("bare.npz"), q=np.ones((7, 4)), k=np.ones((9, 4)))  # no name tells
+    chosen = ("info", "--from", str(bert.with_name("bare.npz")), "--tensor", "q", "-f", "json")
+    assert [each["role"] for each in json.loads(inside.ok(*chosen).out)["tensors"]] == ["token"]
 
 
 @pytest.mark.parametrize("command", [("info",), ("cache",), ("cache", "clear")], ids=" ".join)
 def test_a_path_is_safe_on_a_page_and_true_in_data(inside: Embcli, tmp_path: Path, command: tuple[str, ...]) -> None:
     folder = tmp_path / HOSTILE
     here = {"EMBCLI_CACHE_DIR": str(folder)}
-    inside.ok(*KEPT, **here)
+    inside.ok("weights", "--vocab", "6", "--dim", "3", **here)
     page = inside.ok(*command, **here).text
     assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", page) is None
     assert "x\\u001b]0;pwn\\u0007\\u202e\\n[bold]" in page
     if command[-1] != "clear":
         run = json.loads(inside.ok(*command, "-f", "json", **here).out)["run"]
         assert run["cache" if command == ("info",) else "folder"] == str(folder)
-
-
-def test_on_a_narrow_page_the_tensors_have_no_dtype_and_no_bytes(inside: Embcli, tmp_path: Path) -> None:
-    weights = {"wte.weight": np.zeros((50257, 2), np.float32), "wpe.weight": np.zeros((1024, 2), np.float32)}
-    np.savez(tmp_path / "m.npz", **weights)
-    for width, heads in ((40, ["role", "tensor", "shape"]), (60, ["role", "tensor", "shape", "dtype", "bytes"])):
-        lines = inside.ok("info", str(tmp_path / "m.npz"), "--width", str(width)).text.splitlines()
-        table = lines[lines.index("") + 1 :][:4]
-        assert table[0].split() == heads
-        assert max(map(len, table)) <= width

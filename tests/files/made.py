@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from gguf import GGUFWriter
 
 from embcli.errors import InputError
 from embcli.files import open_tensors
 from embcli.layer import Layer
+
+TOKENS = [b"<s>", b"\xc4\xa0the", b"\xc4\xa0cat", "▁the".encode(), b"<0x0A>", b"", b"\xff\xfe"]
 
 
 def matrix(rows: int = 50, dim: int = 7, seed: int = 1) -> np.ndarray:
@@ -66,3 +70,24 @@ def refusal(path: Path, name: str | None = None) -> str:
     assert message.count("\n") < 2
     assert message.isprintable() or "\n" in message
     return message
+
+
+def written(path: Path, tensors: dict[str, Any], **kept: Any) -> Path:
+    """Write arrays, or (bytes of blocks, type) pairs, with the gguf package."""
+    writer = GGUFWriter(path, "llama", **kept)
+    writer.add_context_length(77)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(TOKENS)
+    writer.add_token_scores([0.5] * len(TOKENS))
+    for name, value in tensors.items():
+        array, kind = value if isinstance(value, tuple) else (value, None)
+        writer.add_tensor(name, array, raw_dtype=kind)
+    return closed(writer, path if kept.get("split_max_tensors") else None)
+
+
+def closed(writer: GGUFWriter, path: Path | None = None) -> Path:
+    writer.write_header_to_file(path)
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path or Path(writer.path)

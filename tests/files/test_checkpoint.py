@@ -21,8 +21,7 @@ from embcli.errors import InputError
 from embcli.files import roles
 from embcli.files.checkpoint import Checkpoint
 from embcli.layer import Source
-from tests.files.made import assert_rows, matrix
-from tests.files.test_gguf import TOKENS, written
+from tests.files.made import TOKENS, assert_rows, closed, matrix, written
 
 # What tensors of model families are called: the token and the position matrix, and others of theirs.
 FAMILIES: dict[str, tuple[str, str | None, dict[str, tuple[int, ...]]]] = {
@@ -374,10 +373,7 @@ def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
     if causal is not None:
         writer.add_causal_attention(causal)
     writer.add_tensor("token_embd.weight", matrix())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    closed(writer)
     assert Checkpoint(str(tmp_path / "m.gguf")).head.relation == relation
 
 

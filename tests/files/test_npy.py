@@ -13,57 +13,7 @@ import numpy as np
 import pytest
 
 from embcli.errors import LayerError
-from embcli.files import open_tensors
 from tests.files.made import assert_rows, layer, matrix, refusal
-
-DTYPES = [
-    "<f2",
-    "<f4",
-    "<f8",
-    ">f2",
-    ">f4",
-    ">f8",
-    "<i1",
-    "<u1",
-    ">i2",
-    "<u2",
-    "<i4",
-    ">u4",
-    "<i8",
-    ">u8",
-    np.longdouble,
-]
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_rows_of_each_dtype_and_order_are_those_of_numpy(tmp_path: Path, dtype: str, order: str) -> None:
-    weight = np.asarray(np.abs(100 * matrix(60, 9)).astype(dtype), order=order)  # type: ignore[call-overload]
-    np.save(tmp_path / "wte.npy", weight)
-    wanted = np.load(tmp_path / "wte.npy").astype(np.float32)
-    assert_rows(layer(tmp_path / "wte.npy", "wte"), wanted)
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_rows_of_an_archive_are_those_of_numpy(tmp_path: Path, save: object, order: str) -> None:
-    arrays = {"token": np.asarray(matrix(300, 20), order=order), "position": matrix(7, 20), "deep/name": matrix(2, 3)}
-    save(tmp_path / "own.npz", **arrays, scale=np.float32(2), words=np.array(["a", "b"]))  # type: ignore[operator]
-    tensors = open_tensors(tmp_path / "own.npz")
-    assert [(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors.values()] == [
-        *((name, array.shape, "float32") for name, array in arrays.items()),
-        ("scale", (), "float32"),
-        ("words", (2,), "str32"),
-    ]
-    for name, array in arrays.items():
-        assert_rows(tensors.layer(name), array)
-
-
-def test_stored_arrays_are_read_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez(tmp_path / "m.npz", weight=matrix())
-    found = layer(tmp_path / "m.npz", "weight")
-    monkeypatch.setattr(zipfile.ZipFile, "open", None)
-    assert_rows(found, matrix())
 
 
 @pytest.mark.parametrize(

@@ -19,30 +19,6 @@ import torch
 from embcli.files import open_tensors, pt
 from tests.files.made import assert_rows, layer, matrix, refusal
 
-DTYPES = (
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2),
-    *(torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64),
-)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_rows_of_each_dtype_are_those_of_torch(tmp_path: Path, dtype: torch.dtype) -> None:
-    weight = (100 * torch.from_numpy(matrix(60, 9))).abs().to(dtype)
-    try:
-        torch.save({"weight": weight}, tmp_path / "m.pt")
-    except KeyError as error:
-        pytest.skip(f"this torch cannot save it: {error}")
-    wanted = weight.float().numpy()
-    assert_rows(layer(tmp_path / "m.pt", "weight"), wanted)
-
-
-def test_tensors_that_lie_in_memory_in_other_ways_give_the_right_rows(tmp_path: Path) -> None:
-    base = torch.from_numpy(matrix(60, 40))
-    views = {"t": base.T, "step": base[::3, 1::2], "part": base[10:20, 5:], "base": base, "one": base[:, :1]}
-    torch.save(views, tmp_path / "m.pt")
-    for name, view in views.items():
-        assert_rows(layer(tmp_path / "m.pt", name), view.numpy())
-
 
 def test_a_vector_is_read_whole_with_its_stride(tmp_path: Path) -> None:
     torch.save({"v": torch.arange(10.0)[1::3]}, tmp_path / "m.pt")
@@ -77,13 +53,6 @@ def test_lists_that_hold_themselves_end(tmp_path: Path) -> None:
     loop.append(loop)
     torch.save(loop, tmp_path / "m.pt")
     assert list(open_tensors(tmp_path / "m.pt")) == ["0"]
-
-
-def test_values_that_change_are_counted(tmp_path: Path) -> None:
-    torch.save({"weight": torch.tensor([[0.1, 1.0]], dtype=torch.float64)}, tmp_path / "m.pt")
-    found = layer(tmp_path / "m.pt", "weight")
-    found.rows(np.array([0, 0]))
-    assert found.rounded_values == 1  # a row is read once
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of torch, about its quantised tensors

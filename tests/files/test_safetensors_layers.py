@@ -12,83 +12,11 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-import torch
-from safetensors import safe_open
 from safetensors.numpy import save_file
-from safetensors.torch import save_file as save_torch
 
 from embcli.errors import InputError
-from embcli.files import open_tensors, stored
-from embcli.files.stored import StoredLayer
+from embcli.files import open_tensors
 from tests.files.made import assert_rows, layer, matrix, refusal, safetensors_bytes
-
-FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
-
-
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_rows_of_each_float_are_those_of_the_library(tmp_path: Path, dtype: torch.dtype) -> None:
-    weight = torch.from_numpy(matrix(300, 33)).to(dtype)
-    path = tmp_path / "m.safetensors"
-    save_torch({"before": torch.zeros(3), "weight": weight, "other": weight.clone()}, path)
-    with safe_open(path, "pt") as file:
-        wanted = file.get_tensor("weight").float().numpy()
-    assert open_tensors(path)["weight"].dtype == str(dtype).removeprefix("torch.")
-    assert_rows(layer(path, "weight"), wanted)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
-def test_rows_of_whole_numbers_are_those_of_numpy(tmp_path: Path, dtype: str) -> None:
-    limits = np.iinfo(dtype)
-    weight = np.random.default_rng(0).integers(limits.min, limits.max, (40, 5), dtype, endpoint=True)
-    save_file({"weight": weight}, tmp_path / "m.safetensors")
-    assert_rows(layer(tmp_path / "m.safetensors", "weight"), weight.astype(np.float32))
-
-
-def test_values_that_change_are_counted_as_rows_are_read(tmp_path: Path) -> None:
-    weight = np.array([[1.0, 0.1], [0.5, 2.0], [0.2, 0.3]])
-    save_file({"weight": weight}, tmp_path / "m.safetensors")
-    found = layer(tmp_path / "m.safetensors", "weight")
-    assert isinstance(found, StoredLayer)
-    counts = []
-    for row in (1, 0, 2):
-        found.rows(np.array([row]))
-        counts.append(found.rounded_values)
-    assert counts == [0, 1, 3]
-
-
-def test_infinities_and_nan_are_handed_on(tmp_path: Path) -> None:
-    weight = np.array([[np.inf, -np.inf], [np.nan, -0.0]], np.float32)
-    save_file({"weight": weight}, tmp_path / "m.safetensors")
-    assert layer(tmp_path / "m.safetensors", "weight").rows(np.arange(2)).tobytes() == weight.tobytes()
-
-
-def test_windows_of_any_size_give_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_file({"weight": matrix(97, 13)}, tmp_path / "m.safetensors")
-    wanted = matrix(97, 13)
-    for name in ("_BLOCK",):
-        monkeypatch.setattr(stored, name, 40)
-    assert_rows(layer(tmp_path / "m.safetensors", "weight"), wanted)
-
-
-def test_neighbouring_rows_are_one_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_file({"weight": matrix(1000, 64)}, tmp_path / "m.safetensors")
-    found = layer(tmp_path / "m.safetensors", "weight")
-    reads: list[tuple[int, int]] = []
-    honest = os.preadv
-
-    def counted(descriptor: int, buffers: list[memoryview], offset: int) -> int:
-        reads.append((offset, len(buffers[0])))
-        return honest(descriptor, buffers, offset)
-
-    monkeypatch.setattr(os, "preadv", counted)
-    found.rows(np.array([700, 5, 4, 6, 4]))
-    assert [length for _, length in reads] == [3 * 256, 256]
-
-
-def test_where_there_is_no_preadv_rows_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "preadv")
-    save_file({"weight": matrix()}, tmp_path / "m.safetensors")
-    assert_rows(layer(tmp_path / "m.safetensors", "weight"), matrix())
 
 
 @pytest.mark.parametrize("dtype", ["BOOL", "C64", "F8_E8M0", "F8_E4M3FNUZ"])
