@@ -59,7 +59,7 @@ def read(path: Path) -> None:
             continue
     own = tensors.own_words()
     if own is not None and own.vocabulary_size:
-        own.words[own.vocabulary_size - 1], own.words.find_all({b"a"})
+        own.token_bytes(own.vocabulary_size - 1)
     source = Checkpoint(str(path))
     source.shape("position"), source.head, source.positions
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter
 
-from embcli.encodings import spelling
 from embcli.files import gguf, open_tensors
 from embcli.files.numbers import NUMBER_FORMATS
 from tests.files.made import TOKENS, assert_rows, closed, matrix, refusal, written
@@ -69,15 +68,8 @@ def test_the_vocabulary_is_that_of_the_file(tmp_path: Path, model: str, spelled:
     writer.add_token_list(TOKENS)
     writer.add_tensor("a", matrix())
     closed(writer)
-    words = open_tensors(tmp_path / "m.gguf").own_words().words
-    assert [words[token_id] for token_id in range(len(words))] == spelled
-    assert words.find_all({*TOKENS, b"none"}) == {token: token_id for token_id, token in enumerate(TOKENS) if token}
-
-
-def test_a_byte_level_vocabulary_spells_every_byte() -> None:
-    byte_of = spelling.byte_of()
-    assert sorted(byte_of.values()) == list(range(256))
-    assert [byte_of[character] for character in "ĠĊĉ!~ÿĀ"] == [*b" \n\t!~\xff\x00"]
+    words = open_tensors(tmp_path / "m.gguf").own_words()
+    assert [words.token_bytes(token_id) for token_id in range(words.vocabulary_size)] == spelled
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -97,8 +89,7 @@ def test_parts_are_one_checkpoint_whichever_is_named(tmp_path: Path) -> None:
         assert list(tensors.files) == files
         for name in "abcde":
             assert_rows(tensors.layer(f"{name}.weight"), matrix(seed=ord(name)))
-        words = tensors.own_words().words
-        assert len(words) == len(TOKENS)
+        assert tensors.own_words().vocabulary_size == len(TOKENS)
 
 
 def test_missing_parts_and_parts_of_other_names_are_refused(tmp_path: Path) -> None:
@@ -137,9 +128,8 @@ def test_a_header_of_many_words_is_stepped_over_until_they_are_asked_for(wordy: 
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < wordy.stat().st_size / 2
-    words = tensors.own_words().words
-    word = "▁word77".encode()
-    assert (len(words), words[WORDS - 1], words.find_all({word})) == (WORDS, b" word131071", {word: 77})
+    words = tensors.own_words()
+    assert (words.vocabulary_size, words.token_bytes(WORDS - 1)) == (WORDS, b" word131071")
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
