@@ -6,24 +6,20 @@ PowerShell's script is compared, and what it asks is asked, but it is not run.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import get_args
 
 import pexpect
 import pytest
 import tiktoken
 import typer
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from embcli import formats, names
 from embcli.cli.app import command_line
-from embcli.verbs.explain import entries
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 
@@ -72,17 +68,6 @@ CASES = {
     "embcli info -o no": {"notes.txt"},
 }
 
-# Those that the shells hand on each in its own way: quotes, colons, commas, dashes, words that are files.
-IN_SHELLS = [
-    "embcli ",
-    "embcli cache ",
-    "embcli lookup -",
-    "embcli lookup --encoding gp",
-    "embcli weights --rows 0:5 --format ",
-    "embcli lookup 'it''s = a \"test\"' -f n",
-    "embcli lookup --show input,token,",
-    "embcli lookup --file no",
-]
 
 # What is typed, and what becomes of it when TAB is pressed once.
 LINES = {
@@ -190,7 +175,7 @@ def _answer(folder: Path) -> None:
         (folder / "answer").write_text(f"{ran.status}\n{ran.text}{error}")
 
 
-@pytest.mark.parametrize("line", IN_SHELLS)
+@pytest.mark.parametrize("line", CASES)
 def test_all_that_is_meant_completes_and_nothing_else(shell: Terminal, line: str) -> None:
     offered = shell.candidates(line)
     assert set(offered) == CASES[line]
@@ -226,54 +211,6 @@ def test_a_shell_without_a_script_is_refused(inside: Embcli) -> None:
 
 def test_the_empty_request_that_powershell_leaves_behind_is_none(inside: Embcli) -> None:
     assert inside.ok("tokenize", "hi", _EMBCLI_COMPLETE="").text == inside.ok("tokenize", "hi").text
-
-
-KNOWN = {
-    *SCRIPTS,
-    *COMMANDS,
-    *(name for entry in entries() for name in (entry.word, *entry.also)),
-    *(flag for command in COMMANDS for flag in flags(command)),
-    *("--version", "-V", "--show-completion", "--install-completion"),
-    *ENCODINGS,
-    *(choice for choices in vars(names).values() if get_origin(choices) is Literal for choice in get_args(choices)),
-}
-WORDS = st.one_of(
-    st.sampled_from([*sorted(KNOWN), "=", "--", "--format=js", "--show=token,", "token,", "'it", '"', "\\", "it's"]),
-    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8),
-)
-
-
-def asked(shell: str, words: list[str]) -> dict[str, str]:
-    """Return the environment in which a shell's script runs the program when TAB is pressed behind these words."""
-    request = {"_EMBCLI_COMPLETE": f"complete_{shell}"}
-    if shell == "bash":
-        return request | {"COMP_WORDS": "\n".join(["embcli", *words]), "COMP_CWORD": str(len(words))}
-    return request | {
-        "_TYPER_COMPLETE_ARGS": " ".join(["embcli", *words]),
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-        "_TYPER_COMPLETE_WORD_TO_COMPLETE": words[-1] if words else "",
-    }
-
-
-def answer(shell: str, words: list[str]) -> str:
-    """Return what the program prints when a shell's script asks it; no more may come out."""
-    return Inside().ok(**asked(shell, words)).text
-
-
-def offered(shell: str, answer: str) -> list[str]:
-    """Return the candidates in what the program prints for a shell's script."""
-    if shell == "zsh":
-        if answer == "_files\n":
-            return []
-        return [re.match('"([^"]*)"', line)[1] for line in answer[len("_arguments '*: :((") :].splitlines()]
-    separator = {"bash": "\n", "fish": "\t", "powershell": ":::"}[shell]
-    return [line.partition(separator)[0] for line in answer.splitlines() if line]
-
-
-@settings(max_examples=100, deadline=None)
-@given(shell=st.sampled_from(["bash", "zsh", "fish", "powershell"]), words=st.lists(WORDS, max_size=6))
-def test_whatever_is_typed_only_candidates_come_out(shell: str, words: list[str]) -> None:
-    assert {name for each in offered(shell, answer(shell, words)) for name in each.split(",")} <= KNOWN
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

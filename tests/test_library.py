@@ -9,8 +9,6 @@ import itertools
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,7 +26,6 @@ from embcli.cli.suggestions import suggestions
 from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.result import Result
-from tests.conftest import TIMEOUT
 from tests.inside import Inside
 
 TEXT = "Every effort moves you"
@@ -183,21 +180,6 @@ def test_the_library_is_quiet_and_touches_no_signal(
         make(*files).save(tmp_path / "out.svg")
     assert capfd.readouterr() == ("", "")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-
-
-def test_torch_is_imported_where_the_command_imports_it(files: tuple[Path, Path]) -> None:
-    embcli.seeded(vocab=6, dim=3).lookup([1]).matrix("input")
-    programs = {
-        "embcli.seeded(vocab=6, dim=3)": False,
-        "embcli.seeded(vocab=6, dim=3).lookup([1])": False,  # once it is kept
-        "embcli.open(PATH).lookup([1]).save('/dev/null', 'json')": False,
-        "embcli.open(PATH).neighbors([1])": False,
-        "embcli.seeded(vocab=6, dim=3).compare([1])": True,
-    }
-    steps = "".join(f"{program}; print('torch' in sys.modules)\n" for program in programs)
-    source = f"import sys, embcli; PATH = {str(files[0])!r}\n{steps}"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=TIMEOUT, check=True)
-    assert done.stdout.split() == [str(imports) for imports in programs.values()]
 
 
 def test_all_that_is_public_is_there_and_explains_itself() -> None:

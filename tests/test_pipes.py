@@ -84,15 +84,6 @@ def assert_as_it_was(old: Path) -> None:
 # --- in -----------------------------------------------------------------------------------------------------------
 
 
-def test_text_comes_from_an_argument_a_dash_a_pipe_or_a_file(inside: Embcli, tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_bytes(TEXT.encode())
-    wanted = inside.ok("tokenize", TEXT, "-f", "json").out
-    assert inside.ok("tokenize", "-", "-f", "json", stdin=TEXT).out == wanted
-    assert inside.ok("tokenize", "-f", "json", stdin=TEXT).out == wanted
-    assert inside.ok("tokenize", "--file", str(path), "-f", "json", stdin="other").out == wanted
-
-
 @pytest.mark.parametrize("options", ["", "--lines", "--window --context-length 3", "--lines --window"])
 def test_ids_from_tokenize_give_the_same_bytes_as_the_text(inside: Embcli, options: str) -> None:
     lookup = ("lookup", "--dim", "8", *options.split(), "-f", "json")
@@ -184,15 +175,6 @@ def test_the_environment_sets_another_default_where_the_result_has_that_form(mon
     assert to("list", path=Path("out.unknown")).format == "table"
     monkeypatch.setenv("EMBCLI_FORMAT", "")
     assert to("embeddings").format == "table"
-
-
-def test_suffix_and_environment_write_what_the_option_writes(inside: Embcli, tmp_path: Path) -> None:
-    wanted = inside.ok("tokenize", TEXT, "-f", "tsv").out
-    path = tmp_path / "out.tsv"
-    assert inside.ok("tokenize", TEXT, "-o", str(path), EMBCLI_FORMAT="json").out == b""
-    assert path.read_bytes() == wanted
-    assert inside.ok("tokenize", TEXT, EMBCLI_FORMAT="tsv").out == wanted
-    assert inside.ok("tokenize", TEXT, "-o", "-", EMBCLI_FORMAT="tsv").out == wanted
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -358,15 +340,6 @@ def test_a_signal_that_is_ignored_stays_so(old: Path, long_file: Path) -> None:
     )
     assert (ran.status, ran.err) == (0, "")
     assert old.read_bytes() != b"as it was\n"
-
-
-def test_interrupt_gives_130_even_when_nobody_reads_on(huge_file: Path) -> None:
-    with started("lookup", "--file", str(huge_file), "--window", "-f", "ndjson", stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        first = json.loads(process.stdout.readline())
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=TIMEOUT) == 130
-    assert first["token"] == "Every"
 
 
 # --- terminals and closed streams ---------------------------------------------------------------------------------

@@ -97,6 +97,10 @@ REFUSED = {  # a part of the error
     "tokenize --file /": "cannot read '/'",
     "tokenize --file /dev/zero": "'/dev/zero': the device gives more than 10.0 MB",
     "tokenize --text hi": "No such option: --text",
+    "tour --text -": "--text - would read standard input",
+    "tour --text \ud800": "--text is not UTF-8: byte 0xed at offset 0",
+    "tour --step 0": "--step must be from 1 to 12, not 0",
+    "tokenize hi --format table -o x.unknown/y": "cannot write to 'x.unknown/y'",
 }
 
 

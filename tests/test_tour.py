@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pty
@@ -10,7 +9,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import termios
 from functools import cache
 from pathlib import Path
@@ -21,10 +19,9 @@ import pyte
 import pytest
 
 from embcli import names
-from embcli.cli import console
 from embcli.cli.tour import STEPS, Step, as_typed, with_text
 from tests.conftest import TIMEOUT, Embcli
-from tests.inside import Inside, Stream
+from tests.inside import Inside
 from tests.test_readme import printed
 
 # Python 3.12 warns where a process with threads forks to start a terminal.
@@ -52,11 +49,6 @@ def output(step: Step) -> str:
 
 
 # --- what the steps say -----------------------------------------------------------------------------------------------
-
-
-def test_a_tour_has_eight_to_twelve_steps_and_some_ask() -> None:
-    assert 8 <= len(STEPS) <= 12
-    assert sum(bool(step.question) for step in STEPS) >= 2
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -138,27 +130,6 @@ def test_the_readers_own_text_reaches_the_command_as_it_is(text: str, tmp_path: 
     words = ran.stdout.decode().removesuffix("\0").split("\0")
     assert Inside().ok(*words, COLUMNS="80").text == expected
     assert not [*tmp_path.iterdir()]
-
-
-def test_what_a_text_holds_does_not_reach_the_terminal_raw(inside: Inside) -> None:
-    text = inside.ok("tour", "--text", "a\x1b[2Jb\u202e", "--step", "1").text
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert "\\u001b[2J" in text
-
-
-def test_a_text_that_stands_for_standard_input_is_refused(inside: Inside) -> None:
-    assert "--text -" in inside.refused("tour", "--text", "-", stdin="piped")
-
-
-@pytest.mark.parametrize("number", ["0", "-1", str(len(NUMBERS) + 1), "9" * 30])
-def test_a_step_that_is_not_there_is_refused(inside: Inside, number: str) -> None:
-    assert f"--step must be from 1 to {len(NUMBERS)}" in inside.refused("tour", "--step", number)
-
-
-def test_steps_show_pages_whatever_format_is_set_for_other_commands(inside: Inside) -> None:
-    set_, unset = (MEASURED.sub("", inside.ok("tour", **each).text) for each in ({"EMBCLI_FORMAT": "ndjson"}, {}))
-    assert set_ == unset
 
 
 # --- on a terminal ----------------------------------------------------------------------------------------------------
@@ -284,13 +255,3 @@ def test_the_terminal_is_restored_when_the_tour_is_killed(number: signal.Signals
     assert termios.tcgetattr(slave) == before
     os.close(master)
     os.close(slave)
-
-
-def test_without_termios_the_first_character_of_a_line_is_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "termios", None)
-    monkeypatch.setattr(sys, "stdin", Stream(io.BytesIO(b"\nback\n\xff\n")))
-    assert [console.read_key() for _ in range(4)] == ["\n", "b", "\ufffd", ""]
-
-
-def test_a_text_that_is_not_utf_8_is_refused_before_any_step(inside: Inside) -> None:
-    assert inside.refused("tour", "--text", "\ud800").startswith("embcli: --text is not UTF-8: byte 0xed at offset 0 ")
