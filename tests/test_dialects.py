@@ -117,23 +117,15 @@ def test_the_ids_of_tekken_follow_its_special_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [2, 4_000_000])
 def test_a_tekken_with_odd_special_tokens_is_read_or_refused(tmp_path: Path, count: int) -> None:
     config = {"pattern": CUTS, "default_vocab_size": count, "default_num_special_tokens": count}
-    special = [{"rank": 1, "token_str": "\ud800", "is_control": True}]
+    special = [{"rank": 0, "token_str": ""}, {"rank": 1, "token_str": "\ud800", "is_control": True}]
     path = tmp_path / "tekken.json"
     path.write_text(json.dumps({"config": config, "vocab": [], "special_tokens": special}))
     if count == 2:
-        assert encodings.get(str(path)).token_bytes(1) == b"?"
+        assert [encodings.get(str(path)).token_bytes(at) for at in (0, 1)] == [b"", b"?"]
+        assert encodings.get(str(path)).definition.special_tokens == {}
         return
     with pytest.raises(InputError, match="it promises 4,000,000 special tokens"):
         encodings.get(str(path)).encode("a")
-
-
-def test_a_token_without_a_name_is_found_in_no_text(tmp_path: Path) -> None:
-    config = {"pattern": CUTS, "default_vocab_size": 264, "default_num_special_tokens": 2}
-    vocab = [{"rank": byte, "token_bytes": b64encode(bytes([byte])).decode()} for byte in range(256)]
-    path = tmp_path / "tekken.json"
-    special = [{"rank": 0, "token_str": ""}, {"rank": 1, "token_str": "<s>"}]
-    path.write_text(json.dumps({"config": config, "vocab": vocab, "special_tokens": special}))
-    assert encodings.get(str(path)).encode("a<s>", True).tolist() == [ord("a") + 2, 1]
 
 
 def test_the_two_files_of_gpt2_are_one_encoding(inside: Embcli, tmp_path: Path) -> None:

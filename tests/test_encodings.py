@@ -151,10 +151,6 @@ def test_a_damaged_rank_file_is_named_with_the_cure(
         assert str(error.value).endswith("; reinstall embcli")
 
 
-def test_gpt2_is_split_as_the_book_has_it() -> None:
-    assert encodings.get("gpt2").encode("Every effort moves you").tolist() == [6109, 3626, 6100, 345]
-
-
 @pytest.mark.parametrize(
     "name", [*model.MODEL_TO_ENCODING, *(f"{prefix}x" for prefix in model.MODEL_PREFIX_TO_ENCODING)]
 )

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from wcwidth import wcswidth
 
 import embcli
 from embcli import encodings, tokens
 from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.names import ENCODINGS
+from embcli.page import export
 from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.verbs.tokenize import Tokenization
@@ -41,31 +43,6 @@ def slow_spans(sequence: list[bytes]) -> list[tuple[int, int]]:
         found.append((max(numbers[place], 0), numbers[place + len(token) - 1] + 1))
         place += len(token)
     return found
-
-
-def check_spans(result: Tokens, text: str, piece: int) -> None:
-    """Hold the spans of one text against the text, computed in pieces of `piece` tokens."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE", piece)
-        pieces = list(Tokenization(result).spans())
-    found = [span for each in pieces for span in zip(each.start.tolist(), each.end.tolist(), strict=True)]
-    parts = [token for each in pieces for token in each.tokens]
-    joined = [flag for each in pieces for flag in each.joined.tolist()]
-    assert sum(each.characters for each in pieces) == len(text)
-    end = 0
-    for (start, stop), token, shares in zip(found, parts, joined, strict=True):
-        assert start == end - shares  # in order, without a gap, and shared is just the one character that is split
-        assert token in text[start:stop].encode()
-        assert shares == (0x80 <= token[0] <= 0xBF)
-        end = stop
-    assert end == len(text)
-
-
-@untimed
-@given(texts, st.sampled_from(["gpt2", "o200k_base"]), st.integers(1, 5))
-@example("🤖 日本 e\u0301 🇨🇭", "gpt2", 1)
-def test_spans_tile_the_text(text: str, name: str, piece: int) -> None:
-    check_spans(of_text(text, name), text, piece)
 
 
 @untimed
@@ -159,25 +136,12 @@ def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> Non
             use()
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_a_field_alone_is_what_it_is_among_all(name: str) -> None:
-    records = Tokenization(of_lines(["a 日", "", "b"])).records()
-    (piece,) = records.pieces((name,), ())
-    assert np.asarray(piece.fields[name]).tolist() == ROWS[name]
-
-
 @pytest.mark.parametrize("wanted", [("id",), ("position", "id"), ("sequence",)])
 def test_no_bytes_are_looked_up_for_numbers_alone(wanted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     records = Tokenization(of_lines(["a 日", "", "b"])).records()
     monkeypatch.setattr(Tokens, "bytes_of", lambda *_: pytest.fail("bytes of tokens were looked up"))
     (piece,) = records.pieces(wanted, ())
     assert {name: piece.fields[name].tolist() for name in wanted} == {name: ROWS[name] for name in wanted}
-
-
-def test_no_ids_have_the_columns_of_some() -> None:
-    none, some = (tokenize(Sequences(ids=(np.array(ids, np.int64),)), GPT2) for ids in ([], [1]))
-    assert Tokenization(none).records().fields == Tokenization(some).records().fields
-    assert list(Tokenization(none).records().pieces(("id", "start"), ())) == []
 
 
 @untimed
@@ -239,3 +203,83 @@ def test_any_text_survives_json_ndjson_csv_and_tsv(text: str) -> None:
 @pytest.mark.parametrize("text", NASTY, ids=ascii)
 def test_nasty_texts_survive_json_ndjson_csv_and_tsv(text: str) -> None:
     check_text_survives(text)
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def page(given: str | list[str], width: int = 80) -> str:
+    """Return the page as a terminal of that width shows it, without its colours."""
+    return export.printed(embcli.seeded().tokenize(given), width, 24)
+
+
+def test_the_page_has_rows_shared_characters_and_the_text_with_its_ids() -> None:
+    assert page("Hi 日本!") == (
+        "pos     token        ID  bytes  span\n"
+        "────────────────────────────────────\n"
+        "  0     Hi        17250  48 69  0:2\n"
+        "  1  ╭  \\x20\\xe6  10545  20 e6  2:4\n"
+        "  2  │  \\x97        245  97     3:4\n"
+        "  3  ╰  \\xa5         98  a5     3:4\n"
+        "  4  ╭  \\xe6\\x9c  17312  e6 9c  4:5\n"
+        "  5  ╰  \\xac        105  ac     4:5\n"
+        "  6     !             0  21     5:6\n"
+        "\n"
+        "6 characters, 10 bytes, 7 tokens, 0.86 characters per token (gpt2)\n"
+        "日 is in tokens 1 to 3: \\x20\\xe6 + \\x97 + \\xa5\n"
+        "本 is in tokens 4 to 5: \\xe6\\x9c + \\xac\n"
+        "\n"
+        "Hi    ␣日          本        !\n"
+        "17250 10545 245 98 17312 105 0\n"
+    )
+
+
+def test_a_narrow_page_shortens_bytes_and_tokens_but_no_number_and_lines_begin_lines() -> None:
+    printed = page(["Every effort", "", "you " + "=" * 32], 40)
+    assert max(map(wcswidth, printed.splitlines())) <= 40
+    table = printed.partition("\n\n")[0].splitlines()[2:]
+    assert [row.split()[:2] for row in table[:3]] == [["0", "0"], ["0", "1"], ["2", "0"]]
+    assert "…" in table[-1]
+    assert table[-1].endswith(":36")
+    text = printed.rstrip("\n").rpartition("\n\n")[2].splitlines()
+    assert [line.split() for line in text[:4:2]] == [["Every", "␣effort"], text[2].split()]
+    assert text[2].split()[0] == "you"
+
+
+@pytest.mark.parametrize("width", [40, 57, 200])
+def test_all_ids_of_a_text_stand_below_the_beginnings_of_their_tokens(width: int) -> None:
+    text = "Every internationalization effort, antidisestablishmentarianism aside, moves you 日本語 🤖\x1b[2J\n" * 3
+    *_, lines = page(text, width).rstrip("\n").rpartition("\n\n")
+    above, below = lines.split("\n")[::2], lines.split("\n")[1::2]
+    assert " ".join(below).split() == [*map(str, GPT2.tiktoken.encode_ordinary(text))]
+    assert all(wcswidth(line) <= width for line in [*above, *below])
+    for names, numbers in zip(above, below, strict=True):
+        starts = {wcswidth(names[: match.start()]) for match in re.finditer(r"\S+", names)}
+        assert starts <= {match.start() for match in re.finditer(r"\S+", numbers)}
+
+
+@pytest.mark.parametrize(("unit", "words", "rows"), [("word ", ["␣word"] * 99, 200), (" 日", ["␣日"] * 33, 200)])
+def test_a_long_text_is_cut_in_the_middle_and_says_so(unit: str, words: list[str], rows: int) -> None:
+    printed = page(unit * 300)
+    table, *_, text = printed.rstrip("\n").split("\n\n")
+    above, below = (" ".join(text.split("\n")[part::2]).split() for part in (0, 1))
+    total = len(GPT2.tiktoken.encode_ordinary(unit * 300))
+    assert len(below) == rows
+    assert f"({total - rows:,} of {total:,})." in table
+    place = above.index("…")
+    assert above[place + 1 :][-len(words) - 1 :][: len(words)] == words or above[-len(words) :] == words
+    assert f"{total:,} tokens" in printed
+
+
+def test_a_text_of_long_tokens_is_cut_before_its_rows_are() -> None:
+    printed = page(" internationalization" * 90)
+    lines = printed.rstrip("\n").rpartition("\n\n")[2].split("\n")
+    assert lines[-2].endswith("…")
+    assert sum(map(wcswidth, lines[::2])) <= 2000 + 80
+
+
+def test_a_pipe_has_the_rows_and_not_the_text() -> None:
+    result = embcli.seeded().tokenize("Every effort")
+    assert str(result).endswith("2 tokens, 6.00 characters per token (gpt2)")
+    assert page("Every effort").startswith(str(result))
+    assert "0 characters, 0 bytes, 0 tokens (gpt2)" in page("")
