@@ -194,11 +194,6 @@ def test_gpt2_as_a_file_is_gpt2(text: str, special: bool, saved: Callable[[str],
     assert spans(text, ours, special) == spans(text, theirs, special)
 
 
-def test_every_token_of_gpt2_has_the_same_bytes(saved: Callable[[str], Path]) -> None:
-    ours, theirs = opened(saved("gpt2")), encodings.get("gpt2")
-    assert all(ours.token_bytes(token_id) == theirs.token_bytes(token_id) for token_id in range(50260))
-
-
 @pytest.mark.parametrize("name", LOSSLESS)
 @untimed
 @given(text=WITHOUT_MARK)

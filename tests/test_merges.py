@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 import embcli
 from embcli import encodings
@@ -191,12 +190,6 @@ def test_the_trees() -> None:
         "\n"
         "8 bytes in 2 pieces become 2 tokens (gpt2)\n"
     )
-
-
-def test_a_tree_in_markup_keeps_its_characters_below_each_other() -> None:
-    wanted = run.ok("tokenize", "is ```", "--merges", "--draw", COLUMNS="80").text.splitlines()[1:-2]
-    blocks = MarkdownIt().parse(run.ok("tokenize", "is ```", "--merges", "--draw", "-f", "markdown").text)
-    assert [block.content.splitlines() for block in blocks if block.type == "code_block"] == [wanted]
 
 
 def test_the_trees_of_other_kinds_and_of_long_pieces(saved: Callable[[str], Path]) -> None:

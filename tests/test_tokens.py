@@ -194,9 +194,3 @@ def test_only_what_is_asked_for_is_said_of_a_token(wanted: tuple[str, ...]) -> N
     found = result.fields(np.arange(3), wanted)
     assert {*found} == {*wanted} & {*whole}
     assert all(np.array_equal(found[name], whole[name]) for name in found)
-
-
-def test_windows_keep_empty_sequences_and_their_order() -> None:
-    windows = of_lines(["a b c", "", "d"]).window(2)
-    assert windows.starts.tolist() == [0, 2, 3, 3, 4]
-    assert windows.places(np.arange(4))[0].tolist() == [0, 0, 1, 3]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
@@ -36,14 +35,10 @@ def _silenced() -> Iterator[None]:
     except OSError:  # it is closed
         yield
         return
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
     try:
-        os.dup2(_null_device(), 2)
         yield
     finally:
         os.dup2(standard_error, 2)
         os.close(standard_error)
-
-
-@cache
-def _null_device() -> int:
-    return os.open(os.devnull, os.O_WRONLY)

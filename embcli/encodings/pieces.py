@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
 
@@ -28,6 +28,9 @@ _NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary c
 class Pieces(Splitter):
     """The tokens of a piece depend on nothing around it."""
 
+    scores: Mapping[int, float] = {}  # by ID, if a model has them
+    spelled: Callable[[bytes], bytes] = staticmethod(from_piece)
+
     def __init__(self) -> None:
         self._parts: Cache[Parts] = Cache(self.parts)
         self._ids: Cache[tuple[int, ...]] = Cache(self.ids_of)
@@ -40,9 +43,14 @@ class Pieces(Splitter):
     def parts(self, piece: str) -> Parts:
         """Return the tokens of a piece in order."""
 
-    @abstractmethod
     def derivation(self, piece: str) -> Derivation:
-        """Return how a piece becomes tokens."""
+        """Return how a piece becomes tokens: one after the other, unless merges make them."""
+        data, place, steps = piece.encode(), 0, []
+        for token_id, length in self.parts(piece):
+            token = self.spelled(data[place : place + length])
+            steps.append(Step(token, token_id, score=self.scores.get(token_id)))
+            place += length
+        return Derivation.in_order(steps)
 
     def origins(self, text: str) -> list[tuple[int, int]] | None:
         """Return the span in the text of each character of the pieces, joined; None if they are the text's own."""
@@ -84,6 +92,7 @@ class BytePairs(Pieces):
         super().__init__()
         self._tokens, self._ranks, self._splitting = ids, ranks, splitting
         self._of_bytes = "of_characters" not in splitting.flags
+        self.spelled = bytes if self._of_bytes else from_piece
         self._words = words_between(map(b" ".join, ranks)) if "escapes_spaces" in splitting.flags else None
 
     def pieces(self, text: str) -> Iterable[str]:
@@ -106,10 +115,9 @@ class BytePairs(Pieces):
         return parts
 
     def derivation(self, piece: str) -> Derivation:
-        spelled = bytes if self._of_bytes else from_piece
         if (whole := self._whole(piece)) is not None:
-            return Derivation(tuple(map(spelled, self._symbols(piece))), (), (whole,))
-        return derived(self._symbols(piece), self._order, self._tokens.get, self.ids_of(piece), spelled)
+            return Derivation(tuple(map(self.spelled, self._symbols(piece))), (), (whole,))
+        return derived(self._symbols(piece), self._order, self._tokens.get, self.ids_of(piece), self.spelled)
 
     def _symbols(self, piece: str) -> list[bytes]:
         if self._of_bytes:
@@ -194,6 +202,8 @@ class WordPieces(Pieces):
     own: it keeps the first one of a decomposition, so that a Korean syllable is its first letter.
     """
 
+    spelled = staticmethod(bytes)
+
     def __init__(self, ids: Mapping[bytes, int], unknown: int, lowers: bool, strips_accents: bool) -> None:
         """Take the IDs of tokens, the unknown token, and how a text is normalised."""
         from tokenizers import models
@@ -216,13 +226,6 @@ class WordPieces(Pieces):
         tokens = self._model.tokenize(SPACE + piece)
         edges = [max(token.offsets[1] - hidden, 0) for token in tokens]
         return [(token.id, end - start) for token, start, end in zip(tokens, [0, *edges], edges, strict=False)]
-
-    def derivation(self, piece: str) -> Derivation:
-        place, steps = 0, []
-        for token_id, length in self.parts(piece):
-            steps.append(Step(piece.encode()[place : place + length], token_id))
-            place += length
-        return Derivation.in_order(steps)
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         lengths = (len((self._spelled[ord(character)] or "").replace(" ", "")) for character in text)
@@ -277,7 +280,7 @@ class Unigrams(Pieces):
         scored = [(word, score) for word, (_, score) in tokens.items()]
         self._ids_of_tokens = [*(token_id for token_id, _ in tokens.values()), unknown]
         self._model = models.Unigram([*scored, (" ", worst)], unk_id=len(scored), byte_fallback=False)
-        self._scores = [*(score for _, score in scored), float(np.float32(worst) - np.float32(10))]
+        self.scores = {unknown: float(np.float32(worst) - np.float32(10)), **dict(tokens.values())}
         self._normalizer = SentencePieceNormalizer(model_proto=without_spaces(charsmap))
         self._joins, self._leads = joins, joins or leads
         # An unknown space joins the unknown characters on both of its sides.
@@ -309,14 +312,6 @@ class Unigrams(Pieces):
     def parts(self, piece: str) -> Parts:
         tokens = self._model.tokenize(piece)
         return [(self._ids_of_tokens[token.id], token.offsets[1] - token.offsets[0]) for token in tokens]
-
-    def derivation(self, piece: str) -> Derivation:
-        data = piece.encode()
-        steps = [
-            Step(from_piece(data[slice(*token.offsets)]), self._ids_of_tokens[token.id], score=self._scores[token.id])
-            for token in self._model.tokenize(piece)
-        ]
-        return Derivation.in_order(steps)
 
 
 def without_spaces(charsmap: bytes) -> bytes:

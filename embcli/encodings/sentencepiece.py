@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -22,7 +22,6 @@ from embcli.errors import lacks
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
 _FIXED = {1: 8, 5: 4}  # bytes of a value by its wire type
-_CHUNK = 1 << 16  # characters of a text that are merged at a time
 
 
 @dataclass
@@ -65,21 +64,13 @@ class SentencePieceEncoding(VocabularyEncoding):
 
     @cached_property
     def splitter(self) -> Splitter:  # type: ignore[override]
-        return _ModelSplitter(self._model, self._package())
-
-    def _package(self) -> tuple[Any, Any]:
-        """Return the package's own processor of a text, and one for texts that are normalized already."""
         try:
             package = import_module("sentencepiece")
         except Exception as error:
             raise refused(self.path, lacks("a tokenizer.model", "models", error)) from None
         package.set_min_log_level(4)
-        plain = self._model.data + without_spaces(b"")
-        return guarded(
-            self.path,
-            "it is not a SentencePiece model",
-            lambda: tuple(package.SentencePieceProcessor(model_proto=each) for each in (self._model.data, plain)),
-        )
+        model, processor = self._model, package.SentencePieceProcessor
+        return guarded(self.path, "it is not a SentencePiece model", lambda: _ModelSplitter(model, processor))
 
     @property
     def vocabulary_size(self) -> int:
@@ -93,8 +84,9 @@ class SentencePieceEncoding(VocabularyEncoding):
 
 
 class _ModelSplitter(Splitter):
-    def __init__(self, model: _Model, package: tuple[Any, Any]) -> None:
-        self._whole, self._plain = package
+    def __init__(self, model: _Model, processor: Callable[..., Any]) -> None:
+        self._whole = processor(model_proto=model.data)
+        self._plain = processor(model_proto=model.data + without_spaces(b""))  # for texts that are normalized already
         self._pieces = model.pieces
         self._joins_spaces = model.is_set(4)
         scores = [model.pieces[at][1] for at in model.of(_NORMAL)]
@@ -108,16 +100,7 @@ class _ModelSplitter(Splitter):
             self._merging = Scores(ids, known, model.of(_UNKNOWN)[0], False, whole)
 
     def ids(self, text: str) -> np.ndarray:
-        if self._merging is None:  # sums of scores run through a whole text
-            return np.array(self._encoded(self._whole, text, "numpy"), np.uint32)
-        chunks, length = [[""]], 0
-        for word in self._merging.words.findall(self._spelled(text)):
-            if length > _CHUNK:
-                chunks, length = [*chunks, []], 0
-            chunks[-1].append(word)
-            length += len(word)
-        ids = [self._encoded(self._plain, "".join(chunk), "numpy") for chunk in chunks]
-        return np.concatenate(ids).astype(np.uint32)
+        return np.array(self._encoded(self._whole, text, "numpy"), np.uint32)
 
     def spans(self, text: str) -> np.ndarray:
         encoded = self._encoded(self._whole, text, "offset_mapping")
@@ -133,7 +116,8 @@ class _ModelSplitter(Splitter):
 
     def derivations(self, text: str) -> Iterator[Derivation]:
         if self._merging is not None:
-            for word in self._merging.words.findall(self._spelled(text)):
+            text.encode()
+            for word in self._merging.words.findall(self._whole.normalize(text)):
                 yield self._merging.merges_of(word, self._encoded(self._plain, word, int))
             return
         encoded = self._encoded(self._whole, text, "offset_mapping")
@@ -152,12 +136,8 @@ class _ModelSplitter(Splitter):
         if steps:
             yield Derivation.in_order(steps)
 
-    def _spelled(self, text: str) -> str:
-        text.encode()  # the package's own error for a lone surrogate says nothing
-        return str(self._whole.normalize(text))
-
     def _encoded(self, package: Any, text: str, kind: Any) -> Any:
-        text.encode()
+        text.encode()  # the package's own error for a lone surrogate says nothing
         return package.encode(text, return_type=kind)
 
 
