@@ -247,6 +247,9 @@ def test_a_unigram_model_may_spell_unknown_characters_by_their_bytes(tmp_path: P
         spans = encoding.spans(text)
         assert spans is not None
         assert len(spans) == len(ids)
+    of_bytes = encoding.spans("a日")
+    assert of_bytes is not None
+    assert of_bytes.tolist()[-3:] == [[1, 2]] * 3
     fewer = encodings.get(sentencepiece(tmp_path / "fewer.model", 1, words[:-1], by_bytes=True))
     with pytest.raises(InputError, match="there are not 256 byte pieces"):
         fewer.encode("a")

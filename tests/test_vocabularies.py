@@ -111,7 +111,10 @@ def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
 def test_pairs_of_bytes_are_merged_as_tokenizers_merges_them(
     tmp_path: Path, pre: str, ignores: bool, pattern: str | None
 ) -> None:
-    encoding = encodings.get(written(tmp_path / "m.gguf", "gpt2", WORDS, kinds=KINDS, merges=MERGES, pre=pre))
+    stray = ["é", " a"]  # these are not spelled by the characters of bytes, so no text has them; the first merge counts
+    merges, kinds = [*MERGES, "x", MERGES[0]], [*KINDS, NORMAL, NORMAL]
+    path = written(tmp_path / "m.gguf", "gpt2", [*WORDS, *stray], kinds=kinds, merges=merges, pre=pre)
+    encoding = encodings.get(path)
     oracle = bytes_level(ignores, pattern)
     for text in [*texts(300), "cab", "a\ncab"]:  # no merges lead to this token
         ids = encoding.encode(text)
@@ -207,6 +210,15 @@ def test_pieces_are_merged_by_their_scores(tmp_path: Path, leads: bool) -> None:
         assert len(spans) == len(ids)
         assert (np.diff(spans[:, 0]) >= 0).all()
         assert not text or (spans[-1, 1] == len(text) and spans[0, 0] == 0)
+
+
+def test_unknown_characters_without_tokens_for_their_bytes_are_one_unknown_token(tmp_path: Path) -> None:
+    path = written(tmp_path / "m.gguf", "llama", ["<unk>", "a", "b", "ab"], scores=[0.0, -2.0, -3.0, -1.0])
+    encoding = encodings.get(path)
+    assert encoding.encode("日本ab語b").tolist() == [0, 3, 0, 2]
+    spans = encoding.spans("日本ab語b")
+    assert spans is not None
+    assert spans.tolist() == [[0, 2], [2, 4], [4, 5], [5, 6]]
 
 
 def test_named_tokens_are_found_before_a_text_is_split(inside: Embcli, tmp_path: Path) -> None:
