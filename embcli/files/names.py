@@ -6,7 +6,6 @@ To add a family, add its names to `NAMES`; what it does with the rows is a row o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 # The names of each matrix; the first that a file has counts. Any prefix may precede a name, and a suffix may follow it.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -66,29 +65,11 @@ NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed
 CAUSAL = re.compile("(?:LMHeadModel|ForCausalLM)$")  # the ends of the names of classes with an output head
 
 
-@dataclass(frozen=True)
-class ShiftedPositions:
-    """Models whose position 0 is not row 0 of their position matrix, by its name if there is no config.json."""
-
-    reason: str  # that a tensor is one of theirs; `{rows}` are its rows
-    tensor_name: str  # a regular expression
-    rows: int | None = None  # only a matrix of this many rows modulo 64 is one of theirs
-    first_row: int = 2
-
-
-BY_NAME = (
+# Position matrices whose row 2 is that of position 0, if there is no config.json: a pattern of the name, the rows
+# modulo 64 (None for any), and the reason.
+SHIFTED = (
     # fairseq's RoBERTa and its relatives number positions from the padding's ID on, which is 1.
-    ShiftedPositions("is named as RoBERTa's", r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\."),
+    (r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.", None, "is named as RoBERTa's"),
     # fairseq's BART and its relatives have an offset of 2, whatever the padding.
-    ShiftedPositions("has {rows:,} rows, as OPT's and BART's", r"(?:^|\.)embed_positions(?:\.|$)", rows=2),
+    (r"(?:^|\.)embed_positions(?:\.|$)", 2, "has {rows:,} rows, as OPT's and BART's"),
 )
-
-
-def shifted_positions(name: str, rows: int) -> ShiftedPositions | None:
-    """Return the models whose position matrix has this name and number of rows; None if there are none.
-
-    >>> shifted_positions("model.decoder.embed_positions.weight", 2050).first_row
-    2
-    """
-    named = (each for each in BY_NAME if re.search(each.tensor_name, name))
-    return next((each for each in named if each.rows in (None, rows % 64)), None)

@@ -5,6 +5,7 @@ Tensors are found by the last parts of their names, so any prefix may precede th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -235,12 +236,12 @@ def _first_position(position: Tensor, settings: Settings, family: Family | None,
     if isinstance(settings.values.get("model_type"), str):
         first = recipes.first_position(family, settings) if family else 0
         return first if first < rows else 0
-    shifted = names.shifted_positions(position.name, rows)
-    if shifted is None or shifted.first_row >= rows:
-        return 0
-    reason = f"{shortened(position.name)} {shifted.reason.format(rows=rows)}"
-    reasons["first_position"] = f"position 0 is row {shifted.first_row}: {reason}"
-    return shifted.first_row
+    for pattern, modulo, reason in names.SHIFTED:
+        if rows > 2 and modulo in (None, rows % 64) and re.search(pattern, position.name):
+            why = f"{shortened(position.name)} {reason.format(rows=rows)}"
+            reasons["first_position"] = f"position 0 is row 2: {why}"
+            return 2
+    return 0
 
 
 def _parts(name: str) -> list[str]:
