@@ -14,9 +14,9 @@ TYPE_CHECKING = False  # of typing, whose import would take longer than all the 
 if TYPE_CHECKING:
     from embcli.errors import EmbcliError, InputError, LayerError, OutputError
     from embcli.model import Model, open, seeded, tokenizers
+    from embcli.names import __version__ as __version__
     from embcli.result import Result
     from embcli.verbs.explain import explain
-    from embcli.version import __version__ as __version__
 
 __all__ = [
     "EmbcliError",
@@ -35,7 +35,7 @@ _HOMES = {
     **dict.fromkeys(("EmbcliError", "InputError", "LayerError", "OutputError"), "embcli.errors"),
     "Result": "embcli.result",
     "explain": "embcli.verbs.explain",
-    "__version__": "embcli.version",
+    "__version__": "embcli.names",
 }
 
 

@@ -1,10 +1,9 @@
 """embcli as a process: signals, the exit status, and the only place that catches and prints its errors."""
 
-if __name__ == "__main__":  # `python -m embcli`; start.py does the same for the installed command
-    import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found]  # its wrapper imports enum first, for 5 ms
 
-    if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
-        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+if _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # an interrupt of the imports below would leave a traceback
 
 import gc
 import os
@@ -14,8 +13,7 @@ import warnings
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from embcli.errors import EmbcliError, OutputError
-from embcli.memory import ran_out
+from embcli.errors import EmbcliError, OutputError, ran_out
 
 
 def run() -> NoReturn:
@@ -34,8 +32,9 @@ def run() -> NoReturn:
         status = stop.code if isinstance(stop.code, int) else 2
     except BaseException as error:
         # Python 3.11 wraps an interrupt while a class is created
-        status = 130 if isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt) else 2
-        if status == 2:
+        interrupted = isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
+        status = 130 if interrupted else 2
+        if not interrupted:
             import traceback
 
             traceback.print_exception(error)
@@ -111,13 +110,11 @@ def _handle(before: Any, handler: Any) -> None:
 
 
 def _end_at_once(number: int, _: object) -> NoReturn:
-    """End before there is anything to clean up: an exception could get lost in an import."""
-    os._exit(128 + number)
+    os._exit(128 + number)  # an exception could get lost in an import, and there is nothing to clean up yet
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """End as on Ctrl-C, so that no half-written file is left behind."""
-    raise SystemExit(128 + number)
+    raise SystemExit(128 + number)  # as on Ctrl-C, so that no half-written file is left behind
 
 
 if __name__ == "__main__":

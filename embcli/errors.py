@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+
+from embcli.words import in_bytes
+
+_NO_MEMORY = re.compile("allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment")
+
 
 class EmbcliError(Exception):
     """Something that the user can correct; the message names the value, the reason and the cure.
@@ -77,3 +85,25 @@ def does_not_load(package: str, error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     return " ".join((str(error) or type(error).__name__).split())[:200]
+
+
+def memory_of_machine() -> int:
+    """Return the memory of this machine, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**40
+
+
+def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:
+    """Raise LayerError if float32 matrices of this shape, and `more` bytes, are larger than this machine's memory."""
+    size = 4 * shape[0] * shape[1] * copies + more
+    if size > memory_of_machine():
+        raise LayerError(
+            f"{what} of {shape[0]:,} x {shape[1]:,} takes {in_bytes(size)}, and this machine has "
+            f"{in_bytes(memory_of_machine())} of memory"
+        )
+
+
+def ran_out(error: Exception) -> bool:
+    """Return whether an error says that memory ran out; Python, numpy, torch and the system say it differently."""
+    if isinstance(error, (RuntimeError, ImportError)):
+        return bool(_NO_MEMORY.search(str(error)))
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)

@@ -7,6 +7,8 @@ from typing import Literal, get_args
 
 from embcli.errors import InputError
 
+__version__ = "0.1.0"  # the one place that names it
+
 Layer = Literal["token", "position"]
 Matrix = Literal["token", "position", "input", "hidden"]  # hidden: what the first block of a real model reads
 Step = Literal["ids", "one-hot", "first", "shared", "outputs"]  # of a comparison

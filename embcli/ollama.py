@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from embcli.binary import Binary, shortened
+from embcli.binary import Binary, read_object, shortened
 from embcli.errors import InputError
 from embcli.notes import Notes
-from embcli.strict_json import read_object
 
 PREFIX = "ollama:"
 _LONGEST = 1 << 22  # bytes of a manifest

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from embcli.version import __version__
+from embcli.names import __version__
 
 if TYPE_CHECKING:
     import numpy as np

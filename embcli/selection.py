@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from embcli import memory
+from embcli import errors
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def select(spec: str | None, size: int, what: str) -> np.ndarray:
         return np.arange(size)
     ranges = [_part(part.strip(), size, what) for part in spec.split(",")]
     count = sum(map(len, ranges))
-    if 2 * 8 * count > memory.total():  # the indices of each part, and of all
+    if 2 * 8 * count > errors.memory_of_machine():  # the indices of each part, and of all
         raise InputError(f"{count:,} {what}s do not fit into this machine's memory; choose fewer")
     return np.concatenate([np.arange(each.start, each.stop) for each in ranges])
 

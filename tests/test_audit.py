@@ -13,11 +13,11 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
 import embcli
-from embcli import formats, memory
+from embcli import errors, formats
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.stored import StoredLayer
-from embcli.statistics import Covariance
 from embcli.verbs.audit import Audit, audit
+from embcli.verbs.statistics import Covariance
 from tests.inside import Inside
 
 USED, RESERVED, PADDING, DIM = 200, 20, 12, 16
@@ -197,11 +197,11 @@ def test_rows_in_one_direction_have_none_without_it(tmp_path: Path) -> None:
 def test_a_covariance_that_memory_cannot_hold_is_refused_before_the_matrix_is_read(
     inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "total", lambda: 5 * 8 * DIM**2)
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: 5 * 8 * DIM**2)
     folder = str(model(tmp_path / "model", trained(False)))
     inside.ok("audit", "--from", folder)
     monkeypatch.setattr(StoredLayer, "blocks", lambda _: pytest.fail("the matrix was read"))
-    monkeypatch.setattr(memory, "total", lambda: 5 * 8 * DIM**2 - 1)
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: 5 * 8 * DIM**2 - 1)
     message = inside.refused("audit", "--from", folder)
     assert "the covariance of 16 columns does not fit into memory" in message
     assert "is it stored as (D, V)?" in message

@@ -20,7 +20,7 @@ from torch.nn.functional import one_hot
 from torch.utils.flop_counter import FlopCounterMode
 from wcwidth import wcswidth
 
-from embcli import encodings, memory
+from embcli import encodings, errors
 from embcli.errors import InputError, LayerError
 from embcli.layer import Origin
 from embcli.names import STEPS
@@ -231,9 +231,9 @@ def test_layers_that_do_not_fit_beside_a_one_hot_row_are_refused(
     rows = [np.empty(size, np.int64), np.empty(size, np.float32)]
     need = sum(each.nbytes for each in [*matrices, *rows])
     monkeypatch.setattr(layers, "compare", lambda *_: None)
-    monkeypatch.setattr(memory, "total", lambda: need)
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: need)
     seeded([1], size, dim, gradient=gradient)
-    monkeypatch.setattr(memory, "total", lambda: need - 1)
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: need - 1)
     refused = rf"a pair of layers of 1,000,000 x {dim} takes {need / 1e6:.1f} MB, and this machine has .* of memory"
     with pytest.raises(LayerError, match=refused):
         seeded([1], size, dim, gradient=gradient)

@@ -157,12 +157,12 @@ sys.meta_path.insert(0, Interrupts)
 if sys.argv.pop() == "-m":
     runpy.run_module("embcli", run_name="__main__", alter_sys=True)
 else:
-    from embcli.start import run
+    from embcli.__main__ import run
     run()
 """
 
 
-@pytest.mark.parametrize("module", ["__future__", "embcli.version", "typer"])
+@pytest.mark.parametrize("module", ["__future__", "embcli.names", "typer"])
 @pytest.mark.parametrize("start", ["-m", "run"])
 def test_an_interrupt_while_python_loads_embcli_leaves_no_traceback(module: str, start: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, module, start]

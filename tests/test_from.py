@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from embcli import memory
+from embcli import errors
 from embcli.files.stored import StoredLayer
 from tests.conftest import Embcli
 from tests.inside import Inside
@@ -197,10 +197,10 @@ def test_a_matrix_that_does_not_fit_into_memory_is_refused_before_it_is_read(
     blocks = StoredLayer.blocks
     monkeypatch.setattr(StoredLayer, "blocks", pytest.fail)
     for more, options in ((0, ()), (2 * 4 * 50257 * 5, ("--gradient",))):
-        monkeypatch.setattr(memory, "total", lambda size=pair + more: size - 1)
+        monkeypatch.setattr(errors, "memory_of_machine", lambda size=pair + more: size - 1)
         told = inside.refused("compare", "--ids", "1", "--from", str(gpt2[0]), *options)
         assert "a pair of layers of 50,257 x 5 takes" in told
-    monkeypatch.setattr(memory, "total", lambda: pair)
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: pair)
     monkeypatch.setattr(StoredLayer, "blocks", blocks)
     inside.ok("compare", "--ids", "1", "--from", str(gpt2[0]))
 

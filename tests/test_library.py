@@ -22,10 +22,13 @@ from rich.console import Console
 
 import embcli
 from embcli import formats
+from embcli.cli import app
 from embcli.cli.suggestions import suggestions
 from embcli.formats import FormatName
 from embcli.model import Model
 from embcli.result import Result
+from embcli.verbs import audit, batch, compare, diff, info, lookup, merges, neighbors, positions, weights
+from embcli.verbs.tokenize import Tokenization
 from tests.inside import Inside
 
 TEXT = "Every effort moves you"
@@ -192,6 +195,35 @@ def test_all_that_is_public_is_there_and_explains_itself() -> None:
     assert len(methods) > 12
     for method in methods:
         assert method.__doc__, method
+
+
+# The function of each method, and the command, if it has another name.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "tokenize": Tokenization,
+    "merges": merges.merges,
+    "batch": batch.batch,
+    "lookup": lookup.look_up,
+    "compare": compare.compare,
+    "positions": positions.positions,
+    "weights": weights.weights,
+    "neighbors": neighbors.neighbors,
+    "audit": audit.audit,
+    "diff": diff.diff,
+    "info": info.model_info,
+}
+
+
+@pytest.mark.parametrize("verb", FUNCTIONS)
+def test_command_method_and_function_have_equal_names_and_defaults(verb: str) -> None:
+    """A command has further options, of its input and output, and None or () for what is not given."""
+    method = inspect.signature(getattr(Model, verb)).parameters
+    command = inspect.signature(getattr(app, verb.replace("merges", "tokenize"))).parameters
+    function = inspect.signature(FUNCTIONS[verb]).parameters
+    for name, parameter in method.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            assert (command[name].default or None) == (parameter.default or None), name
+            if name in function:
+                assert function[name].default in (parameter.default, parameter.empty), name
 
 
 def test_rows_are_asked_for_as_of_a_sequence(files: tuple[Path, Path]) -> None:

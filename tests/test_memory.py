@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from embcli import memory
-from embcli.errors import LayerError
-from embcli.memory import ran_out, refuse_too_large
+from embcli import errors
+from embcli.errors import LayerError, ran_out, refuse_too_large
 from tests.inside import Inside
 
 
 def test_matrices_larger_than_the_machine_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "total", lambda: 32 * 10**9)
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: 32 * 10**9)
     refuse_too_large("a pair of layers", (4 * 10**8, 10), copies=2)
     with pytest.raises(LayerError) as error:
         refuse_too_large("a pair of layers", (4 * 10**8 + 1, 10), copies=2)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from embcli import memory, names
+from embcli import errors, names
 from embcli.oldpage import Bar, Column, Page, Paper, Word, canvas, heat, png
 from embcli.oldpage.canvas import CELL, LINE, MARGIN, PALETTES
 from embcli.oldpage.html import Html
@@ -372,9 +372,9 @@ def test_a_page_that_is_too_long_for_a_png_is_refused() -> None:
 
 def test_a_png_that_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bytes_of_it = 12 * drawings.png(page(Png, put_all))[..., 0].size
-    monkeypatch.setattr(memory, "total", lambda: bytes_of_it)
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: bytes_of_it)
     page(Png, put_all)
-    monkeypatch.setattr(memory, "total", lambda: bytes_of_it - 1)
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: bytes_of_it - 1)
     with pytest.raises(png.OutputError, match="too large for a PNG; SVG"):
         page(Png, put_all)
 

@@ -14,11 +14,15 @@ import typer
 from embcli import names
 from embcli.cli import options as o
 from embcli.cli.completion import PROGRAM, install, script
+from embcli.cli.console import PrintedNotes
 from embcli.cli.opening import kind_and_path, one_path, opened
+from embcli.cli.output import Output
+from embcli.cli.output import output as output_for
+from embcli.cli.text import read, read_ids
 from embcli.errors import InputError
 from embcli.formats import VIEWS, able
+from embcli.names import __version__
 from embcli.selection import select
-from embcli.version import __version__
 
 Function = Callable[..., Any]
 _COMMANDS: dict[str, tuple[Function, dict[str, Any]]] = {}  # functions, and settings for Typer
@@ -138,9 +142,6 @@ def tokenize(
 
     One row per token: position, token, ID, bytes, and its span in the text.
     """
-    from embcli.cli.console import PrintedNotes
-    from embcli.cli.output import output as output_for
-    from embcli.cli.text import read
     from embcli.model import tokenizers
 
     given_names = encoding or [names.DEFAULT_ENCODING]
@@ -180,9 +181,6 @@ def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output
 
     Byte for byte. Without IDS, IDs are read from standard input.
     """
-    from embcli.cli.output import Output
-    from embcli.cli.text import read_ids
-
     Output("table", None if str(output) == "-" else output).write_text(
         opened(encoding=encoding).decode_bytes(read_ids(" ".join(ids) if ids else None))
     )
@@ -227,9 +225,6 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
     """
-    from embcli.cli.output import output as output_for
-    from embcli.cli.text import read
-
     out = output_for(
         "batches",
         *(format, output, color, width, theme, precision, heat),
@@ -239,12 +234,22 @@ def batch(
     if file is not None and str(file) != "-" and not os.access(file, os.F_OK):
         quoted = shlex.quote(str(file)[:60])
         raise InputError(f"there is no file {str(file)[:60]!r}", f"for a text: echo {quoted} | embcli batch -")
-    model = opened(None, encoding, vocab=vocab, dim=dim, context_length=context_length, seed=seed, no_cache=no_cache)
-    chosen: dict[str, Any] = {"index": index, "all": all, "columns": columns, "draw": draw}
-    split: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length, "stride": stride}
-    loaded: dict[str, Any] = {"shuffle": shuffle, "keep_last": keep_last, "context_length": context_length}
-    given = read(None, file, ids, example="embcli batch the-verdict.txt")
-    out.write(model.batch(given, special=special, **split, **loaded, **chosen))
+    model = opened(None, encoding, None, vocab, dim, context_length, seed, no_cache)
+    result = model.batch(
+        read(None, file, ids, example="embcli batch the-verdict.txt"),
+        special=special,
+        batch_size=batch_size,
+        max_length=max_length,
+        stride=stride,
+        shuffle=shuffle,
+        keep_last=keep_last,
+        index=index,
+        all=all,
+        context_length=context_length,
+        draw=draw,
+        columns=columns,
+    )
+    out.write(result)
 
 
 def _count(spec: str | None, size: int, what: str) -> int:
@@ -298,9 +303,6 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    from embcli.cli.output import output as output_for
-    from embcli.cli.text import read
-
     matrices: Any = _names(show)
     out = output_for(
         "embeddings",
@@ -309,14 +311,22 @@ def lookup(
         show=matrices,
         limits={"--trace": VIEWS if trace is not None else (), "--draw": VIEWS if draw else ()},
     )
-    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
-    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
+    model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     tokens = model.tokens(read(text, file, ids, lines), special)
     if only is None:
         out.refuse_many_numbers(len(tokens) * _count(columns, model.shape[1], "column"), len(matrices or "123"))
-    kind: Any = position and o.kind_named(position)
-    picks: dict[str, Any] = {"show": matrices, "only": only, "columns": columns}
-    out.write(model.lookup(tokens, special=special, window=window, position=kind, trace=trace, draw=draw, **picks))
+    result = model.lookup(
+        tokens,
+        special=special,
+        window=window,
+        show=matrices,
+        columns=columns,
+        trace=trace,
+        draw=draw,
+        only=only,
+        position=cast("Any", position and o.kind_named(position)),  # the library checks the name
+    )
+    out.write(result)
 
 
 @command(
@@ -355,9 +365,6 @@ def compare(
 
     With the same weight, bit for bit; the exit status is 1 if they differ.
     """
-    from embcli.cli.output import output as output_for
-    from embcli.cli.text import read
-
     shown = _names(show)
     steps = [step for step in shown or () if step in names.STEPS and step != "outputs"]
     out = output_for(
@@ -379,18 +386,20 @@ def compare(
     if path is None:  # a layer as large as the IDs need it, without a position layer
         if vocab is None and given.ids is not None:
             vocab = max((int(each.max(initial=0)) for each in given.ids), default=0) + 1
-        small = {"dim": names.COMPARED_DIM if dim is None else dim, "context_length": 1}
-        model = opened(None, encoding, tensor, vocab=vocab, **small, seed=seed, no_cache=True)
+        dim = names.COMPARED_DIM if dim is None else dim
+        model = opened(None, encoding, tensor, vocab, dim, context_length=1, seed=seed, no_cache=True)
     else:
-        model = opened(path, encoding, tensor, vocab=vocab, dim=dim)
+        model = opened(path, encoding, tensor, vocab, dim)
     tokens = model.tokens(given, special)
     out.refuse_many_numbers(len(tokens) * model.shape[1], 2)
     matrices = len({"first", "shared"} & {*steps}) * math.prod(model.shape)
     if matrices:
         out.refuse_many_numbers(matrices + 2 * len(tokens) * model.shape[1])
     own = names.DEFAULT_SEED if seed is None else seed  # of the linear layer's own first weights
-    training: dict[str, Any] = {"gradient": gradient, "learning_rate": learning_rate}
-    return out.write(model.compare(tokens, show=shown, trace=trace, draw=draw, seed=own, **training))
+    result = model.compare(
+        tokens, show=shown, trace=trace, gradient=gradient, learning_rate=learning_rate, draw=draw, seed=own
+    )
+    return out.write(result)
 
 
 @command(
@@ -432,8 +441,6 @@ def positions(
     As learned, sinusoidal, relative or rotary positions, or as in a real model. A page shows positions 0 to 15, unless
     you choose T or rows.
     """
-    from embcli.cli.output import output as output_for
-
     chosen, named = kind_and_path(named_kind, named, kind)
     path = one_path(named, path)
     out = output_for(
@@ -442,11 +449,18 @@ def positions(
         reads=(path, encoding),
         limits={"--kind relative": able("batches") if chosen == "relative" and not similarity else ()},
     )
-    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
-    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
-    rotary: dict[str, Any] = {"pairing": pairing, "theta": theta, "ids": ids}
-    picks: dict[str, Any] = {"rows": rows, "columns": columns, "similarity": similarity}
-    out.write(model.positions(cast("Any", chosen), context_length=context_length, **rotary, **picks))
+    model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
+    result = model.positions(
+        cast("Any", chosen),  # the library checks the name
+        context_length=context_length,
+        pairing=pairing,
+        theta=theta,
+        ids=ids,
+        similarity=similarity,
+        rows=rows,
+        columns=columns,
+    )
+    out.write(result)
 
 
 @command(
@@ -484,7 +498,6 @@ def weights(
 
     As a summary, as a map, or as chosen rows and columns, sorted by norm if you like.
     """
-    from embcli.cli.output import output as output_for
     from embcli.layer import shape_of
 
     if map and heat:
@@ -496,8 +509,7 @@ def weights(
         reads=(path, encoding),
         limits={"--map": VIEWS if map else ()},
     )
-    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
-    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
+    model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     numbered, (size, width_of_rows) = model.numbered(rows, layer), shape_of(model.source, layer)
     out.refuse_many_numbers(_count(numbered, size, "row") * _count(columns, width_of_rows, "column"))
     out.write(model.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map))
@@ -544,8 +556,6 @@ def neighbors(
 
     Among all rows of the token layer; every score is exact, in float64.
     """
-    from embcli.cli.output import output as output_for
-    from embcli.cli.text import read
     from embcli.verbs.neighbors import vectors_in_lines
 
     out = output_for(
@@ -555,15 +565,17 @@ def neighbors(
     others = [name for name, value in given.items() if value]
     if vector is not None and others:
         raise InputError(f"{others[0]} and --vector stand for the same input; give one of them")
-    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
-    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
-    search: dict[str, Any] = {"metric": metric, "top": top, "match": match, "rows": rows}
-    if vector is not None:
+    model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
+    tokens = vectors = None
+    if vector is None:
+        tokens = model.tokens(read(text, file, ids, lines, 'embcli neighbors " Paris" --from gpt2'), special)
+    else:
         (typed,) = read(file=vector, example="embcli neighbors --vector -").texts or ("",)
-        out.write(model.neighbors(vector=vectors_in_lines(typed, model.shape[1]), **search))
-        return
-    queries = model.tokens(read(text, file, ids, lines, 'embcli neighbors " Paris" --from gpt2'), special)
-    out.write(model.neighbors(queries, plus=plus or (), minus=minus or (), **search))
+        vectors = vectors_in_lines(typed, model.shape[1])
+    result = model.neighbors(
+        tokens, plus=plus or (), minus=minus or (), vector=vectors, metric=metric, top=top, match=match, rows=rows
+    )
+    out.write(result)
 
 
 @command(
@@ -596,12 +608,9 @@ def audit(
 
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
-    from embcli.cli.output import output as output_for
-
     path = one_path(named, path)
     out = output_for("ranking", *(format, output, color, width, theme), reads=(path, encoding))
-    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
-    model = opened(path, encoding, tensor, **shape, seed=seed, no_cache=no_cache)
+    model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     faults: Any = _names(fail_on)
     return out.write(model.audit(fail_on=faults, top=top))
 
@@ -630,8 +639,6 @@ def diff(
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
-    from embcli.cli.output import output as output_for
-
     out = output_for("ranking", *(format, output, color, width, theme), reads=(base, tuned, encoding))
     return out.write(opened(base, encoding, tensor).diff(opened(tuned, encoding, tensor), top=top))
 
@@ -666,8 +673,7 @@ def explore(
     from embcli.cli.explore import walk
 
     path = one_path(named, path)
-    shape: dict[str, Any] = {"vocab": vocab, "dim": dim, "context_length": context_length}
-    layers = {**shape, "seed": seed, "no_cache": no_cache}
+    layers = {"vocab": vocab, "dim": dim, "context_length": context_length, "seed": seed, "no_cache": no_cache}
     return walk(path, {"encoding": encoding, "tensor": tensor, **layers}, row, text, sort)
 
 
@@ -708,7 +714,6 @@ def explain(
 
     Without WORD, list all words that are explained.
     """
-    from embcli.cli.output import output as output_for
     from embcli.verbs.explain import explain
 
     output_for("list", format, output, color, width, theme).write(explain(" ".join(word) if word else None))
@@ -745,8 +750,6 @@ def info(
 
     Without PATH, encodings and the CPU capability of torch, too. With PATH, the tensors that embcli reads, or all.
     """
-    from embcli.cli.console import PrintedNotes
-    from embcli.cli.output import output as output_for
     from embcli.verbs.info import info, local_models
 
     path = one_path(named, path)
@@ -777,8 +780,6 @@ def cache(
     output: o.Output = None,
 ) -> None:
     """Show where layers and indexes are kept, and how much space each takes; or remove them."""
-    from embcli.cli.console import PrintedNotes
-    from embcli.cli.output import output as output_for
     from embcli.safe import in_line
     from embcli.store import Store
     from embcli.verbs.cache import clear, contents

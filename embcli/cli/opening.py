@@ -18,7 +18,6 @@ def opened(
     path: str | None = None,
     encoding: str | None = None,
     tensor: str | None = None,
-    *,
     vocab: int | None = None,
     dim: int | None = None,
     context_length: int | None = None,

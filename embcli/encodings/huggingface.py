@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.binary import Binary, refused
+from embcli.binary import Binary, read_object, refused
 from embcli.encodings.encoding import Derivation, Encoding, Step
 from embcli.encodings.guard import LOCK, guarded
 from embcli.encodings.merging import NEVER, derived
@@ -20,7 +20,6 @@ from embcli.encodings.spelling import from_characters, from_piece, spans_of
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS
 from embcli.errors import lacks
 from embcli.safe import in_data
-from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
     import tokenizers

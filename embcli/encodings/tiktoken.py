@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.binary import Binary, refused
+from embcli.binary import Binary, read_object, refused
 from embcli.encodings.encoding import Derivation, Encoding
 from embcli.encodings.guard import guarded
 from embcli.encodings.merging import NEVER, derived
@@ -27,7 +27,6 @@ from embcli.encodings.spelling import spans_of
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS
 from embcli.errors import InputError, does_not_load
 from embcli.safe import in_data
-from embcli.strict_json import read_object
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -19,8 +19,8 @@ from embcli.model import Model
 from embcli.names import Metric
 from embcli.notes import Watch
 from embcli.selection import select
-from embcli.statistics import norm_order
 from embcli.tokens import shown, tokens_of
+from embcli.verbs.statistics import norm_order
 
 TOP = 50  # neighbours, and words
 _BLOCK_VALUES, _BLOCK_ROWS, _BLOCKS = 1 << 18, 64, 16

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from embcli.binary import Binary, shortened
+from embcli.binary import Binary, read_object, shortened
 from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.files import names, open_tensors, recipes
@@ -21,7 +21,6 @@ from embcli.layer import Layer, Layers, Origin
 from embcli.names import Part
 from embcli.notes import Notes
 from embcli.recipe import Recipe
-from embcli.strict_json import read_object
 
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name
 _CONFIG_LONGEST = 1 << 24  # bytes

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.lib import format as numpy_format
 
 from embcli.binary import Binary, shortened
+from embcli.errors import refuse_too_large
 from embcli.files.archives import DAMAGES, member_start, opened_archive
 from embcli.files.numbers import NumberFormat, number_format
 from embcli.files.stored import array_layer
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
-from embcli.memory import refuse_too_large
 
 _LONGEST_HEADER = 2_000  # bytes: numpy takes seconds to refuse some of 10,000, its own limit
 _PREFIX = 1 << 14  # bytes that contain a header

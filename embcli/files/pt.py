@@ -15,11 +15,10 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
-from embcli.binary import Binary, shortened
+from embcli.binary import Binary, Malformed, shortened
 from embcli.files.archives import DAMAGES, member_start, opened_archive
 from embcli.files.numbers import NumberFormat
 from embcli.files.tensors import Tensor, Tensors
-from embcli.strict_json import Malformed
 
 _ADVICE = "save its state_dict as safetensors"
 _LONGEST_PICKLE = 1 << 24  # bytes, enough for a hundred thousand tensors

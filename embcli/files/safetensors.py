@@ -15,9 +15,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from embcli.binary import Binary
+from embcli.binary import Binary, Malformed, parsed_object
 from embcli.files.tensors import Tensor, Tensors
-from embcli.strict_json import Malformed, parsed_object
 
 BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E4M3FNUZ": 8, "F8_E5M2": 8}
 BITS |= {"F8_E5M2FNUZ": 8, "F8_E8M0": 8, "BF16": 16, "F16": 16, "F32": 32, "F64": 64, "C64": 64}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 
-from embcli.binary import Binary, shortened
+from embcli.binary import Binary, read_object, shortened
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
-from embcli.strict_json import read_object
 
 _LONGEST = 1 << 26  # bytes of an index
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from embcli import memory
+from embcli import errors
 from embcli.errors import OutputError
 from embcli.oldpage.canvas import BASELINE, CELL, Canvas, Palette, Span
 from embcli.oldpage.layout import cell_len
@@ -37,7 +37,7 @@ class PngCanvas(Canvas):
     def __init__(self, width: int, height: int, palette: Palette) -> None:
         super().__init__(width, height, palette)
         size = width * _SCALE, height * _SCALE
-        if max(size) > _MOST or _BYTES * size[0] * size[1] > memory.total():
+        if max(size) > _MOST or _BYTES * size[0] * size[1] > errors.memory_of_machine():
             raise OutputError("this page is too large for a PNG; SVG and HTML have no size limit")
         self._renderer = RendererAgg(*size, _DPI)  # type: ignore[no-untyped-call]
         self._pixels = np.asarray(self._renderer.buffer_rgba())  # type: ignore[no-untyped-call]  # a view of its buffer

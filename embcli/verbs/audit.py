@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from embcli import memory
+from embcli import errors
 from embcli.encodings import Encoding
 from embcli.encodings.unused import unused
 from embcli.errors import InputError
@@ -25,8 +25,8 @@ from embcli.notes import Watch, unwatched
 from embcli.records import FieldType, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
-from embcli.statistics import AT, Covariance, norms_of, quantiles, squares
 from embcli.tokens import token_text, tokens_of
+from embcli.verbs.statistics import AT, Covariance, norms_of, quantiles, squares
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def audit(
     size, dim = shape_of(source, "token")
     encoding = source.encoding
     unused_rows = unused(encoding, size) if encoding else {}
-    if unused_rows and _MATRICES * 8 * dim**2 > memory.total():
+    if unused_rows and _MATRICES * 8 * dim**2 > errors.memory_of_machine():
         raise InputError(f"the covariance of {dim:,} columns does not fit into memory; is it stored as (D, V)?")
     layers = source.open({"token": None})
     layer = layers["token"]

@@ -7,10 +7,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from embcli.errors import OutputError
+from embcli.names import __version__
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.store import LIMIT, Entry, Store
-from embcli.version import __version__
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:

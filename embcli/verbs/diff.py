@@ -14,14 +14,13 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import held_by_float32
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import SHOWN_ROWS, check_top
+from embcli.names import SHOWN_ROWS, __version__, check_top
 from embcli.notes import Notes, Watch, unwatched
 from embcli.records import FieldType, Names, Piece, Records, in_pieces
 from embcli.result import Result
 from embcli.selection import Excerpt
-from embcli.statistics import AT, dots, quantiles, squares
 from embcli.tokens import token_text, tokens_of
-from embcli.version import __version__
+from embcli.verbs.statistics import AT, dots, quantiles, squares
 from embcli.words import QUANTILES, counted
 
 if TYPE_CHECKING:

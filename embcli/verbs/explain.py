@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from embcli.errors import InputError
+from embcli.names import __version__
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -16,12 +16,12 @@ from embcli.errors import InputError, LayerError
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
 from embcli.hub import cache_folder, cached_models
+from embcli.names import __version__
 from embcli.notes import Notes
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.safe import in_data
 from embcli.store import Store
-from embcli.version import __version__
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.words import counted, in_bytes
 

@@ -19,10 +19,10 @@ from embcli.names import Metric, check_choice, check_top
 from embcli.notes import Watch, unwatched
 from embcli.records import FieldType, Names, Piece, Records, run_of
 from embcli.result import Result
-from embcli.search import Search, nearest
 from embcli.selection import Excerpt, distinct, select
 from embcli.text import lines_of, parse_ids
 from embcli.tokens import Tokens, check_ids, shown, token_text, tokens_of
+from embcli.verbs.search import Search, nearest
 from embcli.words import counted
 
 if TYPE_CHECKING:

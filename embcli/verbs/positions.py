@@ -8,10 +8,9 @@ from functools import partial
 import numpy as np
 
 from embcli.binary import shortened
-from embcli.errors import InputError
+from embcli.errors import InputError, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
-from embcli.memory import refuse_too_large
-from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
+from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH, __version__
 from embcli.options import PositionOptions
 from embcli.positions import DEFAULT_KIND, Kind, kind_of
 from embcli.positions.kind import Matrix, Positions
@@ -21,7 +20,6 @@ from embcli.result import MatrixOf, Result
 from embcli.selection import select
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.hidden import sinusoids
-from embcli.version import __version__
 from embcli.weights.seeded import check_size
 
 _PIECE = 1 << 18  # values that are computed at a time

@@ -12,13 +12,13 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError
+from embcli.names import __version__
 from embcli.notes import Notes
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
 from embcli.text import Sequences
 from embcli.tokens import Tokens, shown, tokenize
 from embcli.verbs.tokenize import Tokenization
-from embcli.version import __version__
 from embcli.words import counted
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from embcli.notes import Watch, unwatched
 from embcli.records import Array, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
-from embcli.statistics import NormOrder, norm_order
 from embcli.tokens import token_text, tokens_of
+from embcli.verbs.statistics import NormOrder, norm_order
 from embcli.words import counted, in_bytes
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from embcli.errors import LayerError, does_not_load
-from embcli.memory import ran_out
+from embcli.errors import LayerError, does_not_load, ran_out
 from embcli.notes import PATIENCE, Notes
 
 NO_TORCH = "none"

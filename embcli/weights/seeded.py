@@ -5,8 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 
-from embcli.errors import LayerError
-from embcli.memory import refuse_too_large
+from embcli.errors import LayerError, refuse_too_large
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
 
 

@@ -152,6 +152,6 @@ def test_a_deflated_array_that_is_larger_than_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez_compressed(tmp_path / "m.npz", weight=matrix())
-    monkeypatch.setattr("embcli.memory.total", lambda: 2 * 1400 - 1)
+    monkeypatch.setattr("embcli.errors.memory_of_machine", lambda: 2 * 1400 - 1)
     with pytest.raises(LayerError, match="compressed array 'weight' of 50 x 7 takes"):
         layer(tmp_path / "m.npz", "weight")

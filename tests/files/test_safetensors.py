@@ -17,8 +17,8 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embcli.binary import Malformed
 from embcli.files.safetensors import _READ, BITS, header, read_header
-from embcli.strict_json import Malformed
 
 TENSOR = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
 DTYPES = ["bool", "float16", "float32", "float64", "complex64", "int8", "uint8", "int16", "uint32", "int64"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from embcli.errors import refuse_too_large
 from embcli.layer import Source, shape_of
-from embcli.memory import refuse_too_large
 from embcli.names import DEFAULT_SEED
 from embcli.options import ComparisonOptions
 from embcli.tokens import Tokens, check_ids
