@@ -41,7 +41,7 @@ def shown(command: str, folder: Path) -> str:
         return printed(command, str(folder))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        return Inside().ok(*words[1:], COLUMNS="80").text.replace("\r\n", "\n").rstrip("\n") + "\n"
+        return Inside(suggesting=True).ok(*words[1:], COLUMNS="80").text.replace("\r\n", "\n").rstrip("\n") + "\n"
 
 
 def printed(command: str, folder: str) -> str:

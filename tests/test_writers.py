@@ -339,10 +339,11 @@ def test_one_result_in_all_text_formats_whole(form: str, step: int) -> None:
     assert written(records, form).decode() == WHOLE[form]
 
 
-@pytest.mark.parametrize("step", [200, 20_000])
+@pytest.mark.parametrize("step", [200, 16_384])
 def test_more_numbers_than_are_written_at_a_time_are_read_back(step: int) -> None:
-    matrix = np.random.default_rng(1).standard_normal((20_000, 3), np.float32)
-    records = Result({"id": np.arange(20_000)}, {"token": matrix}, step).records()
+    """One row is left for the last block."""
+    matrix = np.random.default_rng(1).standard_normal((16_384, 3), np.float32)
+    records = Result({"id": np.arange(16_384)}, {"token": matrix}, step).records()
     for rows in (
         [row["vectors"]["token"] for row in from_ndjson(written(records, "ndjson"))],
         from_json(written(records, "json"))["matrices"]["token"],
