@@ -119,7 +119,7 @@ class Matrix(ScrollView, can_focus=True):
 
     def window(self) -> _Window | EmbcliError:
         top = round(self.scroll_y)
-        seen = top, self.size, self.left, self.limit, self.by_norm, self._cell
+        seen = top, self.size, self.rows_shown, self.left, self.limit, self.by_norm, self._cell
         if seen != self._seen:
             self._seen = seen
             try:
