@@ -214,7 +214,7 @@ def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path:
         await pilot.press("down", "enter")
         assert app.screen.matrix.row == 2
 
-    walk(steps, tmp_path / "words.vec")
+    walk(steps, tmp_path / "words.vec", size=(200, 40))
 
 
 def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path) -> None:
@@ -247,6 +247,20 @@ def test_hostile_words_and_names_are_shown_escaped(tmp_path: Path) -> None:
             assert not re.search("[\x00-\x1f\x7f-\x9f\u202e]", "".join(lines(app)))
 
     walk(steps, path, size=(80, 20))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (61, 17)])
+def test_rows_fill_the_first_screen_and_a_resized_one(size: tuple[int, int]) -> None:
+    def rows(app: Any) -> int:
+        return sum(bool(re.match(r" +\d+ .*│.*\d\.\d{4}", line)) for line in lines(app))
+
+    async def steps(app: Any, pilot: Any) -> None:
+        assert rows(app) == size[1] - 4, "all but a title, a header, a command and the keys"
+        await pilot.resize_terminal(100, 30)
+        await settle(pilot)
+        assert rows(app) == 26
+
+    walk(steps, size=size)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (100_000, 100_000)])

@@ -245,7 +245,7 @@ class MatrixScreen(View):
     def heading(self) -> str:
         size, dim, at = self.source.size, self.source.dim, self.matrix.cursor
         place = f"by norm: {at + 1:,} of {size:,}" if self.matrix.by_norm else f"row {at:,} of {size:,}"
-        return f"{self.source.name}: {size:,} x {dim:,}, {self.source.layer.dtype}   {place}"
+        return f"{place}   {self.source.name}: {size:,} x {dim:,}, {self.source.layer.dtype}"
 
     def commands(self) -> list[str]:
         window, matrix = self.matrix.window(), self.matrix
