@@ -209,7 +209,7 @@ def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path:
     async def steps(app: Any, pilot: Any) -> None:
         await pilot.press("slash", *"kin")
         await settle(pilot)
-        assert "did you mean 'king'?" in lines(app)[0]
+        assert "has no row for 'kin'" in lines(app)[0]
         assert [line.split()[:3] for line in lines(app)[3:5]] == [["word", "1", "king"], ["word", "2", "thinking"]]
         await pilot.press("down", "enter")
         assert app.screen.matrix.row == 2
