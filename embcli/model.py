@@ -27,7 +27,7 @@ from embcli.names import (
     check_choice,
 )
 from embcli.notes import Notes, Watch, unwatched
-from embcli.options import Batching, ComparisonOptions, LookupOptions, PositionOptions
+from embcli.options import LookupOptions, PositionOptions
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize
 from embcli.words import counted
@@ -49,11 +49,10 @@ if TYPE_CHECKING:
     from embcli.verbs.tokenize import Tokenization
     from embcli.verbs.tokenizers import Tokenizers
     from embcli.verbs.weights import WeightMatrix
-    from embcli.weights.source import SeededSource
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
-Options = TypeVar("Options", LookupOptions, ComparisonOptions, Batching, PositionOptions)
+Options = TypeVar("Options", LookupOptions, PositionOptions)
 _NAMED = re.compile(r"[^\W\d_]")  # a letter, which no ID has
 
 
@@ -390,9 +389,16 @@ class Model:
         """
         from embcli.verbs.compare import compare
 
-        show = (show,) if isinstance(show, str) else show
-        options = _options(ComparisonOptions, locals())
-        return compare(self.tokens(text, special), self.source, options, seed)
+        return compare(
+            self.tokens(text, special),
+            self.source,
+            show=show,
+            trace=trace,
+            gradient=gradient,
+            learning_rate=learning_rate,
+            draw=draw,
+            seed=seed,
+        )
 
     def batch(
         self,
@@ -421,17 +427,20 @@ class Model:
         """
         from embcli.verbs.batch import batch
 
-        batching = _options(Batching, locals())
-        source = self._seeded(max_length if context_length is None else context_length)
-        return batch(self.tokens(text, special), source, batching, columns)
-
-    def _seeded(self, context_length: int) -> SeededSource:
-        """Return the seeded source with a position layer of another length; raises InputError for one from a file."""
-        from embcli.weights.source import SeededSource
-
-        if not isinstance(self.source, SeededSource):
-            raise InputError("batches are of seeded layers, which the loader's random numbers are drawn between")
-        return self.source.resized(context_length)
+        return batch(
+            self.tokens(text, special),
+            self.source,
+            batch_size=batch_size,
+            max_length=max_length,
+            stride=stride,
+            shuffle=shuffle,
+            keep_last=keep_last,
+            index=index,
+            all=all,
+            context_length=context_length,
+            draw=draw,
+            columns=columns,
+        )
 
     def positions(
         self,

@@ -5,117 +5,20 @@ They check themselves. The command makes its flags from these fields, so this mo
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from embcli.errors import InputError
 from embcli.names import (
     MATRICES,
-    OUTPUTS,
     PAIRINGS,
-    STEPS,
     Pairing,
     check_choice,
 )
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, NO_POSITIONS, JoinedKind, Kind, check_options, kind_of
-from embcli.words import counted
 
 if TYPE_CHECKING:
     from embcli.positions.kind import Positions
-
-
-@dataclass(frozen=True)
-class ComparisonOptions:
-    """What a comparison computes and shows; raises InputError for an unknown name or a learning rate out of range."""
-
-    show: tuple[str, ...] | None = (
-        None  # steps and outputs; None for both outputs, and as many steps as fit on the screen
-    )
-    trace: bool = False
-    gradient: bool = False
-    learning_rate: float | None = None  # of one step of training, which needs the gradients
-    draw: bool = False
-
-    def __post_init__(self) -> None:
-        for name in self.show or ():
-            check_choice("show", name, (*STEPS, *OUTPUTS))
-        rate = self.learning_rate
-        if rate is not None and not 0 <= rate < math.inf:
-            raise InputError(
-                f"learning_rate must be a finite number of at least 0, not {rate:g}", parameters=("learning_rate",)
-            )
-
-    @property
-    def with_gradient(self) -> bool:
-        """Whether gradients are computed."""
-        return self.gradient or self.learning_rate is not None
-
-    @property
-    def outputs(self) -> tuple[str, ...] | None:
-        """The outputs that `show` names; None for both."""
-        return tuple(name for name in OUTPUTS if name in (self.show or ())) or None
-
-    @property
-    def steps(self) -> tuple[str, ...] | None:
-        """The steps that `show` names, in their order, where an output stands for its step; None for those that fit."""
-        if self.show is None:
-            return None
-        return tuple(step for step in STEPS if step in self.show or (step == "outputs" and self.outputs))
-
-
-@dataclass(frozen=True)
-class Batching:
-    """How a text is split into samples and batches, and which are chosen; raises InputError for impossible ones."""
-
-    batch_size: int = 8  # B
-    max_length: int = 4  # T
-    stride: int = 4
-    shuffle: bool = False
-    keep_last: bool = False  # even if incomplete
-    index: int | None = None  # of the batch; None for the first
-    all: bool = False  # all batches
-    draw: bool = False  # show the batch as a picture
-
-    def __post_init__(self) -> None:
-        for name in ("batch_size", "max_length", "stride"):
-            value = getattr(self, name)
-            if not 1 <= value < 2**31:
-                given = str(value)[:20]
-                raise InputError(f"{name} must be at least 1 and below 2**31, not {given}", parameters=(name,))
-        if self.all and self.index is not None:
-            raise InputError("all and index both choose batches; give one of them", parameters=("all", "index"))
-
-    def samples(self, tokens: int) -> int:
-        """Return the number of samples in this many tokens; a sample takes T tokens and the next one."""
-        return max(-(-(tokens - self.max_length) // self.stride), 0)
-
-    def batches(self, tokens: int) -> int:
-        """Return the number of batches in this many tokens."""
-        full, rest = divmod(self.samples(tokens), self.batch_size)
-        return full + (self.keep_last and rest > 0)
-
-    def check(self, tokens: int, context_length: int) -> None:
-        """Raise InputError if the chosen batch does not exist, or the position layer has too few rows."""
-        samples, batches, length = self.samples(tokens), self.batches(tokens), self.max_length
-        if not samples:
-            raise InputError(
-                f"need at least {length + 1:,} tokens (max_length {length:,} and one more), got {tokens:,}",
-                parameters=("max_length",),
-            )
-        if not batches:
-            reason = f"{counted(samples, 'sample')} of max_length {length:,} do not fill a batch of {self.batch_size:,}"
-            raise InputError(f"{reason}; keep_last keeps them", parameters=("max_length", "keep_last"))
-        if not 0 <= (self.index or 0) < batches:
-            given, are = str(self.index)[:20], "is" if batches == 1 else "are"
-            raise InputError(
-                f"index {given} is not a batch: there {are} {batches:,}, counted from 0", parameters=("index",)
-            )
-        if length > context_length:
-            raise InputError(
-                f"max_length {length:,} is more than context_length {context_length:,}: each position needs a row",
-                parameters=("max_length", "context_length"),
-            )
 
 
 @dataclass(frozen=True)

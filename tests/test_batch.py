@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,73 +14,47 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 import embcli
-from embcli.oldpage import Paper
-from embcli.oldpage.terminal import Terminal
-from embcli.text import Sequences
-from embcli.tokens import tokenize
-from embcli.verbs.batch import Batches, Batching, batch
-from embcli.views.batch import view
+from embcli.page import export
+from embcli.verbs.batch import Batches, batch
 from embcli.weights.drawing import Stream
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
-from tests.oracles import of_ids
+from tests.oracles import live, of_ids
 
 OPENING = (
     "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no great surprise "
     "to me to hear that, in the height of his glory, he had dropped his painting, married a rich widow, and "
     "established himself in a villa on the Riviera. (Though I rather thought it would have been Rome or Florence.)\n"
 )
-FIRST_BATCH = [
-    [40, 367, 2885, 1464],
-    [1807, 3619, 402, 271],
-    [10899, 2138, 257, 7026],
-    [15632, 438, 2016, 257],
-    [922, 5891, 1576, 438],
-    [568, 340, 373, 645],
-    [1049, 5975, 284, 502],
-    [284, 3285, 326, 11],
-]
+FIRST_BATCH = """
+   40   367  2885  1464    1807  3619   402   271   10899  2138   257  7026   15632   438  2016   257
+  922  5891  1576   438     568   340   373   645    1049  5975   284   502     284  3285   326    11
+"""
+FIRST_IDS = [int(each) for each in FIRST_BATCH.split()]
 run = Inside()
 
 
-class PlainDataset(Dataset):
-    """The data set of the chapter: a window each stride, with the tensors of its inputs and of its targets."""
-
-    def __init__(self, ids: list[int], length: int, stride: int) -> None:
-        self.samples = [
-            (torch.tensor(ids[start : start + length]), torch.tensor(ids[start + 1 : start + length + 1]))
-            for start in range(0, len(ids) - length, stride)
-        ]
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, place: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.samples[place]
-
-
-def plain(ids: list[int], seeded: Seeded, batching: Batching) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+def plain(ids: list[int], seeded: Seeded, split: dict[str, Any]) -> list[list[torch.Tensor]]:
     """Return inputs, targets and input embeddings of every batch, as a plain script makes them."""
+    length, stride = split["max_length"], split["stride"]
     torch.manual_seed(seeded.seed)
     token = torch.nn.Embedding(seeded.vocab, seeded.dim)
-    loader = DataLoader(
-        PlainDataset(ids, batching.max_length, batching.stride),
-        batch_size=batching.batch_size,
-        shuffle=batching.shuffle,
-        drop_last=not batching.keep_last,
-        num_workers=0,
-    )
+    samples = [
+        (torch.tensor(ids[start : start + length]), torch.tensor(ids[start + 1 : start + length + 1]))
+        for start in range(0, len(ids) - length, stride)
+    ]
+    last = not split["keep_last"]
+    loader = DataLoader(samples, batch_size=split["batch_size"], shuffle=split["shuffle"], drop_last=last)  # type: ignore[arg-type]
     iterator = iter(loader)
     batches = [next(iterator)]
     position = torch.nn.Embedding(seeded.context_length, seeded.dim)
     batches += list(iterator)
-    places = torch.arange(batching.max_length)
     with torch.no_grad():
-        return [(inputs, targets, token(inputs) + position(places)) for inputs, targets in batches]
+        return [[inputs, targets, token(inputs) + position(torch.arange(length))] for inputs, targets in batches]
 
 
 def everything(result: Batches) -> dict[str, np.ndarray]:
@@ -93,61 +68,50 @@ def everything(result: Batches) -> dict[str, np.ndarray]:
     return found
 
 
-def assert_equal(result: Batches, expected: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]) -> None:
+def assert_equal(result: Batches, expected: list[list[torch.Tensor]]) -> None:
     found = everything(result)
     for place, name in enumerate(("inputs", "targets", "input")):
         assert found[name].tobytes() == torch.cat([each[place] for each in expected]).numpy().tobytes()
 
 
-@settings(deadline=None)
-@given(
-    st.data(),
-    st.integers(1, 40),
-    st.integers(1, 20),
-    st.integers(1, 6),
-    st.integers(1, 9),
-    st.integers(1, 5),
-    st.booleans(),
-    st.booleans(),
-    st.integers(0, 2**64 - 1),
+SPLITS = st.fixed_dictionaries(
+    {
+        "batch_size": st.integers(1, 5),
+        "max_length": st.integers(1, 6),
+        "stride": st.integers(1, 9),
+        "shuffle": st.booleans(),
+        "keep_last": st.booleans(),
+    }
 )
+
+
+@settings(deadline=None)
+@given(st.data(), SPLITS, st.integers(1, 40), st.integers(1, 20), st.integers(0, 2**64 - 1))
 def test_batches_are_those_of_a_plain_script(
-    data: st.DataObject,
-    size: int,
-    dim: int,
-    length: int,
-    stride: int,
-    batch_size: int,
-    shuffle: bool,
-    keep_last: bool,
-    seed: int,
+    data: st.DataObject, split: dict[str, Any], size: int, dim: int, seed: int
 ) -> None:
-    batching = Batching(batch_size, length, stride, shuffle, keep_last, None, True)
-    least = length + 1 if keep_last else length + (batch_size - 1) * stride + 1
+    length = split["max_length"]
+    least = length + 1 if split["keep_last"] else length + (split["batch_size"] - 1) * split["stride"] + 1
     ids = data.draw(st.lists(st.integers(0, size - 1), min_size=least, max_size=least + 60))
     seeded = Seeded(size, dim, length + data.draw(st.integers(0, 3)), seed)
-    expected = plain(ids, seeded, batching)
-    result = batch(of_ids(ids), SeededSource(seeded), batching)
+    expected, source = plain(ids, seeded, split), SeededSource(seeded)
+    split["context_length"] = seeded.context_length
+    result = batch(of_ids(ids), source, **split, all=True)
     assert result.count == len(expected)
     assert_equal(result, expected)
     index = data.draw(st.integers(0, len(expected) - 1))
-    one = Batching(batch_size, length, stride, shuffle, keep_last, index)
-    assert_equal(batch(of_ids(ids), SeededSource(seeded), one), expected[index : index + 1])
+    assert_equal(batch(of_ids(ids), source, **split, index=index), expected[index : index + 1])
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("keep_last", [False, True])
-@pytest.mark.parametrize("stride", [1, 2, 4, 5])
-def test_npy_of_all_batches_of_a_text_is_the_plain_scripts(
-    tmp_path: Path, stride: int, keep_last: bool, shuffle: bool
-) -> None:
+@pytest.mark.parametrize(("stride", "flags"), [(1, []), (4, ["--shuffle"]), (5, ["--keep-last", "--shuffle"])])
+def test_npy_of_all_batches_of_a_text_is_the_plain_scripts(tmp_path: Path, stride: int, flags: list[str]) -> None:
     text, out = tmp_path / "text.txt", tmp_path / "out.npy"
     text.write_text(OPENING)
-    flags = ["--shuffle"] * shuffle + ["--keep-last"] * keep_last
     run.ok("batch", str(text), "--dim", "16", "--stride", str(stride), *flags, "--all", "-o", str(out))
-    ids = json.loads(f"[{run.ok('tokenize', OPENING, '-f', 'ids').text.strip().replace(' ', ',')}]")
-    batching = Batching(8, 4, stride, shuffle, keep_last, None, True)
-    expected = torch.cat([each[2] for each in plain(ids, Seeded(50257, 16, 4), batching)])
+    ids = embcli.seeded().tokenize(OPENING).tokens.ids.tolist()
+    split = {"batch_size": 8, "max_length": 4, "stride": stride}
+    split |= {"shuffle": "--shuffle" in flags, "keep_last": "--keep-last" in flags}
+    expected = torch.cat([each[2] for each in plain(ids, Seeded(50257, 16, 4), split)])
     found = np.load(out)
     assert (found.dtype, found.shape) == (np.float32, tuple(expected.shape))
     assert found.tobytes() == expected.numpy().tobytes()
@@ -169,7 +133,7 @@ def test_the_generator_behind_a_layer_is_torchs_own(name: str, size: int, dim: i
 
 def test_the_generator_stays_as_it_was() -> None:
     torch.manual_seed(7)
-    batch(of_ids([*range(9)]), SeededSource(Seeded(9, 2, 4)), Batching(2))
+    batch(of_ids([*range(9)]), SeededSource(Seeded(9, 2, 4)), batch_size=2)
     found = torch.rand(3)
     torch.manual_seed(7)
     assert torch.equal(found, torch.rand(3))
@@ -195,26 +159,13 @@ def test_threads_take_turns_with_torchs_generator() -> None:
 
 def test_the_first_batch_of_the_verdict_is_the_books() -> None:
     found = json.loads(run.ok("batch", "-", "--dim", "2", "-f", "json", stdin=OPENING).out)
-    targets = [
-        [*row[1:], following]
-        for row, following in zip(FIRST_BATCH, [*(row[0] for row in FIRST_BATCH[1:]), 287], strict=True)
-    ]
-    assert found["matrices"]["inputs"] == FIRST_BATCH
-    assert found["matrices"]["targets"] == targets
+    assert found["matrices"]["inputs"] == np.reshape(FIRST_IDS, (8, 4)).tolist()
+    assert np.ravel(found["matrices"]["targets"]).tolist() == [*FIRST_IDS[1:], 287]
     assert np.shape(found["matrices"]["input"]) == (8, 4, 2)
     assert found["samples"] == [{"batch": 0, "sample": sample} for sample in range(8)]
     assert found["columns"] == [0, 1]
-    told = {
-        name: found["run"][name] for name in ("batches", "batch_size", "max_length", "stride", "shuffle", "keep_last")
-    }
-    assert told == {
-        "batches": 2,
-        "batch_size": 8,
-        "max_length": 4,
-        "stride": 4,
-        "shuffle": False,
-        "keep_last": False,
-    }
+    split = {"batches": 2, "batch_size": 8, "max_length": 4, "stride": 4, "shuffle": False, "keep_last": False}
+    assert split.items() <= found["run"].items()
     assert found["run"]["shapes"] == {"token": [50257, 2], "position": [4, 2]}
 
 
@@ -236,8 +187,8 @@ def test_a_line_of_ndjson_is_a_batch_and_the_formats_agree(tmp_path: Path) -> No
 
 def test_chosen_columns_are_those_of_the_whole() -> None:
     source, ids = SeededSource(Seeded(9, 6, 4)), of_ids([1, 2, 3, 4, 5, 6, 7, 8, 0])
-    whole = everything(batch(ids, source, Batching(2)))["input"]
-    assert everything(batch(ids, source, Batching(2), "5,0"))["input"].tolist() == whole[..., [5, 0]].tolist()
+    whole = everything(batch(ids, source, batch_size=2))["input"]
+    assert everything(batch(ids, source, batch_size=2, columns="5,0"))["input"].tolist() == whole[..., [5, 0]].tolist()
 
 
 @pytest.mark.parametrize(
@@ -268,40 +219,90 @@ def test_what_makes_no_batch_is_refused(arguments: tuple[str, ...], message: str
     assert message in run.refused("batch", *arguments)
 
 
-@pytest.mark.parametrize("more", [{}, {"shuffle": True, "all": True}, {"index": 1}, {"max_length": 64, "stride": 1}])
-def test_a_page_holds_the_ids_and_shapes_of_the_batch(more: dict[str, Any]) -> None:
-    from embcli import encodings
+# --- on a page ------------------------------------------------------------------------------------------------------
 
-    tokens = tokenize(Sequences(texts=(OPENING,)), encodings.get("gpt2"))
-    batching = Batching(**more)
-    result = batch(tokens, SeededSource(Seeded(50257, 4, batching.max_length)), batching)
-    page = Terminal(Paper(80, 24))
-    view(result, page)
-    text = page.content().decode()
-    assert text.count("\n") <= 22
-    assert max(map(len, text.splitlines())) <= 80
+SHUFFLED = """\
+The only batch: N = 8 samples of T = 4 tokens, stride 5, shuffled
+                             │  inputs           │  targets
+batch  sample  tokens        │      0  …      3  │      0  …      3
+───────────────────────────────────────────────────────────────────
+    0       5  ␣surpr…␣hear  │   5975  …    284  │    284  …   3285
+    0      12  iera .…gh ␣I  │  41976  …  10915  │     13  …    314
+    0       6  ␣that …eight  │    326  …    262  │     11  …   6001
+    0       7  ␣of ␣h…, ␣he  │    286  …     11  │    465  …    339
+    0      10  ␣and ␣…in ␣a  │    290  …    287  │   4920  …    257
+    0       2  ␣a ␣ch…hough  │    257  …    438  │   7026  …   2016
+    0       9  ␣marri…dow ,  │   6405  …  27075  │    257  …     11
+    0       1  ␣Jack …ather  │   3619  …  10899  │    402  …   2138
+Left out: positions 1 to 2 (2 of 4).
+
+IDs        (N, T)    (8, 4)
+token      (N, T, D) (8, 4, 2) rows of V = 50,257 tokens, D = 2 columns
++ position (T, D)    (4, 2)    the same for each sample
+= input    (N, T, D) (8, 4, 2) what the model reads
+The stride exceeds T: 1 of 5 tokens are in no sample.
+Drawn in the order token layer, loader, position layer. The loader consumes a
+random number even unshuffled, so these position rows differ from lookup's.
+Untrained: random rows of seed 123.
+"""
+DRAWN = """\
+Batch 3 of 15: B = 1 sample of T = 7 tokens, stride 3
+                 │  input
+sample  pos  ID  │        2        0
+────────────────────────────────────
+   3 ╭    0   9  │   1.3573   0.7308
+     │    1  10  │  -1.2449  -1.0587
+     │    2  11  │   0.0727   0.5316
+     ⋮    ⋮   ⋮  │        ⋮        ⋮
+     │    5  14  │  -0.3389   0.5181
+     ╰    6  15  │   0.3683  -0.4988
+Left out: positions 3 to 4 (2 of 7).
+
+IDs        (B, T)    (1, 7)
+token      (B, T, D) (1, 7, 3) rows of V = 50 …D = 3 columns
++ position (T, D)    (7, 3)    the same for each sample
+= input    (B, T, D) (1, 7, 3) what the model reads
+Drawn in the order token layer, loader, position layer. The
+loader consumes a random number even unshuffled, so these
+position rows differ from lookup's.
+Untrained: random rows of seed 123.
+"""
+
+
+def shuffled() -> Batches:
+    return embcli.seeded(dim=2).batch(OPENING, shuffle=True, all=True, stride=5)
+
+
+def drawn() -> Batches:
+    source = SeededSource(Seeded(50, 3, 7))
+    return batch(of_ids([*range(50)]), source, batch_size=1, max_length=7, stride=3, index=3, draw=True, columns="2,0")
+
+
+@pytest.mark.parametrize(("make", "width", "page"), [(shuffled, 80, SHUFFLED), (drawn, 60, DRAWN)])
+def test_the_whole_page(make: Any, width: int, page: str) -> None:
+    layers = live(Seeded(50, 3, 7))
+    values = (layers["token"][[9, 10, 11, 14, 15]] + layers["position"][[0, 1, 2, 5, 6]])[:, [2, 0]]
+    lines = [f"{left:7.4f}  {right:7.4f}" for left, right in values]
+    assert export.text(make(), width) == page.format(*lines)
+
+
+@pytest.mark.parametrize("more", [{}, {"shuffle": True, "all": True}, {"index": 1}, {"max_length": 64, "stride": 1}])
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_page_fits_its_width_and_names_the_positions_that_do_not(more: dict[str, Any], width: int) -> None:
+    result = embcli.seeded(dim=4).batch(OPENING, **more)
+    text = export.text(result, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("\n") <= (22 if width >= 80 else 30)
     first, last = result.ids(result.order[[0, -1]])
     for sample, ids in ((result.order[0], first), (result.order[-1], last)):
         row = next(line for line in text.splitlines() if f" {sample}  " in line.split("│")[0]).split("│")
-        assert (row[1].split()[0], row[2].split()[-1]) == (str(ids[0]), str(ids[-1]))
-    assert f"({len(result.order)}, {batching.max_length}, 4)" in text
+        assert (row[1].split()[0], row[2].split()[0]) == (str(ids[0]), str(ids[1]))
+    header = next(line for line in text.splitlines() if "sample " in line).split("│")[1]
+    left_out = re.search(r"Left out: .*?\.", text.replace("\n", " "))
+    assert ("…" in header) == bool(left_out and "position" in left_out[0])
 
 
-def test_a_sample_has_the_same_number_in_the_data_and_in_a_picture() -> None:
-    """It counts the samples of the whole text: its tokens begin at that number times the stride."""
-    ids = ("--ids", ",".join(map(str, range(40))), "--vocab", "40", "--dim", "2")
-    chosen = ("batch", *ids, "--shuffle", "--index", "1", "--batch-size", "2", "--stride", "3")
-    found = json.loads(run.ok(*chosen, "-f", "json").out)
-    samples = [each["sample"] for each in found["samples"]]
-    assert [first for first, *_ in found["matrices"]["inputs"]] == [3 * sample for sample in samples]
-    assert {*samples} != {0, 1}
-    drawn = [line.split()[0] for line in run.ok(*chosen, "--draw").text.splitlines() if "╭" in line]
-    assert drawn == list(map(str, samples))
-
-
-@pytest.mark.parametrize("flag", ["--draw", "--heat"])
-def test_a_picture_has_a_vector_for_each_token(flag: str) -> None:
-    ids = ("--ids", "1,2,3,4,5", "--batch-size", "1", "--vocab", "9", "--dim", "2")
-    text = run.ok("batch", *ids, flag).text
-    assert "│  input\n" in text
-    assert "".join(character for character in text if character in "╭╰") == "╭╰"
+def test_strips_have_a_vector_for_each_token() -> None:
+    text = str(embcli.seeded(9, 30).batch([1, 2, 3, 4, 5], batch_size=1).styled(heat=True))
+    assert text.count("│  input\n") == 1
+    assert len([line for line in text.splitlines() if line.count("│") >= 1 and len(line.split()[-1]) >= 60]) == 4

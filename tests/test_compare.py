@@ -1,14 +1,20 @@
-"""Both layers are torch's own: outputs and gradients equal a plain torch script's, and the verdict tells all bits."""
+"""Both layers are torch's own: outputs, gradients and a step of training equal a plain torch script's, bit for bit.
+
+Pages are held as whole transcripts, of a weight whose numbers are exact, or with those of torch.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,63 +22,61 @@ import safetensors.numpy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from torch.nn.functional import one_hot
 from torch.utils.flop_counter import FlopCounterMode
-from wcwidth import wcswidth
 
-from embcli import encodings, errors
+from embcli import errors
 from embcli.errors import InputError, LayerError
 from embcli.layer import Origin
 from embcli.names import STEPS
 from embcli.notes import Notes
-from embcli.oldpage import Paper
-from embcli.oldpage.terminal import Terminal
-from embcli.text import Sequences
-from embcli.tokens import tokenize
-from embcli.verbs.compare import Comparison, ComparisonOptions, compare, layers
-from embcli.verbs.compare.result import Timing
-from embcli.views.compare import view
+from embcli.page import export
+from embcli.verbs.compare import Comparison, compare, layers
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from embcli.writers import write
-from tests.oracles import Stub, StubSource, live_comparison, of_ids
-from tests.screen import grids, words
-
-Item = TypeVar("Item")
+from tests.conftest import TIMEOUT, Embcli
+from tests.inside import Inside
+from tests.oracles import Stub, StubSource, assert_same_bits, live, live_comparison, of_ids
 
 WEIGHT = np.random.default_rng(7).normal(size=(6, 4)).astype(np.float32)
+EXACT = np.arange(-12, 12, dtype=np.float32).reshape(6, 4) / 8
+run = Inside()
 
 
 def seeded(ids: list[int], size: int, dim: int = 5, seed: int = 123, **more: Any) -> Comparison:
-    """Compare both ways on a seeded layer; other words are options."""
-    return compare(of_ids(ids), SeededSource(Seeded(size, dim, 1, seed)), ComparisonOptions(**more))
+    return compare(of_ids(ids), SeededSource(Seeded(size, dim, 1, seed)), **more)
 
 
-class FileOf(StubSource):
-    """A source of a token matrix that is not seeded."""
-
+def given_weight(ids: list[int], weight: np.ndarray, **more: Any) -> Comparison:
     origin = Origin(path="model.npy", tensors={"token": "token"}, dtypes={"token": "float32"})
-    notes = Notes()
-
-
-def given_weight(ids: list[int], weight: np.ndarray, **options: Any) -> Comparison:
-    return compare(of_ids(ids), FileOf({"token": Stub(weight)}), ComparisonOptions(**options))
+    return compare(of_ids(ids), StubSource({"token": Stub(weight)}, origin=origin, notes=Notes()), **more)
 
 
 def bits(values: np.ndarray | torch.Tensor) -> bytes:
     return np.ascontiguousarray(values, np.float32).tobytes()
 
 
-def printed(result: Comparison, width: int = 120, screen: int | None = None, color: bool = False) -> str:
-    page = Terminal(Paper(width, screen, color))
-    view(result, page)
-    return page.content().decode()
+def timed(result: Comparison) -> Comparison:
+    """Return the result with times of a machine that is always the same."""
+    seconds, least = {"embedding": 1e-5, "linear": 6e-4}, {"embedding": 9e-6, "linear": 5e-4}
+    times = {"seconds": seconds, "least_seconds": least, "runs": {"embedding": 8, "linear": 2}, "ratio": 60.0}
+    return replace(result, cost=result.cost | times)
+
+
+def on_screen(result: Comparison, width: int, height: int) -> str:
+    console = Console(width=width, height=height, force_terminal=True, color_system=None, file=io.StringIO())
+    return export.printed(result, console)
 
 
 @pytest.fixture(autouse=True)
 def _few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time each way as few times as may be: here the figures are not the point."""
     monkeypatch.setattr(layers, "_ENOUGH", 0.0)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -105,7 +109,7 @@ def test_outputs_first_weights_and_gradients_are_those_of_a_plain_script(run: tu
 def test_slices_of_tokens_give_the_bits_of_the_whole_product() -> None:
     ids = np.random.default_rng(1).integers(0, 50257, 100).tolist()
     found, wanted = seeded([*ids, *ids[:9]], 50257, 7), live_comparison([*ids, *ids[:9]], 50257, 7, 123)
-    assert found.cost.slices > 1
+    assert found.cost["slices"] > 1
     assert bits(found.linear) == bits(wanted.linear)
     assert bits(found.embedding) == bits(wanted.embedding)
 
@@ -122,25 +126,21 @@ def test_a_gradient_summed_up_over_slices_is_that_of_the_whole(monkeypatch: pyte
     )
 
 
-@pytest.mark.parametrize("ids", [[0], [2, 3, 1], [5, 5, 0, 5]])
+@pytest.mark.parametrize("ids", [[0], [2, 3, 1], [5, 5, 0, 5], []])
 def test_cost_is_counted_as_torch_counts_it(ids: list[int]) -> None:
     cost = seeded(ids, 6, 9).cost
-    index, linear = torch.tensor(ids), torch.nn.Linear(6, 9, bias=False)
+    index, linear = torch.tensor(ids, dtype=torch.int64), torch.nn.Linear(6, 9, bias=False)
     matrix = one_hot(index, 6)
     with FlopCounterMode(display=False) as counted:
         linear(matrix.float())
-    assert cost.multiply_adds == counted.get_total_flops() // 2
-    assert cost.one_hot_bytes == {"int64": matrix.nbytes, "float32": matrix.float().nbytes}
-    assert cost.product_bytes == linear.weight.nbytes
-    assert cost.lookup_bytes == torch.nn.Embedding(6, 9)(index).nbytes
-    assert cost.ratio == cost.product.seconds / cost.lookup.seconds > 0
-
-
-def test_multiplications_by_zero_are_those_of_the_zeros_of_the_one_hot_matrix() -> None:
-    cost = seeded([5, 5, 0, 2], 6, 9).cost
-    zeros = (one_hot(torch.tensor([5, 5, 0, 2]), 6) == 0).sum()
-    assert cost.multiplications_by_zero == zeros * 9
-    assert "180 of 216 are multiplications by zero" in printed(seeded([5, 5, 0, 2], 6, 9))
+    assert cost["multiply_adds"] == {"embedding": 0, "linear": counted.get_total_flops() // 2}
+    assert cost["one_hot_bytes"] == {"int64": matrix.nbytes, "float32": matrix.float().nbytes}
+    read = {"embedding": torch.nn.Embedding(6, 9)(index).nbytes, "linear": linear.weight.nbytes}
+    assert cost["weight_bytes_read"] == read
+    assert cost["multiplications_by_zero"] == int((matrix == 0).sum()) * 9
+    assert cost["ratio"] == cost["seconds"]["linear"] / cost["seconds"]["embedding"] > 0
+    assert all(0 < cost["least_seconds"][way] <= cost["seconds"][way] for way in ("embedding", "linear"))
+    assert (cost["runs"], cost["threads"]) == ({"embedding": 20, "linear": 5}, 1)
 
 
 def test_both_ways_are_timed_on_one_thread_that_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,15 +167,65 @@ def test_the_time_that_a_process_waits_for_the_processor_does_not_count() -> Non
         time.sleep(0.02)
         return torch.zeros(1)
 
-    _, _, lookup, product = layers._timed(waiting, waiting)
-    assert max(lookup.seconds, product.seconds) < 0.01
+    _, _, lookups, products = layers._timed(waiting, waiting)
+    assert max(lookups + products) < 0.01
 
 
 def test_a_time_is_the_median_of_the_runs_and_the_least_of_them() -> None:
-    assert layers._timing([3.0, 1.0, 8.0, 2.0]) == Timing(2.5, 1.0, 4)
-    timing = seeded([1, 2], 6).cost.product
-    assert 0 < timing.least <= timing.seconds
-    assert timing.runs >= 5
+    cost = layers._cost(torch.tensor([1]), torch.nn.Linear(6, 9, bias=False), [3.0, 1.0, 8.0, 2.0], [4.0, 7.0, 5.0])
+    assert cost["seconds"] == {"embedding": 2.5, "linear": 5.0}
+    assert cost["least_seconds"] == {"embedding": 1.0, "linear": 4.0}
+    assert cost["runs"] == {"embedding": 4, "linear": 3}
+
+
+def test_no_time_is_zero_however_coarse_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_clock", lambda: time.perf_counter() // 2e-3 * 2e-3)
+    cost = seeded([2, 3, 1], 4).cost
+    assert all(0 < cost["least_seconds"][way] <= cost["seconds"][way] < 2e-3 for way in ("embedding", "linear"))
+
+
+def trained(layer: torch.nn.Module, given: torch.Tensor, rate: float) -> torch.Tensor:
+    """Return the weight of a layer after a step of training, as a script takes one."""
+    optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
+    optimizer.zero_grad()
+    (layer(given).square().sum() / 2).backward()
+    optimizer.step()
+    return layer.weight.detach()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data(), st.integers(1, 30), st.integers(1, 12), st.floats(0, 10, width=32))
+def test_a_step_is_that_of_torchs_optimizer(data: st.DataObject, size: int, dim: int, rate: float) -> None:
+    ids = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=20))
+    gradient = seeded(ids, size, dim, learning_rate=rate).gradient
+    found, touched = gradient.training, gradient.ids.tolist()
+    torch.manual_seed(123)
+    embedding, linear = torch.nn.Embedding(size, dim), torch.nn.Linear(size, dim, bias=False)
+    before = embedding.weight.detach().clone()
+    linear.weight = torch.nn.Parameter(before.T.clone())
+    left = trained(embedding, torch.tensor(ids), rate)
+    right = trained(linear, torch.nn.functional.one_hot(torch.tensor(ids), size).float(), rate).T
+    assert touched == sorted(set(ids))
+    assert found.before.tobytes() == before[touched].numpy().tobytes()
+    assert found.embedding.tobytes() == left[touched].numpy().tobytes()
+    np.testing.assert_allclose(found.linear, right[touched].numpy(), rtol=1e-5, atol=1e-5)
+    assert found.embedding_rows == int((left != before).any(dim=1).sum()) <= len(touched)
+    assert found.linear_rows == int((right != before).any(dim=1).sum())
+    assert found.vocabulary_size == size
+
+
+def test_both_layers_are_equal_after_a_step_where_each_token_occurs_once() -> None:
+    found = seeded([2, 3, 1], 6, learning_rate=0.1).gradient.training
+    assert found.verdict.identical
+    assert (found.embedding_rows, found.linear_rows) == (3, 3)
+    np.testing.assert_allclose(found.embedding, found.before * 0.9, rtol=1e-6)
+
+
+def test_the_layers_that_were_compared_stay_as_they_were() -> None:
+    plain, stepped = seeded([2, 3, 1], 4), seeded([2, 3, 1], 4, learning_rate=0.5)
+    for name in ("first", "weight", "embedding", "linear"):
+        assert bits(getattr(plain, name)) == bits(getattr(stepped, name))
+    assert plain.gradient is None
 
 
 # --- weights that are not finite ----------------------------------------------------------------------------------
@@ -193,15 +243,15 @@ def test_a_weight_that_is_not_finite_makes_the_product_nan_and_is_named(odd: flo
     assert (found.verdict.kind, found.verdict.place) == ("nan", (0, 3))
     assert [(cause.row, cause.column) for cause in found.verdict.causes] == [(2, 3)]
     name = "NaN" if np.isnan(odd) else str(odd)
-    assert f"Row 2 of the weight has {name} in column 3" in printed(found)
-    assert f"0 · {name} = NaN" in printed(found)
+    assert f"Row 2 of the weight has {name} in column 3" in str(found)
+    assert f"0 · {name} = NaN" in str(found)
     assert (found.gradient.embedding_rows, found.gradient.linear_rows) == (3, 6)
 
 
 def test_the_row_that_is_named_is_another_one_than_the_token_s_own() -> None:
     weight = WEIGHT.copy()
     weight[[0, 5], 1] = np.inf
-    assert "Row 5 of the weight has inf in column 1" in printed(given_weight([0], weight))
+    assert "Row 5 of the weight has inf in column 1" in str(given_weight([0], weight))
 
 
 def test_a_single_token_whose_own_row_has_an_infinity_comes_out_alike() -> None:
@@ -215,7 +265,7 @@ def test_the_sign_of_a_zero_is_a_difference_of_bits_that_is_explained() -> None:
     weight[4, 0] = -0.0
     found = given_weight([1, 4], weight)
     assert (found.verdict.kind, found.verdict.place, found.verdict.difference) == ("zero sign", (1, 0), 0.0)
-    assert "only the sign of a zero differs" in printed(found)
+    assert "only the sign of a zero differs" in str(found)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -248,9 +298,10 @@ def test_an_id_without_a_row_is_refused() -> None:
 
 def test_options_that_are_out_of_range_are_refused() -> None:
     with pytest.raises(InputError, match=r"^show 'shares' is not known; choose from ids, one-hot"):
-        ComparisonOptions(show=("ids", "shares"))
-    with pytest.raises(InputError, match=r"^learning_rate must be a finite number of at least 0, not -1$"):
-        ComparisonOptions(learning_rate=-1)
+        seeded([1], 2, show=("ids", "shares"))
+    for rate in (-1, np.nan, np.inf):
+        with pytest.raises(InputError, match=rf"^learning_rate must be a finite number of at least 0, not {rate}$"):
+            seeded([1], 2, learning_rate=rate)
 
 
 # --- as data --------------------------------------------------------------------------------------------------------
@@ -307,197 +358,323 @@ def test_json_has_null_for_nan_and_csv_has_nan(capsys: pytest.CaptureFixture[str
 
 # --- on a page ------------------------------------------------------------------------------------------------------
 
-TEXT = "Every effort moves you, 🦜 and שלום to the end of the internationalization"
-NUMBER = r"-?[0-9]+\.[0-9]{4}"
-NEEDED = ("outputs", "ids", "one-hot", "shared", "first")  # the order in which one needs them
+FIRST = """\
+-0.2039  0.0166 -0.2483  0.1886
+-0.4260  0.3665 -0.3634 -0.3975
+-0.3159  0.2264 -0.1847  0.1871
+-0.4244 -0.3034 -0.1836 -0.0983
+-0.3814  0.3274 -0.1179  0.1605
+"""
+WEIGHT_OF_THE_BOOK = """\
+ 0.3374 -0.1778 -0.3035 -0.5880  1.5810
+ 1.3010  1.2753 -0.2010 -0.1606 -0.4015
+ 0.6957 -1.8061 -1.1589  0.3255 -0.6315
+-2.8400 -0.7849 -1.4096 -0.4076  0.7953
+"""
+DEFAULT = """\
+Two ways from token IDs to vectors: embedding layer and linear layer
+T = 3 (tokens), V = 4 (rows), D = 5 (columns), seed 123
+1. The token IDs, (T,) = (3,)
+2  3  1
+
+2. The one-hot matrix, (T, V) = (3, 4)
+One row per token: 1 in the column of its ID, 0 in the other 3.
+pos  ID  │  0  1  2  3
+──────────────────────
+  0   2  │  0  0  1  0
+  1   3  │  0  0  0  1
+  2   1  │  0  1  0  0
+
+3. The linear layer's own first weights, (D, V) = (5, 4)
+torch.nn.Linear draws uniform numbers within ±1/√V = ±0.5, torch.nn.Embedding normal ones: one seed gives other numbers.
+D  │        0        1        2        3
+────────────────────────────────────────
+0  │  {F0}
+1  │  {F1}
+2  │  {F2}
+3  │  {F3}
+4  │  {F4}
+
+4. The shared weight, embedding.weight, (V, D) = (4, 5)
+Now linear.weight = Parameter(embedding.weight.T), (D, V) = (5, 4): each row here is a column of it.
+ID  │        0        1        2        3        4
+──────────────────────────────────────────────────
+ 0  │  {W0}
+ 1  │  {W1}
+ 2  │  {W2}
+ 3  │  {W3}
+
+5. The outputs, (T, D) = (3, 5): row ID of the weight; one-hot row · weight
+         │  embedding                                    │  linear
+pos  ID  │        0        1        2        3        4  │        0        1        2        3        4  diff
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+  0   2  │  {W2}  │  {W2}     0
+  1   3  │  {W3}  │  {W3}     0
+  2   1  │  {W1}  │  {W1}     0
+
+Bit-identical: all 15 values, the largest |difference| is 0.
+A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID.
+Cost              embedding               linear
+───────────────────────────────────────────────────────────────────────────────────────────
+multiply-adds             0                   60  T·V·D
+weight read        60 bytes             80 bytes  T·D and V·D float32
+one-hot matrix            0  96 bytes + 48 bytes  T·V int64, as torch makes it, and float32
+time on 1 thread      10 µs               600 µs  median of 8 and 2 runs
+  at least             9 µs               500 µs  the fastest run
+linear: 60x the time; 45 of 60 are multiplications by zero.
+Untrained: random rows of seed 123.
+"""
+EVERYTHING = """\
+Two ways from token IDs to vectors: embedding layer and linear layer
+T = 2 (tokens), V = 3 (rows), D = 3 (columns), token (float32)
+The shared weight, embedding.weight, (V, D) = (3, 3)
+Now linear.weight = Parameter(embedding.weight.T), (D, V) = (3, 3): each row
+here is a column of it.
+ID  │        0        1        2
+────────────────────────────────
+ 0  │  -1.5000  -1.3750  -1.2500
+ 1  │  -1.0000  -0.8750  -0.7500
+ 2  │  -0.5000  -0.3750  -0.2500
+
+Bit-identical: all 6 values, the largest |difference| is 0.
+A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID.
+
+One-hot rows times the weight = its rows: (2, 3) × (3, 3)
+One column per token: its one-hot row, upright; the 1 selects its row.
+0  1       row  │        0        1        2
+────────────────────────────────────────────
+0  0  ×      0  │  -1.5000  -1.3750  -1.2500
+1  0  ×      1  │  -1.0000  -0.8750  -0.7500
+0  1  ×      2  │  -0.5000  -0.3750  -0.2500
+      =  pos 0  │  -1.0000  -0.8750  -0.7500
+      =  pos 1  │  -0.5000  -0.3750  -0.2500
+
+The product, written out
+Each row of the weight times its entry in the token's one-hot row, and the sum
+of all.
+
+token 0, ID 1: 0·row0 + 1·row1 + 0·row2 = row1
+factor  row   │        0        1        2
+──────────────────────────────────────────
+   0 ·  row0  │  -1.5000  -1.3750  -1.2500
+ + 1 ·  row1  │  -1.0000  -0.8750  -0.7500
+ + 0 ·  row2  │  -0.5000  -0.3750  -0.2500
+     =  sum   │  -1.0000  -0.8750  -0.7500
+
+token 1, ID 2: 0·row0 + 0·row1 + 1·row2 = row2
+factor  row   │        0        1        2
+──────────────────────────────────────────
+   0 ·  row0  │  -1.5000  -1.3750  -1.2500
+ + 0 ·  row1  │  -1.0000  -0.8750  -0.7500
+ + 1 ·  row2  │  -0.5000  -0.3750  -0.2500
+     =  sum   │  -0.5000  -0.3750  -0.2500
+
+The gradients of both weights, for the loss output.square().sum() / 2
+One row per ID: its gradient is the output itself, summed over its n tokens.
+               │  embedding                  │  linear
+ID             │        0        1        2  │        0        1        2  diff
+───────────────────────────────────────────────────────────────────────────────
+ 1  row        │  -1.0000  -0.8750  -0.7500  │  -1.0000  -0.8750  -0.7500     0
+    gradient   │  -1.0000  -0.8750  -0.7500  │  -1.0000  -0.8750  -0.7500     0
+    row after  │  -0.5000  -0.4375  -0.3750  │  -0.5000  -0.4375  -0.3750     0
+ 2  row        │  -0.5000  -0.3750  -0.2500  │  -0.5000  -0.3750  -0.2500     0
+    gradient   │  -0.5000  -0.3750  -0.2500  │  -0.5000  -0.3750  -0.2500     0
+    row after  │  -0.2500  -0.1875  -0.1250  │  -0.2500  -0.1875  -0.1250     0
+Bit-identical: all 6 values, the largest |difference| is 0.
+After one step of torch.optim.SGD: row - 0.5 · gradient
+Bit-identical: all 6 values, the largest |difference| is 0.
+Moved: 2 of 3 rows in the embedding, 2 of 3 rows in the linear layer.
+1 row of 3 is of tokens that did not occur.
+
+Cost             embedding               linear
+multiply-adds            0                   18
+weight read       24 bytes             36 bytes
+one-hot matrix           0  48 bytes + 24 bytes
+time on 1 thread     10 µs               600 µs
+linear: 60x the time; 12 of 18 are multiplications by zero.
+"""
+LARGE = """\
+Two ways from token IDs to vectors: embedding layer and
+linear layer
+T = 2 (tokens), V = 1,000 (rows), D = 20 (columns), token
+(float32)
+The one-hot matrix, (T, V) = (2, 1,000)
+One row per token: 1 in the column of its ID, 0 in the other
+999.
+pos   ID  the 1 is at
+─────────────────────
+  0    5  column 5
+  1  999  column 999
+
+Bit-identical: all 40 values, the largest |difference| is 0.
+A one-hot row times the weight is 1 · row ID + 0 · every
+other row = row ID.
+
+One-hot rows times the weight = its rows: (2, 1,000) ×
+(1,000, 20)
+One column per token: its one-hot row, upright; the 1
+selects its row.
+0  1       row  │      0      1      2  …     18     19
+───────────────────────────────────────────────────────
+0  0  ×      0  │    0.0    0.0    0.0  …    0.0    0.0
+⋮  ⋮  ⋮      ⋮  │      ⋮      ⋮      ⋮  ⋮      ⋮      ⋮
+1  0  ×      5  │    5.0    5.0    5.0  …    5.0    5.0
+⋮  ⋮  ⋮      ⋮  │      ⋮      ⋮      ⋮  ⋮      ⋮      ⋮
+0  1  ×    999  │  999.0  999.0  999.0  …  999.0  999.0
+      =  pos 0  │    5.0    5.0    5.0  …    5.0    5.0
+      =  pos 1  │  999.0  999.0  999.0  …  999.0  999.0
+Left out: columns 3 to 17 (15 of 20).
+
+The product, written out
+Each row of the weight times its entry in the token's
+one-hot row, and the sum of all.
+
+token 0, ID 5: 0·row0 + … + 1·row5 + … + 0·row999 = row5
+factor  row     │      0      1      2  …     18     19
+───────────────────────────────────────────────────────
+   0 ·  row0    │    0.0    0.0    0.0  …    0.0    0.0
+ + 1 ·  row5    │    5.0    5.0    5.0  …    5.0    5.0
+ + 0 ·  row999  │  999.0  999.0  999.0  …  999.0  999.0
+     =  sum     │    5.0    5.0    5.0  …    5.0    5.0
+Left out: 997 terms, all of them 0 times a row and columns 3
+to 17 (15 of 20).
+
+token 1, ID 999: 0·row0 + … + 1·row999 = row999
+factor  row     │      0      1      2  …     18     19
+───────────────────────────────────────────────────────
+   0 ·  row0    │    0.0    0.0    0.0  …    0.0    0.0
+ + 1 ·  row999  │  999.0  999.0  999.0  …  999.0  999.0
+     =  sum     │  999.0  999.0  999.0  …  999.0  999.0
+Left out: 998 terms, all of them 0 times a row and columns 3
+to 17 (15 of 20).
+
+Cost             embedding            linear
+multiply-adds            0            40,000
+weight read      160 bytes           80.0 kB
+one-hot matrix           0  16.0 kB + 8.0 kB
+time on 1 thread     10 µs            600 µs
+linear: 60x the time; 39,960 of 40,000 are multiplications
+by zero.
+"""
+ODD = """\
+Two ways from token IDs to vectors: embedding
+layer and linear layer
+T = 2 (tokens), V = 6 (rows), D = 4 (columns),
+token (float32)
+1. The one-hot matrix, (T, V) = (2, 6)
+One row per token: 1 in the column of its ID, 0
+in the other 5.
+pos  ID  │  0  1  2  3  4  5
+────────────────────────────
+  0   1  │  0  1  0  0  0  0
+  1   0  │  1  0  0  0  0  0
+
+2. The outputs, (T, D) = (2, 4): row ID of the
+weight; one-hot row · weight
+pos  ID             │        0  …        3  diff
+────────────────────────────────────────────────
+  0   1  embedding  │  -1.0000  …  -0.6250
+         linear     │  -1.0000  …  -0.6250   nan
+  1   0  embedding  │  -1.5000  …  -1.1250
+         linear     │  -1.5000  …  -1.1250     0
+Left out: columns 1 to 2 (2 of 4).
+
+Not bit-identical: 1 of 8 values differ, the
+largest |difference| is NaN.
+At token 0 (ID 1), column 2: embedding gives
+-0.75, linear NaN.
+Row 0 of the weight has inf in column 2:
+embedding reads only the row of the ID, linear
+multiplies all others by 0, and 0 · inf = NaN.
+Cost             embedding    linear
+multiply-adds            0        48
+weight read       32 bytes  96 bytes
+one-hot int64            0  96 bytes
+one-hot float32          0  48 bytes
+time on 1 thread     10 µs    600 µs
+linear: 60x the time; 40 of 48 are
+multiplications by zero.
+"""
 
 
-@pytest.fixture(scope="module")
-def wide() -> Comparison:
-    tokens = tokenize(Sequences(texts=(TEXT,)), encodings.get("gpt2"))
-    options = ComparisonOptions(STEPS, trace=True, gradient=True)
-    return compare(tokens, SeededSource(Seeded(50257, 30, 1, 123)), options)
+def test_the_page_of_the_default_has_the_figures_of_the_book() -> None:
+    def line(row: np.ndarray) -> str:
+        return "  ".join(f"{value:7.4f}" for value in row)
+
+    weight, first = live(Seeded(4, 5))["token"], live_comparison([], 4).first.numpy()
+    rows = {f"W{place}": line(row) for place, row in enumerate(weight)}
+    rows |= {f"F{place}": line(row) for place, row in enumerate(first)}
+    result = timed(seeded([2, 3, 1], 4))
+    assert export.text(result, 120) == DEFAULT.format(**rows)
+    for printed, values in ((WEIGHT_OF_THE_BOOK, weight), (FIRST, first)):
+        figures = np.array([line.split() for line in printed.splitlines()], float)
+        np.testing.assert_allclose(figures, values, atol=6e-5, rtol=0)
 
 
-def outputs_of(text: str) -> list[str]:
-    """Return the lines of the table of outputs, with its header."""
-    return [line for line in text[text.index("The outputs, ") :].partition("\n\n")[0].splitlines() if "│" in line]
+def all_options() -> Comparison:
+    return timed(given_weight([1, 2], EXACT[:3, :3], show=("shared",), draw=True, trace=True, learning_rate=0.5))
 
 
-def in_halves(lines: list[str]) -> tuple[list[str], list[list[str]], list[list[str]]]:
-    """Return the headers of the columns, and what stands under them on both sides, or in every other row."""
-    header = next(line for line in lines if "pos" in line)
-    rows = [line.split("│")[1:] for line in lines if re.search(NUMBER, line)]
-    columns = [name for name in header.split("│")[1].split() if name not in ("…", "diff")]
-    if header.count("│") == 2:
-        left, right = (name.split() for name in header.split("│")[1:])
-        assert [*left, "diff"] == right
-        assert [row[1].split()[-1] for row in rows] == ["0"] * len(rows)
-        return columns, *([re.findall(NUMBER, row[side]) for row in rows] for side in (0, 1))
-    return columns, *([re.findall(NUMBER, row[0]) for row in rows[way::2]] for way in (0, 1))
+def large() -> Comparison:
+    weight = np.repeat(np.arange(1000, dtype=np.float32)[:, None], 20, axis=1)
+    return timed(given_weight([5, 999], weight, show=("one-hot",), draw=True, trace=True)).styled(precision=1)
 
 
-@pytest.mark.parametrize("width", [40, 41, 44, 48, 53, 60, 67, 75, 80, 88, 96, 105, 116, 130, 200, 300])
-def test_both_ways_show_the_same_columns_whole_at_any_width(wide: Comparison, width: int) -> None:
-    text = printed(wide, width)
-    tables = [line for line in text.splitlines() if "│" in line or "─" in line or "█" in line]
-    cost = text[text.index("\nCost") : text.index("\nlinear: ")].splitlines()
-    assert max(map(wcswidth, [*tables, *cost])) <= width
-    lines = outputs_of(text)
-    columns, left, right = in_halves(lines)
-    assert left == right == [[f"{row[int(column)]:.4f}" for column in columns] for row in wide.embedding]
-    assert len(columns) == 30 or f"({30 - len(columns)} of 30)." in text
+def odd() -> Comparison:
+    weight = EXACT.copy()
+    weight[0, 2] = np.inf
+    return timed(given_weight([1, 0], weight, show=("one-hot", "linear")))
 
 
-def test_both_ways_stand_under_each_other_only_where_side_by_side_columns_are_left_out() -> None:
-    result = seeded([2, 3, 1], 4, show=("outputs",))
-
-    def beside(width: int) -> bool:
-        return outputs_of(printed(result, width))[0].count("│") == 2
-
-    first = next(width for width in range(90, 130) if beside(width))
-    assert max(map(wcswidth, outputs_of(printed(result, first)))) == first  # it would not fit into one cell less
-    for width in (70, 80, 90, first - 1, first, first + 1, 140, 300):
-        assert beside(width) == (width >= first)
-        assert ("  embedding  │" in "".join(outputs_of(printed(result, width)))) == (width < first)
-        assert in_halves(outputs_of(printed(result, width)))[0] == [*"01234"]
+@pytest.mark.parametrize(("make", "width", "page"), [(all_options, 80, EVERYTHING), (large, 60, LARGE), (odd, 48, ODD)])
+def test_the_whole_page(make: Callable[[], Comparison], width: int, page: str) -> None:
+    assert export.text(make(), width) == page
 
 
-def test_four_tokens_of_a_text_are_on_one_screen_with_all_columns_the_verdict_and_the_cost() -> None:
-    encoding = encodings.get("gpt2")
-    tokens = tokenize(Sequences(("Every effort moves you",)), encoding)
-    result = compare(tokens, SeededSource(Seeded(encoding.vocabulary_size, 5, 1)))
-    result = replace(result, cost=replace(result.cost, lookup=Timing(1e-5, 1e-5, 9), product=Timing(6e-4, 6e-4, 9)))
-    text = printed(result, 80, 24)
-    assert text.count("\n") == 23  # one line is the prompt's
-    assert outputs_of(text)[0].partition("│")[2].split() == [*"01234"]  # the verdict says what diff would
-    assert "1,005,120 of 1,005,140 are multiplications by zero.\n" in text
-    assert "\n\nBit-identical" not in text
-    assert "\n\nBit-identical" in printed(result, 80, 25)
-
-
-TITLES = ("The token IDs", "The one-hot matrix", "The linear layer's own", "The shared weight", "The outputs")
-
-
-def steps_of(text: str) -> list[str]:
+def shown_steps(text: str) -> list[str]:
     """Return the steps on a page, which are numbered as they stand there if there are several."""
-    found = re.findall(rf"^(?:(\d)\. )?({'|'.join(TITLES)})", text, re.MULTILINE)
-    count = len(found)
-    assert [number for number, _ in found] == ([str(place + 1) for place in range(count)] if count > 1 else [""])
-    return [STEPS[TITLES.index(title)] for _, title in found]
+    titles = ("The token IDs", "The one-hot matrix", "The linear layer's own", "The shared weight", "The outputs")
+    found = re.findall(rf"^(?:(\d)\. )?({'|'.join(titles)})", text, re.MULTILINE)
+    assert [number for number, _ in found] == (["1", "2", "3", "4", "5"][: len(found)] if len(found) > 1 else [""])
+    return [STEPS[titles.index(title)] for _, title in found]
 
 
-def test_the_page_has_as_many_steps_as_the_screen_holds_those_first_that_one_needs_first() -> None:
-    result = seeded([2, 3, 1], 4)
-    counts = []
-    for lines in range(20, 70):
-        text = printed(result, 80, lines)
+def test_a_screen_has_as_many_steps_as_it_holds_those_first_that_one_needs_first() -> None:
+    needed, counts, result = ("outputs", "ids", "one-hot", "shared", "first"), [], seeded([2, 3, 1], 4)
+    for height in range(20, 70):
+        text = on_screen(result, 80, height)
+        shown = shown_steps(text)
+        assert {*shown} == {*needed[: len(shown)]}
+        assert text.count("\n") < max(height, 23)  # one line is the prompt's
         assert "Bit-identical" in text
-        assert text.count("\n") < max(lines, 24)  # one line is the prompt's
-        shown = steps_of(text)
-        assert {*shown} == {*NEEDED[: len(shown)]}
-        missing = [name for name in STEPS if name not in shown]
-        assert ("--show" in text) == bool(missing)
-        if missing:
-            assert missing == re.search("--show (.*)", text)[1].split(",")
-            more = replace(result, options=ComparisonOptions(tuple(NEEDED[: len(shown) + 1])))
-            needed = printed(more, 80, lines).count("\n") + 2  # with the names of the others, and the prompt
-            assert needed > lines
+        assert "multiplications by zero" in text
+        missing = ", ".join(name for name in STEPS if name not in shown)
+        assert text.endswith(f"Not shown (no room): {missing}\n" if missing else "of seed 123.\n")
+        if missing:  # the next one would not fit
+            more = on_screen(replace(result, show=needed[: len(shown) + 1]), 80, height)
+            assert more.count("\n") + 2 > height
         counts.append(len(shown))
     assert counts == sorted(counts)
     assert {*counts} == {1, 2, 3, 4, 5}
 
 
-def test_named_steps_are_shown_and_no_others() -> None:
-    text = printed(seeded([2, 3, 1], 4, show=("one-hot", "shared")))
-    assert steps_of(text) == ["one-hot", "shared"]
-    assert "Left out" not in text
-
-
 @pytest.mark.parametrize("ids", [[2, 3, 1], [*range(9)], [5, 30_000, 7, 49_999]])
 def test_what_was_asked_for_ends_a_page_that_fits_the_screen(ids: list[int]) -> None:
-    result = seeded(ids, max(ids) + 1, draw=True)
-    drawn = printed(result, 80, 24)
+    drawn = on_screen(seeded(ids, max(ids) + 1, draw=True), 80, 24)
     assert drawn.count("\n") <= 23  # one line is the prompt's
-    last = [line for line in drawn.splitlines() if line.lstrip().startswith("=")][-1]
-    assert "Not shown (no room): the cost and --show ids,one-hot,first,shared,outputs\n" in drawn
-    assert last.split()[:4] == ["=", "pos", str(len(ids) - 1), "│"]
-    assert last.split()[4:] == [f"{value:.4f}" for value in result.linear[-1]]
-    assert "multiply-adds" in printed(result, 80, 99)
+    assert drawn.endswith("Not shown (no room): ids, one-hot, first, shared, outputs, the cost\n")
+    trained = on_screen(seeded([3], 6, 3, learning_rate=0.1), 80, 24)
+    assert trained.count("\n") <= 23
+    assert "Moved: 1 of 6 rows in the embedding, 1 of 6 rows in the linear layer." in trained
 
 
-def test_one_name_stands_for_each_way_on_every_page() -> None:
-    weight = WEIGHT.copy()
-    weight[2, 3] = np.inf
-    for result in (given_weight([1, 2, 4], weight), seeded([2, 3, 1], 4, draw=True, gradient=True)):
-        for width in (60, 80, 140):
-            text = re.sub(r"(?i)one-hot (matrix|rows?|int64|float32)", "", printed(result, width))
-            assert not re.search("(?i)lookup|the product (gives|multiplies|reads)|one-hot", text)
-
-
-def test_numbers_of_the_cost_are_two_cells_apart() -> None:
-    for width in (50, 80, 120):
-        text = printed(seeded([2, 3, 1], 4), width)
-        assert re.search(r"(?m)^one-hot (matrix|int64) +0 {2,}96 bytes", text)
-
-
-def test_a_page_without_a_screen_shows_all_steps(tmp_path: Path) -> None:
+def test_only_a_screen_leaves_out_parts() -> None:
     result = seeded([*range(60)], 60, draw=True, gradient=True)
-    assert steps_of(printed(result)) == [*STEPS]
-    for form in ("table", "markdown", "svg", "html"):
-        assert "Not shown" not in result.page(form).decode()
-
-
-def test_no_time_is_zero_however_coarse_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_clock", lambda: time.perf_counter() // 2e-3 * 2e-3)
-    cost = seeded([2, 3, 1], 4).cost
-    for each in (cost.lookup, cost.product):
-        assert 0 < each.least <= each.seconds < 2e-3
-
-
-def test_the_one_hot_matrix_is_torch_s_while_it_fits() -> None:
-    text = printed(seeded([2, 3, 1], 4, show=("one-hot",)))
-    rows = [[int(each) for each in line.split("│")[1].split()] for line in text.splitlines() if "│" in line]
-    assert rows == [[0, 1, 2, 3], *one_hot(torch.tensor([2, 3, 1]), 4).tolist()]
-
-
-def test_a_large_one_hot_matrix_is_told_in_words() -> None:
-    result = seeded([2, 50000], 50257, show=("one-hot",))
-    assert "│  1 at column 50000, 0 in the other 50,256" in printed(result)
-    assert "│  column 50000\n" in printed(result, 40)
-
-
-def test_a_trace_writes_the_product_out() -> None:
-    result = seeded([2, 3], 4, show=("outputs",), trace=True)
-    text = printed(result)
-    assert "token 0, ID 2: 0·row0 + 0·row1 + 1·row2 + 0·row3 = row2\n" in text
-    part = text[text.index("token 1, ID 3: 0·row0 + 0·row1 + 0·row2 + 1·row3 = row3\n") :]
-    (table,) = grids(part.partition("\n\n")[0], 120)
-    table.check(np.concatenate([result.weight, result.linear[1:]]))
-    assert [label[0] for label in table.labels] == ["0 ·", "+ 0 ·", "+ 0 ·", "+ 1 ·", "="]
-
-
-def test_the_term_of_a_trace_that_counts_stands_out_and_those_that_do_not_are_dim() -> None:
-    text = printed(seeded([2, 3], 4, show=("ids",), trace=True), color=True)
-    for place, own in ((0, 2), (1, 3)):
-        part = text[text.index(f"token {place}, ID {own}") :].partition("\n\n")[0]
-        lines = part.splitlines()[3:]
-        assert len(lines) == 5
-        for row, line in enumerate(lines):
-            numbers = words(line, NUMBER)
-            assert len(numbers) == 5
-            factor = words(line, r"(\+ )?[01] ·|=")
-            for word in [*numbers, *factor]:
-                assert (word.bold, word.dim) == (row == own, row not in (own, 4))
-                assert bool(word.color) == (word in numbers and not word.dim)  # by its sign
-
-
-def test_a_trace_leaves_out_terms_of_a_large_product_and_says_so() -> None:
-    text = printed(seeded([2, 99], 100, trace=True))
-    assert "token 0, ID 2: 0·row0 + … + 1·row2 + … + 0·row99 = row2\n" in text
-    assert "token 1, ID 99: 0·row0 + … + 1·row99 = row99\n" in text
-    assert "Left out: 97 terms, all of them 0 times a row." in text
-    assert "Left out: 98 terms, all of them 0 times a row." in text
+    for format in ("table", "markdown", "svg", "html"):
+        assert "Not shown" not in result.page(format).decode()
+    for more in ((), ("--color", "always")):
+        text = re.sub("\x1b.*?m", "", run.ok("compare", *more).text)
+        assert shown_steps(text) == [*STEPS]
 
 
 def test_gradients_that_differ_by_rounding_say_so() -> None:
@@ -505,19 +682,140 @@ def test_gradients_that_differ_by_rounding_say_so() -> None:
     linear = np.nextafter(result.gradient.linear, np.float32(np.inf))
     rounded = replace(result, gradient=replace(result.gradient, linear=linear))
     assert rounded.gradient.verdict.kind == "value"
-    assert "in another order: they differ by rounding." in printed(rounded)
-    assert "rounding" not in printed(result)
+    assert "in another order: they differ by rounding." in str(rounded)
+    assert "rounding" not in str(result)
 
 
 def test_no_tokens_make_an_empty_comparison() -> None:
-    result = seeded([], 1, gradient=True, trace=True)
+    result = seeded([], 1, gradient=True, trace=True, draw=True)
     assert result.verdict.identical
-    assert "Nothing to compare: there are no tokens." in printed(result)
+    assert "Nothing to compare: there are no tokens." in str(result)
+    assert "One-hot rows times" not in str(result)
     assert json.loads(written(result, "json"))["matrices"] == {"embedding": [], "linear": []}
 
 
-def test_a_file_in_the_tests_folder_is_the_plain_script() -> None:
-    script = (Path(__file__).parent / "benchmarks" / "compare_plain.py").read_text()
-    names: dict[str, torch.nn.Module] = {}
-    exec(script, names)
-    assert bits(names["embedding"].weight.detach()) == bits(seeded([2, 3, 1], 4).weight)
+def test_both_ways_are_strips_of_colours() -> None:
+    text = str(seeded([2, 3, 1], 4, 12, show=("outputs",)).styled(heat=True))
+    strips = re.findall(r"(?m)(?:embedding|linear) +│  (\S+)", text)
+    assert len(strips) == 6
+    assert strips[::2] == strips[1::2]
+    assert {len(strip) for strip in strips} == {48}
+
+
+# --- as a command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_json_document_holds_what_torch_gives(inside: Embcli) -> None:
+    ran = inside.ok("compare", "--gradient", "--vocab", "4", "--ids", "2,3,1", "-f", "json")
+    document = json.loads(ran.out)
+    weight, first = live(Seeded(4, 5))["token"], live_comparison([], 4).first.numpy()
+
+    def float32(values: object) -> np.ndarray:
+        return np.array(values, np.float32)
+
+    assert_same_bits(float32(document["weights"]["first"]), first)
+    assert_same_bits(float32(document["weights"]["shared"]), weight.T)
+    for name in ("embedding", "linear"):
+        assert_same_bits(float32(document["matrices"][name]), weight[[2, 3, 1]])
+        assert_same_bits(float32(document["gradient"][name]), weight[[1, 2, 3]])
+    assert document["run"]["shapes"] == {
+        "ids": [3], "one_hot": [3, 4], "first": [5, 4], "shared": [5, 4], "embedding": [3, 5], "linear": [3, 5]
+    }  # fmt: skip
+    assert document["run"]["sequences"] == 1
+    assert document["verdict"]["bit_identical"] is True
+    cost = document["cost"]
+    assert cost["multiplications_by_zero"] == 3 * 4 * 5 - 3 * 5
+    assert cost["ratio"] == pytest.approx(cost["seconds"]["linear"] / cost["seconds"]["embedding"])
+    assert all(0 < cost["least_seconds"][name] <= cost["seconds"][name] for name in ("embedding", "linear"))
+
+
+def test_a_text_is_compared_on_the_encoding_s_rows(inside: Embcli) -> None:
+    document = json.loads(inside.ok("compare", "-", "--dim", "3", "-f", "json", stdin="Every effort moves you").out)
+    assert document["run"]["shapes"]["one_hot"] == [4, 50257]
+    assert [(row["token"], row["id"]) for row in document["tokens"]] == [
+        ("Every", 6109), (" effort", 3626), (" moves", 6100), (" you", 345)
+    ]  # fmt: skip
+    rows = live(Seeded(50257, 3))["token"][[6109, 3626, 6100, 345]]
+    assert_same_bits(np.array(document["matrices"]["linear"], np.float32), rows)
+
+
+def test_a_difference_gives_status_1(tmp_path: Path) -> None:
+    weight = EXACT.copy()
+    weight[0, 2] = np.inf
+    np.save(tmp_path / "odd.npy", weight)
+    ran = run("compare", "--from", str(tmp_path / "odd.npy"), "--ids", "1")
+    assert ran.status == 1
+    assert "Row 0 of the weight has inf in column 2" in ran.text
+
+
+RUN = """
+import sys
+from embcli.__main__ import main
+for arguments in eval(sys.argv[1]):
+    sys.argv = ["embcli", "compare", *arguments]
+    print(main(), "torch" in sys.modules)
+    print("--", file=sys.stderr)
+"""
+REFUSED = [
+    (["--ids", "1,-2"], "ID -2 at position 1 is negative"),
+    (["--vocab", "3"], "ID 3 at position 1 has no row: the token layer has V = 3 rows"),
+    (["Every", "--vocab", "100"], "ID 6109 ('Every') at position 0 has no row"),
+    (["--dim", "-1"], "dim must be at least 1, not -1"),
+    (["--seed", str(2**64)], "seed must be from -2**63 to 2**64 - 1, as in torch, not 18446744073709551616"),
+    (["--vocab", str(10**12)], "takes 20.0 TB, and this machine has"),
+    (["--show", "ids,shares"], "--show 'shares' is not known; choose from ids, one-hot, first, shared, outputs"),
+    (["--learning-rate", "nan"], "--learning-rate must be a finite number of at least 0, not nan"),
+    (["--learning-rate", "1", "-f", "csv"], "--learning-rate cannot be shown in csv"),
+]
+
+
+def test_bad_input_is_refused_before_torch_is_loaded() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str([arguments for arguments, _ in REFUSED])],
+        input=b"\xff",
+        capture_output=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.stdout == b"2 False\n" * len(REFUSED), done
+    errors = done.stderr.decode().split("--\n")[:-1]
+    for (_, said), error in zip(REFUSED, errors, strict=True):
+        assert said in error
+        assert error.startswith("embcli: ")
+        assert 1 <= error.count("\n") <= 2
+
+
+PEAK = """
+import resource, sys
+import torch
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+from embcli.__main__ import main
+status = main()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss counts kilobytes on Linux only")
+def test_a_one_hot_matrix_of_a_gigabyte_fits_into_600_mb() -> None:
+    ids = np.random.default_rng(5).integers(0, 200019, 400)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, "compare", "--ids", "-", "--vocab", "200019", "--gradient", "-f", "json"],
+        input=" ".join(map(str, ids)).encode(),
+        capture_output=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stderr) < 600_000
+    cost = json.loads(done.stdout)["cost"]
+    assert cost["slices"] > 1
+    assert cost["one_hot_bytes"] == {"int64": 8 * 400 * 200019, "float32": 4 * 400 * 200019}
+    assert cost["multiply_adds"]["linear"] == 400 * 200019 * 5
+
+
+@pytest.mark.parametrize("name", ["embedding", "linear"])
+def test_show_names_the_output_that_csv_holds(inside: Embcli, name: str) -> None:
+    rows = inside.ok("compare", "-f", "csv", "--show", name).text.splitlines()[1:]
+    whole = json.loads(inside.ok("compare", "-f", "json").out)["matrices"][name]
+    assert [[float(value) for value in row.split(",")[3:]] for row in rows] == whole

@@ -116,8 +116,9 @@ class Matrix:
         return ruled(labels, tables, self.after, self.gaps, self.tones)
 
     def _rows(self, values: np.ndarray) -> list[list[Text]]:
-        """Return the numbers of each row; those of a dim row have no sign to stand out by."""
-        write, tones = self._format.write, [*self.tones, *[""] * (len(values) - len(self.tones))]
+        """Return the numbers of each row; those of a dim row have no sign to stand out by, nor have IDs."""
+        usual = "" if values.dtype.kind == "f" else "dim"
+        write, tones = self._format.write, [*self.tones, *[usual] * (len(values) - len(self.tones))]
         return [
             [Text(write(value)) if tone == "dim" else Text(write(value), sign_style(value)) for value in row]
             for tone, row in zip(tones, values.tolist(), strict=True)

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embcli.layer import Layer, Origin, shape_of
-from embcli.options import Batching
+from embcli.errors import InputError
+from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.records import Array, Names, Piece, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
-from embcli.selection import select
-from embcli.tokens import Tokens, check_ids
+from embcli.selection import Excerpt, select
+from embcli.tokens import Tokens, check_ids, shown
 from embcli.weights.build import loading_torch
 from embcli.weights.source import SeededSource
+from embcli.words import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from embcli.page import Matrix
 
 _PIECE = 1 << 18  # values that are computed at a time
+_MOST_SAMPLES = 8
+_SHORT_WORDS = 12  # cells of the tokens of a sample if not all positions fit beside them
+_MOST_DRAWN = 3, 5  # samples of a picture, and tokens in each
+_MOST_IN_COLOUR = 2  # samples of a picture in colours, which has a colour bar below
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,34 +39,34 @@ class Batches(Result, verb="batch", content="batches"):
     """One batch of a text, or all of them; rows are gathered on demand."""
 
     tokens: Tokens
-    batching: Batching
     layer: Layer  # (V, D)
     positions: np.ndarray  # (T, D) float32
     order: np.ndarray  # (N,) int64: the samples of these batches
     columns: np.ndarray  # (chosen columns,) int64
     origin: Origin
     run: dict[str, Any]
+    count: int  # batches of the whole text
+    first: int  # batch
+    batch_size: int  # B
+    max_length: int  # T
+    stride: int
+    shuffle: bool
+    keep_last: bool  # even if incomplete
+    all: bool  # batches
+    draw: bool
 
     inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
     targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
     input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
 
-    @property
-    def count(self) -> int:
-        return self.batching.batches(len(self.tokens))
-
-    @property
-    def first(self) -> int:
-        return self.batching.index or 0
-
     def batch_of(self, places: np.ndarray) -> np.ndarray:
         """Return the batches of the samples at these places in `order`, (n,) int64."""
-        return np.asarray(self.first + places // self.batching.batch_size)
+        return np.asarray(self.first + places // self.batch_size)
 
     def ids(self, samples: np.ndarray) -> np.ndarray:
         """Return the tokens of samples and the next one, (n, T + 1) int64: [:, :-1] are inputs, [:, 1:] targets."""
-        starts = samples[:, None] * self.batching.stride
-        return np.asarray(self.tokens.ids[starts + np.arange(self.batching.max_length + 1)].astype(np.int64))
+        starts = samples[:, None] * self.stride
+        return np.asarray(self.tokens.ids[starts + np.arange(self.max_length + 1)].astype(np.int64))
 
     def embeddings(self, samples: np.ndarray) -> np.ndarray:
         """Return the input embeddings of samples, token rows + position rows, (n, T, chosen columns) float32."""
@@ -66,8 +76,8 @@ class Batches(Result, verb="batch", content="batches"):
 
     def records(self) -> Records:
         """Return the batches as data: a row for each sample; in ndjson a line for each batch."""
-        shape = len(self.order), self.batching.max_length
-        step = max(_PIECE // (self.batching.max_length * self.layer.shape[1]), 1)
+        shape = len(self.order), self.max_length
+        step = max(_PIECE // (self.max_length * self.layer.shape[1]), 1)
         return Records(
             run=self.run,
             unit="samples",
@@ -92,7 +102,7 @@ class Batches(Result, verb="batch", content="batches"):
         return {**values, "input": self.embeddings(samples)} if "input" in names else values
 
     def _lines(self) -> Records:
-        size = self.batching.batch_size
+        size = self.batch_size
         batches = -(-len(self.order) // size)
 
         def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
@@ -102,39 +112,159 @@ class Batches(Result, verb="batch", content="batches"):
                 values["batch"] = np.array([self.first + batch])
                 yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
 
-        shape = batches, size, self.batching.max_length, len(self.columns)
+        shape = batches, size, self.max_length, len(self.columns)
         types = {"batch": int, "inputs": list[int], "targets": list[int]}
         return Records(self.run, "batches", batches, types, pieces, {"input": Array(shape)})
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, ruled, title, words
+        from embcli.verbs.parts import origin_lines
+
+        length, count, (size, dim) = self.max_length, len(self.order), self.layer.shape
+        matrix = self._picture() if self.draw or self.style.heat else self._table(options.max_width)
+        which = f"Batch {self.first:,} of {self.count:,}"
+        if self.all:
+            which = "The only batch" if self.count == 1 else f"All {self.count:,} batches"
+        letter, shape = "N" if self.all else "B", f"{count:,}, {length:,}"
+        samples = f"{letter} = {counted(count, 'sample')} of T = {counted(length, 'token')}"
+        yield title(f"{which}: {samples}, stride {self.stride:,}{', shuffled' if self.shuffle else ''}")
+        yield matrix
+        names = ["IDs", "token", "+ position", "= input"]
+        letters = [f"({letter}, T)", f"({letter}, T, D)", "(T, D)", f"({letter}, T, D)"]
+        shapes = [f"({shape})", f"({shape}, {dim:,})", f"({length:,}, {dim:,})", f"({shape}, {dim:,})"]
+        rows = f"rows of V = {counted(size, 'token')}, D = {counted(dim, 'column')}"
+        remarks = Label("", ["", rows, "the same for each sample", "what the model reads"], "left", short=True)
+        yield ruled([*(Label("", each, "left") for each in (names, letters, shapes)), remarks], has_rule=False)
+        if self.stride > length:
+            skipped = f"{self.stride - length:,} of {self.stride:,} tokens"
+            yield words(f"The stride exceeds T: {skipped} are in no sample.")
+        yield words(
+            "Drawn in the order token layer, loader, position layer. The loader consumes a random number even "
+            "unshuffled, so these position rows differ from lookup's."
+        )
+        yield from origin_lines(self.origin)
+
+    def _table(self, width: int) -> Matrix:
+        """Return the inputs and targets of samples, side by side."""
+        from embcli.page import Label, Matrix, Values, shorten
+        from embcli.page.table import SHORTEST
+
+        rows = Excerpt.ends(_MOST_SAMPLES, len(self.order))
+        samples = self.order[rows.places]
+        ids = self.ids(samples)  # (n, T + 1)
+        labels = [Label("batch", self.batch_of(rows.places))] if self.all else []
+        labels.append(Label("sample", samples))
+        if self.tokens.encoding is not None:
+            cell = len(str(max(int(ids.max()), self.max_length - 1)))
+            room = width - sum(label.width + 2 for label in labels) - 2 * (3 + self.max_length * (cell + 2))
+            most = room if room >= SHORTEST else _SHORT_WORDS  # the positions that do not fit are left out
+            words = [shorten(" ".join(map(shown, self.tokens.bytes_of(sample))), most) for sample in ids]
+            labels.append(Label("tokens", words, "left", short=room < SHORTEST))
+        blocks, missing = [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")], rows.missing("row")
+        return Matrix(labels, blocks, np.arange(self.max_length), rows.gaps, column="position", rows_left_out=missing)
+
+    def _picture(self) -> Matrix:
+        """Return the input embedding of each token, sample by sample."""
+        from embcli.page import Label, Matrix, Values
+        from embcli.verbs.parts import token_label
+
+        most = _MOST_IN_COLOUR if self.style.heat else _MOST_DRAWN[0]
+        samples, tokens = Excerpt.ends(most, len(self.order)), Excerpt.ends(_MOST_DRAWN[1], self.max_length)
+        order, count = self.order[samples.places], len(tokens.places)
+        ids = self.ids(order)[:, tokens.places].ravel()
+        values = self.embeddings(order)[:, tokens.places].reshape(len(ids), -1)  # (samples * tokens, columns)
+        brackets = [" ╭", *[" │"] * (count - 2), " ╰"] if count > 1 else [" ·"]
+        named = [f"{'' if k else each}{brackets[k]}" for each in order.tolist() for k in range(count)]
+        labels = [Label("sample", named), Label("pos", [*tokens.places] * len(order))]
+        if self.tokens.encoding is not None:
+            labels.append(token_label(self.tokens.bytes_of(ids)))
+        gaps = [gap * count for gap in samples.gaps]
+        gaps += [place * count + gap for place in range(len(order)) for gap in tokens.gaps]
+        return Matrix(
+            [*labels, Label("ID", ids)],
+            [Values(values, "input")],
+            self.columns,
+            gaps,
+            precision=self.style.precision,
+            heat=self.style.heat,
+            rows_left_out=" and ".join(
+                filter(None, [samples.missing("sample", self.order), tokens.missing("position")])
+            ),
+        )
+
 
 def batch(
-    tokens: Tokens, source: SeededSource, batching: Batching | None = None, columns: str | None = None
+    tokens: Tokens,
+    source: Source,
+    *,
+    batch_size: int = 8,
+    max_length: int = 4,
+    stride: int = 4,
+    shuffle: bool = False,
+    keep_last: bool = False,
+    index: int | None = None,
+    all: bool = False,
+    context_length: int | None = None,
+    draw: bool = False,
+    columns: str | None = None,
 ) -> Batches:
     """Return the chosen batches of a text; `columns` selects columns of `input`, as in `0:8,255`.
 
-    Raises InputError for a text without such a batch, for an ID without a row, and for columns out of range.
+    Raises InputError for options that make no batch, for a text without such a batch, for a model that is not seeded,
+    for an ID without a row, and for columns out of range.
     """
-    batching = batching or Batching()
+    for name, value in (("batch_size", batch_size), ("max_length", max_length), ("stride", stride)):
+        if not 1 <= value < 2**31:
+            raise InputError(f"{name} must be at least 1 and below 2**31, not {str(value)[:20]}", parameters=(name,))
+    if all and index is not None:
+        raise InputError("all and index both choose batches; give one of them", parameters=("all", "index"))
+    if not isinstance(source, SeededSource):
+        raise InputError("batches are of seeded layers, which the loader's random numbers are drawn between")
+    source = source.resized(max_length if context_length is None else context_length)
     (size, dim), (context_length, _) = shape_of(source, "token"), shape_of(source, "position")
-    batching.check(len(tokens), context_length)
+    samples = max(-(-(len(tokens) - max_length) // stride), 0)  # each takes T tokens and the next one
+    count = -(-samples // batch_size) if keep_last else samples // batch_size
+    first = index or 0
+    if not samples:
+        needed = f"{max_length + 1:,} tokens (max_length {max_length:,} and one more)"
+        raise InputError(f"need at least {needed}, got {len(tokens):,}", parameters=("max_length",))
+    if not count:
+        reason = f"{counted(samples, 'sample')} of max_length {max_length:,} do not fill a batch of {batch_size:,}"
+        raise InputError(f"{reason}; keep_last keeps them", parameters=("max_length", "keep_last"))
+    if not 0 <= first < count:
+        there = f"there {'is' if count == 1 else 'are'} {count:,}, counted from 0"
+        raise InputError(f"index {str(index)[:20]} is not a batch: {there}", parameters=("index",))
+    if max_length > context_length:
+        problem = f"max_length {max_length:,} is more than context_length {context_length:,}: each position needs a row"
+        raise InputError(problem, parameters=("max_length", "context_length"))
     check_ids(tokens, size)
     chosen = select(columns, dim, "column")
-    order, positions = _drawn(batching, source, batching.samples(len(tokens)))
-    start = (batching.index or 0) * batching.batch_size
-    stop = (batching.batches(len(tokens)) if batching.all else 1) * batching.batch_size + start
+    order, positions = _drawn(source, samples, batch_size, max_length, shuffle, keep_last)
     layers = source.open({"token": tokens.ids})
-    names = ("batch_size", "max_length", "stride", "shuffle", "keep_last")
+    split: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length, "stride": stride}
+    split |= {"shuffle": shuffle, "keep_last": keep_last}
     run = run_of(tokens.encoding, sequences=tokens.sequences, **layers.origin.document())
-    run |= {
-        "shapes": {"token": [size, dim], "position": [context_length, dim]},
-        "batches": batching.batches(len(tokens)),
-        **{name: getattr(batching, name) for name in names},
-    }
-    layer, order = layers["token"], order[start:stop]
-    return Batches(tokens, batching, layer, positions, order, chosen, layers.origin, run, notes=source.notes)
+    run |= {"shapes": {"token": [size, dim], "position": [context_length, dim]}, "batches": count, **split}
+    return Batches(
+        tokens=tokens,
+        layer=layers["token"],
+        positions=positions,
+        order=order[first * batch_size : (count if all else first + 1) * batch_size],
+        columns=chosen,
+        origin=layers.origin,
+        run=run,
+        count=count,
+        first=first,
+        all=all,
+        draw=draw,
+        **split,
+        notes=source.notes,
+    )
 
 
-def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.ndarray, np.ndarray]:
+def _drawn(
+    source: SeededSource, samples: int, batch_size: int, max_length: int, shuffle: bool, keep_last: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Return all samples in the order of torch's loader, (N,) int64, and the position rows, (T, D) float32.
 
     The generator stands after the token layer when the loader begins; the position layer is drawn after the loader.
@@ -148,11 +278,11 @@ def _drawn(batching: Batching, source: SeededSource, samples: int) -> tuple[np.n
         torch.set_rng_state(Stream(source.seeded, "token").state_after())
         loader: DataLoader[int] = DataLoader(
             range(samples),  # type: ignore[arg-type]  # a data set of the samples' numbers
-            batch_size=batching.batch_size,
-            shuffle=batching.shuffle,
-            drop_last=not batching.keep_last,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=not keep_last,
         )
         iter(loader)  # which consumes a random number
         order = np.fromiter(loader.sampler, np.int64, samples)
         layer = torch.nn.Embedding(*shape_of(source, "position"))
-        return order, layer.weight.detach()[: batching.max_length].numpy().copy()
+        return order, layer.weight.detach()[:max_length].numpy().copy()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from statistics import median
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
 from embcli.layer import Origin, Source, shape_of
-from embcli.options import ComparisonOptions
 from embcli.records import run_of
 from embcli.selection import distinct
 from embcli.tokens import Tokens
-from embcli.verbs.compare.result import Comparison, Cost, Gradient, Timing, Training
+from embcli.verbs.compare.result import Compared, Gradient, Training
 
+Own = TypeVar("Own", bound=Compared)
 _SLICE = 1 << 20  # elements of a one-hot matrix that are made at a time: page faults make larger slices slower
 _GRADIENT_SLICE = 1 << 24  # the same for a backward pass, whose sums are torch's own bit for bit within one slice
 _ENOUGH = 0.05  # seconds of runs
@@ -27,20 +28,18 @@ _LOOKUPS = 4  # runs of the lookup for each run of the product
 _clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-6 else time.perf_counter
 
 
-def compare(tokens: Tokens, source: Source, options: ComparisonOptions, seed: int) -> Comparison:
-    """Return the outputs of both layers; see `embcli.verbs.compare.compare`, which checks the arguments.
-
-    torch's generator and its number of threads are changed.
-    """
+def compare(
+    make: Callable[..., Own], tokens: Tokens, source: Source, gradient: bool, learning_rate: float | None, seed: int
+) -> Own:
+    """Return the outputs of both layers; torch's generator and its number of threads are changed."""
     embedding, origin = _embedding(source)
     torch.manual_seed(seed)
     linear = torch.nn.Linear(embedding.num_embeddings, embedding.embedding_dim, bias=False)
     first = linear.weight.detach()
     linear.weight = torch.nn.Parameter(embedding.weight.T.detach())
-    (size, dim), ids = embedding.weight.shape, torch.from_numpy(tokens.ids.astype(np.int64))
+    ids = torch.from_numpy(tokens.ids.astype(np.int64))
     with torch.no_grad():
-        left, right, lookup, product = _timed(lambda: embedding(ids), lambda: _product(linear, ids))
-    slices = len(_sliced(ids, size, _SLICE)) if len(ids) else 0
+        left, right, lookups, products = _timed(lambda: embedding(ids), lambda: _product(linear, ids))
     run = run_of(
         tokens.encoding,
         sequences=tokens.sequences,
@@ -49,18 +48,16 @@ def compare(tokens: Tokens, source: Source, options: ComparisonOptions, seed: in
         cpu_capability=torch.backends.cpu.get_cpu_capability(),
         **({} if origin.is_seeded else origin.document()),
     )
-    return Comparison(
-        tokens,
-        origin,
-        run,
-        first.numpy(),
-        embedding.weight.detach().numpy(),
-        left.numpy(),
-        right.numpy(),
-        Cost(len(ids), size, dim, lookup, product, slices),
-        _gradient(embedding, linear, ids, options.learning_rate) if options.with_gradient else None,
-        options,
-        notes=source.notes,
+    return make(
+        tokens=tokens,
+        origin=origin,
+        run=run,
+        first=first.numpy(),
+        weight=embedding.weight.detach().numpy(),
+        embedding=left.numpy(),
+        linear=right.numpy(),
+        cost=_cost(ids, linear, lookups, products),
+        gradient=_gradient(embedding, linear, ids, learning_rate) if gradient else None,
     )
 
 
@@ -98,7 +95,7 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
 
 def _timed(
     lookup: Callable[[], torch.Tensor], product: Callable[[], torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor, Timing, Timing]:
+) -> tuple[torch.Tensor, torch.Tensor, list[float], list[float]]:
     """Return the results of two calls and their times, which are measured in turn on one thread.
 
     Processor time leaves out the time that other processes take; several threads would wait for each other. The first
@@ -116,7 +113,7 @@ def _timed(
                 products.append(_run(product)[1])
     finally:
         torch.set_num_threads(threads)
-    return left, right, _timing(lookups), _timing(products)
+    return left, right, lookups, products
 
 
 def _run(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, float]:
@@ -129,8 +126,26 @@ def _run(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, float]:
     return output, (end - start) / calls
 
 
-def _timing(times: list[float]) -> Timing:
-    return Timing(median(times), min(times), len(times))
+def _cost(ids: torch.Tensor, linear: torch.nn.Linear, lookups: list[float], products: list[float]) -> dict[str, Any]:
+    """Return the cost of both ways for T tokens; the lookup needs no one-hot matrix."""
+    length, size, dim = len(ids), linear.in_features, linear.out_features
+    times = {"embedding": lookups, "linear": products}
+    seconds = {name: median(each) for name, each in times.items()}
+    return {
+        "tokens": length,
+        "vocabulary_size": size,
+        "dim": dim,
+        "multiply_adds": {"embedding": 0, "linear": length * size * dim},
+        "weight_bytes_read": {"embedding": 4 * length * dim, "linear": 4 * size * dim},
+        "one_hot_bytes": {"int64": 8 * length * size, "float32": 4 * length * size},  # torch makes the first
+        "multiplications_by_zero": length * (size - 1) * dim,
+        "seconds": seconds,
+        "least_seconds": {name: min(each) for name, each in times.items()},
+        "runs": {name: len(each) for name, each in times.items()},
+        "threads": 1,
+        "slices": len(_sliced(ids, size, _SLICE)) if length else 0,
+        "ratio": seconds["linear"] / seconds["embedding"],
+    }
 
 
 def _gradient(
@@ -141,50 +156,42 @@ def _gradient(
     A gradient is as large as the weight, (V, D), so the first one is freed before the second is computed.
     """
     occurring, places = distinct(ids.numpy())
-    times = np.bincount(places, minlength=len(occurring))
     size = linear.in_features
     slices = _sliced(ids, size, _GRADIENT_SLICE)
     one_hot_rows = (one_hot(part, size).float() for part in slices)
-    left, rows, after, moved = _updated(embedding.weight, _backward(embedding, [ids]), occurring, learning_rate)
-    right, rows_of_linear, after_of_linear, moved_in_linear = _updated(
-        linear.weight, _backward(linear, one_hot_rows), occurring, learning_rate, transposed=True
-    )
+    left, rows, after, moved = _stepped(embedding, [ids], occurring, learning_rate)
+    right, rows_of_linear, after_of_linear, moved_in_linear = _stepped(linear, one_hot_rows, occurring, learning_rate)
     training = None
     if learning_rate is not None:
         before = embedding.weight.detach()[torch.from_numpy(occurring)].numpy()
         training = Training(learning_rate, before, after, after_of_linear, moved, moved_in_linear, size)
+    times = np.bincount(places, minlength=len(occurring))
     loss = "output.square().sum() / 2"
     return Gradient(loss, occurring, times, left, right, rows, rows_of_linear, len(slices), training)
 
 
-def _backward(layer: torch.nn.Embedding | torch.nn.Linear, inputs: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Return the gradient of a layer's weight, added up over the inputs; the gradient of the loss is the output."""
-    gradients = (torch.autograd.grad(layer(each).square().sum() / 2, layer.weight)[0] for each in inputs)
-    total = next(gradients)
-    for gradient in gradients:
-        total += gradient
-    return total
-
-
-def _updated(
-    weight: torch.Tensor,
-    gradient: torch.Tensor,
+def _stepped(
+    layer: torch.nn.Embedding | torch.nn.Linear,
+    inputs: Iterable[torch.Tensor],
     ids: np.ndarray,
     learning_rate: float | None,
-    transposed: bool = False,
 ) -> tuple[np.ndarray, int, np.ndarray, int]:
-    """Return the gradient, (IDs, D), and the weight after a step of SGD, (IDs, D), in the rows of these IDs.
+    """Return the gradient, added up over the inputs, and the weight after a step of SGD, both in the rows of some IDs.
 
     Each is followed by a number of rows of all V: of the gradient, those that are not 0; of the weight, those that the
-    step changed.
+    step changed. The gradient of the loss is the output.
     """
-    before = after = weight.detach()
+    gradients = (torch.autograd.grad(layer(each).square().sum() / 2, layer.weight)[0] for each in inputs)
+    gradient = next(gradients)
+    for each in gradients:
+        gradient += each
+    before = after = layer.weight.detach()
     if learning_rate is not None:
         copy = torch.nn.Parameter(before.clone())  # both layers share the weight, which is to stay
         copy.grad = gradient
         torch.optim.SGD([copy], lr=learning_rate).step()
         after = copy.detach()
-    if transposed:
+    if isinstance(layer, torch.nn.Linear):
         before, after, gradient = before.T, after.T, gradient.T
     chosen = torch.from_numpy(ids)
     return (

@@ -1,83 +1,112 @@
-"""The result of `compare` as plain data: outputs, verdict, gradients, cost."""
+"""The result of `compare` as plain data: outputs, the verdict on all of their bits, gradients, cost."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from embcli.layer import Origin
 from embcli.names import OUTPUTS
-from embcli.options import ComparisonOptions
 from embcli.records import Array, Names, Records, in_pieces
 from embcli.result import Result
 from embcli.tokens import PIECE, Tokens
-from embcli.verbs.compare.verdict import Verdict, decimals, judge, largest_by_row
 
 _SMALL = 4096  # numbers of a weight matrix that is always in a JSON document
+_MOST_CAUSES = 5
+
+Kind = Literal["identical", "value", "nan", "nan bits", "zero sign"]
 
 
 @dataclass(frozen=True)
-class Timing:
-    seconds: float  # of processor time: the median of some runs
-    least: float  # the fastest of them
-    runs: int
+class NonFinite:
+    row: int
+    column: int
+    value: float
 
 
 @dataclass(frozen=True)
-class Cost:
-    """The cost of a lookup and of a one-hot product of T tokens; the lookup needs no one-hot matrix."""
+class Verdict:
+    """Whether two matrices are the same, bit for bit, and if not, how they differ."""
 
-    length: int  # T
-    vocabulary_size: int  # V
-    dim: int  # D
-    lookup: Timing
-    product: Timing  # of making the one-hot matrix and multiplying it
-    slices: int  # of tokens, in which the product was computed
-
-    @property
-    def multiplications_by_zero(self) -> int:
-        return self.multiply_adds - self.length * self.dim
+    kind: Kind  # the most serious difference: NaN in only one, numbers, bits of NaN in both, +0 and -0
+    values: int
+    different: int
+    difference: float  # the largest
+    place: tuple[int, int] | None = None  # its row and column
+    left: float | None = None
+    right: float | None = None
+    causes: tuple[NonFinite, ...] = ()  # the weights that made the product NaN there
 
     @property
-    def multiply_adds(self) -> int:
-        return self.length * self.vocabulary_size * self.dim
-
-    @property
-    def lookup_bytes(self) -> int:
-        return 4 * self.length * self.dim
-
-    @property
-    def product_bytes(self) -> int:
-        return 4 * self.vocabulary_size * self.dim
-
-    @property
-    def one_hot_bytes(self) -> dict[str, int]:
-        """Bytes of the whole one-hot matrix: int64, as torch.nn.functional.one_hot makes it, and float32."""
-        return {"int64": 8 * self.length * self.vocabulary_size, "float32": 4 * self.length * self.vocabulary_size}
-
-    @property
-    def ratio(self) -> float:
-        return self.product.seconds / self.lookup.seconds
+    def identical(self) -> bool:
+        return self.kind == "identical"
 
     def document(self) -> dict[str, Any]:
+        place = {} if self.place is None else {"row": self.place[0], "column": self.place[1]}
         return {
-            "tokens": self.length,
-            "vocabulary_size": self.vocabulary_size,
-            "dim": self.dim,
-            "multiply_adds": {"embedding": 0, "linear": self.multiply_adds},
-            "weight_bytes_read": {"embedding": self.lookup_bytes, "linear": self.product_bytes},
-            "one_hot_bytes": self.one_hot_bytes,
-            "multiplications_by_zero": self.multiplications_by_zero,
-            "seconds": {"embedding": self.lookup.seconds, "linear": self.product.seconds},
-            "least_seconds": {"embedding": self.lookup.least, "linear": self.product.least},
-            "runs": {"embedding": self.lookup.runs, "linear": self.product.runs},
-            "threads": 1,
-            "slices": self.slices,
-            "ratio": self.ratio,
+            "bit_identical": self.identical,
+            "kind": self.kind,
+            "values": self.values,
+            "different_values": self.different,
+            "largest_difference": self.difference,
+            "place": {**place, "embedding": self.left, "linear": self.right} if place else None,
+            "causes": [{"row": each.row, "column": each.column, "value": str(each.value)} for each in self.causes],
         }
+
+
+def differences(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return |left - right|, float32 of the same shape: 0 for equal bits, NaN if either is NaN and the bits differ."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(_bits(left) == _bits(right), np.float32(0), np.abs(left - right))
+
+
+def largest_by_row(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the largest |left - right| of each row, (n,) float32."""
+    return np.asarray(differences(left, right).max(axis=1, initial=0))
+
+
+def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None) -> Verdict:
+    """Return the verdict on two float32 matrices of one shape; `weight`, (V, D), is searched for the causes of a NaN.
+
+    >>> judge(np.zeros((1, 2), np.float32), -np.zeros((1, 2), np.float32)).kind
+    'zero sign'
+    """
+    unequal = _bits(left) != _bits(right)
+    if not unequal.any():
+        return Verdict("identical", left.size, 0, 0.0)
+    sizes = differences(left, right)
+    left_nan, right_nan = np.isnan(left), np.isnan(right)
+    kinds: dict[Kind, np.ndarray] = {  # the most serious first
+        "nan": left_nan != right_nan,
+        "value": sizes > 0,
+        "nan bits": left_nan & right_nan & unequal,
+        "zero sign": unequal,
+    }
+    kind, there = next((kind, there) for kind, there in kinds.items() if there.any())
+    row, column = divmod(int(np.argmax(np.where(there, sizes, -1))), left.shape[1])  # the first NaN is the largest
+    odd = [] if weight is None or kind != "nan" else np.flatnonzero(~np.isfinite(weight[:, column])).tolist()
+    return Verdict(
+        kind,
+        left.size,
+        int(unequal.sum()),
+        decimals(sizes[row, column]),
+        (row, column),
+        decimals(left[row, column]),
+        decimals(right[row, column]),
+        tuple(NonFinite(each, column, float(weight[each, column])) for each in odd[:_MOST_CAUSES]),  # type: ignore[index]
+    )
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)
+
+
+def decimals(values: np.ndarray) -> Any:
+    """Return float32 values as Python floats (nested lists for an array) that print with the same shortest decimals."""
+    return values.astype(str).astype(np.float64).tolist()
 
 
 class _Pair:
@@ -147,8 +176,8 @@ class Gradient(_Pair):
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(_Pair, Result, verb="compare", content="matrices"):
-    """The outputs of an embedding layer and of a linear layer with the same weight, their cost and their gradients."""
+class Compared(_Pair, Result, verb="compare", content="matrices"):
+    """A comparison without its page."""
 
     tokens: Tokens
     origin: Origin  # of the weight
@@ -157,9 +186,11 @@ class Comparison(_Pair, Result, verb="compare", content="matrices"):
     weight: np.ndarray  # (V, D) float32: the weight of both layers
     embedding: np.ndarray  # (T, D) float32
     linear: np.ndarray  # (T, D) float32
-    cost: Cost
-    gradient: Gradient | None = None
-    options: ComparisonOptions = field(default_factory=ComparisonOptions)
+    cost: dict[str, Any]  # as in a JSON document
+    gradient: Gradient | None
+    show: tuple[str, ...] | None  # steps and outputs; None for both outputs, and as many steps as fit on the screen
+    trace: bool
+    draw: bool
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -172,15 +203,10 @@ class Comparison(_Pair, Result, verb="compare", content="matrices"):
 
     def records(self) -> Records:
         """Return the comparison as data: a row for each token with both outputs; the rest stands beside the rows."""
-        (size, dim), length = self.weight.shape, len(self.tokens)
-        shapes = {
-            "ids": [length],
-            "one_hot": [length, size],
-            "first": [dim, size],
-            "shared": [dim, size],
-            "embedding": [length, dim],
-            "linear": [length, dim],
-        }
+        (size, dim), length, show = self.weight.shape, len(self.tokens), self.show or ()
+        shapes = {"ids": [length], "one_hot": [length, size], "first": [dim, size], "shared": [dim, size]}
+        shapes |= {name: [length, dim] for name in OUTPUTS}
+        weights = {"first": self.first, "shared": self.weight.T}
         return Records(
             run={**self.run, "shapes": shapes},
             unit="tokens",
@@ -190,15 +216,15 @@ class Comparison(_Pair, Result, verb="compare", content="matrices"):
             matrices={name: Array((length, dim)) for name in OUTPUTS},
             columns=tuple(range(dim)),
             default="embedding",
-            shown=self.options.outputs,
+            shown=tuple(name for name in OUTPUTS if name in show) or None,
             sequences=self.tokens.sequences,
             more={
                 "verdict": self.verdict.document(),
-                "weights": {
-                    "first": self._listed("first", self.first),
-                    "shared": self._listed("shared", self.weight.T),
+                "weights": {  # a large one only if it was asked for
+                    name: decimals(each) if name in show or each.size <= _SMALL else None
+                    for name, each in weights.items()
                 },
-                "cost": self.cost.document(),
+                "cost": self.cost,
                 "gradient": self.gradient.document() if self.gradient else None,
             },
         )
@@ -207,8 +233,3 @@ class Comparison(_Pair, Result, verb="compare", content="matrices"):
         values = {"embedding": self.embedding[index], "linear": self.linear[index]}
         difference = decimals(largest_by_row(*values.values()))
         return {**values, "difference": difference, **self.tokens.fields(index, names)}
-
-    def _listed(self, step: str, weights: np.ndarray) -> list[list[float]] | None:
-        """Return a weight matrix for JSON; None for a large one that nobody asked for."""
-        is_asked_for = step in (self.options.show or ())
-        return decimals(weights) if is_asked_for or weights.size <= _SMALL else None
