@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from embcli.formats import VIEWS, able
-from embcli.options import Batching, LookupOptions
+from embcli.options import LookupOptions
 from embcli.verbs.lookup import look_up
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
-from tests.oracles import live, live_comparison, of_ids, stub
-from tests.screen import Grid, grids, said_to_be_left_out
-from tests.test_batch import FIRST_BATCH, OPENING, plain
-from tests.test_compare_command import WEIGHT
+from tests.oracles import live, of_ids, stub
+from tests.screen import Grid, grids
 
 WIDTHS = (40, 80, 200)
 CAT, IDS = "the cat saw the dog the the the", [1169, 3797, 2497, 262, 3290, 262, 262, 262]
@@ -125,60 +123,8 @@ def test_more_rows_than_a_picture_has_room_for_are_said_to_be_missing() -> None:
     parted(printed)[0].check(live(Seeded(50257, 2))["token"][rows])
 
 
-def test_the_whole_picture_of_a_comparison() -> None:
-    printed = run.ok("compare", "--draw", "--show", "outputs").text
-    rows = ["  ".join(f"{float(value):7.4f}" for value in line.split()) for line in WEIGHT.splitlines()]
-    assert PRODUCT.format(*rows) in printed
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_picture_of_a_comparison_multiplies_one_hot_rows(width: int) -> None:
-    ids = [7, 2, 40, 2, 19]
-    printed = run.ok("compare", "--ids", ",".join(map(str, ids)), "--draw", "--show", "ids", COLUMNS=str(width)).text
-    weight = live_comparison(ids, 41).weight.numpy()
-    (table,) = grids(printed, width)
-    drawn = [place for place in range(5) if place not in said_to_be_left_out(printed, "token", 5)]
-    rows = sorted({0, 40, *(ids[place] for place in drawn)})
-    table.check(np.concatenate([weight[rows], weight[[ids[place] for place in drawn]]]))
-    for row, label in zip(rows, table.labels, strict=False):
-        *hot, times, number = label
-        assert (times, int(number)) == ("×", row)
-        assert [int(each) for each in hot if each != "…"] == [int(ids[place] == row) for place in drawn]
-    assert [label[-2:] for label in table.labels[len(rows) :]] == [["=", f"pos {place}"] for place in drawn]
-
-
-def test_nothing_is_drawn_of_no_tokens() -> None:
-    assert "One-hot rows times" not in run("compare", "--ids", "", "--draw", "--vocab", "4").text
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_picture_of_a_batch_has_the_first_and_last_values_of_each_vector(width: int) -> None:
-    printed = run.ok("batch", "-", "--draw", "--context-length", "9", stdin=OPENING, COLUMNS=str(width))
-    (table,) = grids(printed.text, width)
-    ids = np.array(FIRST_BATCH)[[0, 1, 7]]
-    chain = [each for sample in FIRST_BATCH for each in sample] + [287]
-    (_, _, expected), *_ = plain(chain, Seeded(50257, 256, 9), Batching())
-    table.check(expected[[0, 1, 7]].reshape(12, -1).numpy())
-    assert [int(label[-1]) for label in table.labels] == ids.ravel().tolist()
-    assert (table.columns[0], table.columns[-1]) == (0, 255)
-    samples = [label[0] for label in table.labels if "╭" in label[0]]
-    assert samples == ["0 ╭", "1 ╭", "7 ╭"]
-    assert said_to_be_left_out(printed.text, "sample", 8) == [2, 3, 4, 5, 6]
-    assert "Left out: samples 2 to 6 (5 of 8) and columns" in printed.text
-    assert max(len(line) for line in printed.text.splitlines() if "│" in line) <= width
-
-
-def test_long_samples_show_their_first_and_last_tokens() -> None:
-    printed = run.ok("batch", "-", "--draw", "--max-length", "9", "--batch-size", "2", "--dim", "2", stdin=OPENING).text
-    assert "positions 3 to 6 (4 of 9)" in printed
-    ids = [each for sample in FIRST_BATCH for each in sample][:9]
-    assert [int(label[-1]) for label in grids(printed, 120)[0].labels[:5]] == [*ids[:3], *ids[-2:]]
-
-
 CASES = [
     ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6"),
-    ("compare", "--show", "outputs"),
-    ("batch", "--ids", "1,2,3,4,5", "--batch-size", "1", "--dim", "3", "--vocab", "6"),
 ]
 
 

@@ -53,9 +53,6 @@ VIEWS = {
     "lookup --position sinusoidal": ("lookup", TEXT, "--position", "sinusoidal"),
     "lookup --heat": ("lookup", TEXT, "--heat", "--color", "never"),
     "weights --map": ("weights", *SMALL, "--map", "--color", "never"),
-    "compare": ("compare", "--ids", "2,3,1", "--draw", "--trace", "--gradient"),
-    "batch": ("batch", "-", "--batch-size", "2", "--dim", "3"),
-    "batch --draw": ("batch", "-", "--batch-size", "2", "--dim", "3", "--draw"),
     "positions": ("positions", "--kind", "relative", "--context-length", "6"),
     "positions --similarity": ("positions", "--kind", "sinusoidal", "--similarity"),
     "neighbors": ("neighbors", "--ids", "3", *SMALL),
@@ -93,9 +90,8 @@ def test_a_picture_holds_what_the_table_of_that_width_shows(view: str, width: in
     table = run.ok(*arguments, "table", stdin=text).text
     for form in KINDS:
         found = drawings.lines(run.ok(*arguments, form, stdin=text).out, form)
-        if view != "compare":
-            short = [line for line in table.splitlines() if len(line) <= width]
-            assert short == [line for line in found if line in short]
+        short = [line for line in table.splitlines() if len(line) <= width]
+        assert short == [line for line in found if line in short]
         assert words("\n".join([*found, ""])) == words(table)
 
 

@@ -178,18 +178,6 @@ def test_chosen_columns_that_fit_stand_in_one_table(inside: Embcli, layers: dict
 # --- one screen -------------------------------------------------------------------------------------------------------
 
 
-def test_compare_fits_on_24_lines_with_all_its_columns() -> None:
-    terminal = on_terminal(80, "compare", height=24)
-    assert terminal.history == 0
-    assert len(terminal.text.splitlines()) <= 23
-    assert "Bit-identical" in terminal.text
-    (outputs,) = grids(terminal.text.partition("The outputs")[2], 80)
-    assert outputs.columns == [*range(5)]
-    weight = live(Seeded(4, 5))["token"]
-    outputs.check(weight[[2, 2, 3, 3, 1, 1]])  # each looked up, and as a product
-    assert outputs.differences == ["", "0"] * 3
-
-
 # --- colour and width -------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from embcli.verbs.compare.verdict import differences, judge, largest_by_row
+from embcli.verbs.compare.result import differences, judge, largest_by_row
 from tests.oracles import assert_same_bits
 
 ODD = st.sampled_from(np.float32([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, -np.inf, np.nan]).tolist())

@@ -51,7 +51,7 @@ def page(result: Compared, console: Console, options: ConsoleOptions) -> Iterato
     """Yield the page, with the steps that `show` names or those that fit on the screen."""
     screen = console.height if console.is_terminal and not console.record else math.inf
     parts = [*_Parts(result, options.max_width, screen).all()]
-    fit = fitting(parts, console, options, screen - 2)  # without a sentence below and the prompt
+    fit = fitting(parts, console, options, screen - 3)  # without what is not shown, suggestions and the prompt
     numbered = [part for part in fit if part.title]
     for part in fit:
         if part.title:
@@ -91,7 +91,8 @@ class _Parts:
         for name in STEPS if named is None else [step for step in STEPS if step in named]:
             rank = 0 if named or (name == "outputs" and not asked) else 2 + _IMPORTANCE.index(name)
             yield Part([*steps[name][1]()], rank, name, steps[name][0])
-        yield Part([_judgement(result.verdict), *_why(result)], 0, "verdict")
+        yield Part([_judgement(result.verdict)], 0, "verdict")
+        yield Part([*_why(result)], int(result.verdict.identical), "the reason")
         if result.draw and len(result.tokens):
             yield Part(["", *self.drawing()])
         if result.trace:
@@ -178,7 +179,7 @@ class _Parts:
         result = self.result
         (length, dim), size = result.linear.shape, len(result.weight)
         beside = rows_beside(size)
-        lines = self.screen - 13 - len(beside)  # without the other parts, and the lines around the rows
+        lines = self.screen - 14 - len(beside)  # without the other parts, and the lines around the rows
         cells = self.width - 26 - 2 * NumberFormat([result.weight], result.style.precision).width
         tokens = Excerpt.ends(int(max(min(_MOST, cells // 3, lines // 2), 1)), length)
         places, ids = tokens.places.tolist(), result.tokens.ids[tokens.places]
