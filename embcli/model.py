@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
@@ -27,7 +26,6 @@ from embcli.names import (
     check_choice,
 )
 from embcli.notes import Notes, Watch, unwatched
-from embcli.options import LookupOptions, PositionOptions
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize
 from embcli.words import counted
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
-Options = TypeVar("Options", LookupOptions, PositionOptions)
 _NAMED = re.compile(r"[^\W\d_]")  # a letter, which no ID has
 
 
@@ -356,14 +353,22 @@ class Model:
         >>> seeded(vocab=6, dim=3).lookup([2, 3]).input.shape
         (2, 3)
         """
-        from embcli.verbs.lookup import look_up
+        from embcli.verbs.lookup import lookup
 
-        show = (show,) if isinstance(show, str) else show
-        options = _options(LookupOptions, locals())
         tokens = self.tokens(text, special, lines)
         if window:
             tokens = tokens.window(shape_of(self.source, "position")[0])
-        return look_up(tokens, self.source, options, special)
+        return lookup(
+            tokens,
+            self.source,
+            special=special,
+            show=(show,) if isinstance(show, str) else show,
+            columns=columns,
+            trace=trace,
+            draw=draw,
+            only=only,
+            position=position,
+        )
 
     def compare(
         self,
@@ -466,8 +471,17 @@ class Model:
         """
         from embcli.verbs.positions import positions
 
-        ids = None if ids is None else str(ids)
-        return positions(self.source, _options(PositionOptions, locals()), context_length)
+        return positions(
+            self.source,
+            kind,
+            context_length=context_length,
+            pairing=pairing,
+            theta=theta,
+            ids=ids,
+            similarity=similarity,
+            rows=rows,
+            columns=columns,
+        )
 
     def neighbors(
         self,
@@ -551,11 +565,6 @@ class Model:
         if not isinstance(self.source, Checkpoint):
             raise InputError("a seeded model has no file")
         return model_info(self.source, tensors)
-
-
-def _options(kind: type[Options], arguments: Mapping[str, Any]) -> Options:
-    """Return a verb's options, whose fields are named as the parameters of its method, from the method's arguments."""
-    return kind(**{each.name: arguments[each.name] for each in fields(kind)})
 
 
 def _row(token: str, encoding: Encoding) -> str:

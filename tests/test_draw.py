@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from embcli.formats import VIEWS, able
-from embcli.options import LookupOptions
-from embcli.verbs.lookup import look_up
+from embcli.verbs.lookup import lookup
 from embcli.weights.seeded import Seeded
 from tests.inside import Inside
 from tests.oracles import live, of_ids, stub
@@ -100,7 +99,7 @@ def test_a_picture_of_a_lookup_has_the_picked_rows_and_says_where_each_goes(widt
 
 def test_rows_that_are_not_picked_are_asked_for_as_well() -> None:
     source = stub(np.eye(20), np.eye(20))
-    look_up(of_ids([7, 3]), source, LookupOptions(draw=True))
+    lookup(of_ids([7, 3]), source, draw=True)
     assert source.asked["token"].tolist() == [7, 3, 0, 19]
     arguments = ("lookup", "--ids", "7,3", "--vocab", "20", "--dim", "2", "--draw")
     assert run.ok(*arguments, "--no-cache").text == run.ok(*arguments).text

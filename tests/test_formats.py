@@ -18,10 +18,9 @@ from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
-from embcli.options import LookupOptions
 from embcli.text import Sequences
 from embcli.tokens import tokenize
-from embcli.verbs.lookup import look_up
+from embcli.verbs.lookup import lookup
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.weights import weights
 from embcli.weights.seeded import Seeded
@@ -148,7 +147,7 @@ def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
     columns = [255, 0, 1]
     wanted = expected("Every effort")[1]["input"][:, columns]
     tokens = tokenize(Sequences(texts=("Every effort",)), encodings.get("gpt2"))
-    records = look_up(tokens, SeededSource(GPT2), LookupOptions(columns="255,0:2")).records()
+    records = lookup(tokens, SeededSource(GPT2), columns="255,0:2").records()
     document = from_json(written(records, "json"))
     assert document["columns"] == columns
     assert_same_bits(float32(document["matrices"]["input"]), wanted)
@@ -159,7 +158,7 @@ def test_chosen_columns_come_in_every_format_as_they_were_named() -> None:
 
 def test_sequences_are_told_apart_in_every_format() -> None:
     given = Sequences(ids=tuple(np.array(line, np.int64) for line in ([2, 3], [5, 1], [], [0])), many=True)
-    records = look_up(tokenize(given, None), SeededSource(TOY)).records()
+    records = lookup(tokenize(given, None), SeededSource(TOY)).records()
     places = [(0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
     rows = from_ndjson(written(records, "ndjson"))
     assert [(row["sequence"], row["position"]) for row in rows] == places

@@ -12,18 +12,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console, Group
 
+import embcli
 from embcli.errors import InputError, LayerError
-from embcli.oldpage import Paper
-from embcli.oldpage.terminal import Terminal
-from embcli.options import LookupOptions
-from embcli.verbs.lookup import Lookup, look_up
-from embcli.views.lookup import view
+from embcli.page import export
+from embcli.verbs.lookup import Lookup, lookup
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.inside import Inside
 from tests.oracles import Stub, StubSource, assert_same_bits, live, of_ids, stub
-from tests.screen import grids
 
 V, D = 50257, 6
 CAT, DOG = "the cat saw the dog", "the dog saw the cat"
@@ -44,9 +42,7 @@ def layers_of(spec: Seeded) -> tuple[np.ndarray, np.ndarray]:
 
 
 def page_of(result: Lookup, precision: int = 4) -> str:
-    page = Terminal(Paper(100, precision=precision))
-    view(result, page)
-    return page.content().decode()
+    return str(result.styled(width=100, precision=precision))
 
 
 @untimed
@@ -62,7 +58,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
     expected = {"token": token[ids][:, chosen], "position": position[places][:, chosen]}
     expected["input"] = (torch.tensor(token[ids]) + torch.tensor(position[places])).numpy()[:, chosen]
 
-    result = look_up(of_ids(*sequences), SeededSource(spec), LookupOptions(columns=",".join(map(str, columns)) or None))
+    result = lookup(of_ids(*sequences), SeededSource(spec), columns=",".join(map(str, columns)) or None)
     found = everything(result)
     for name in ("token", "position", "input"):
         assert_same_bits(found[name], expected[name])
@@ -71,7 +67,7 @@ def test_rows_are_those_of_torchs_layers(data: st.DataObject, size: int, dim: in
 
 
 def test_the_books_sum() -> None:
-    result = look_up(of_ids([0]), stub([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]), LookupOptions(trace=0))
+    result = lookup(of_ids([0]), stub([[0.5, -0.2, 0.1]], [[0.1, 0.3, -0.1]]), trace=0)
     assert everything(result)["input"] == pytest.approx(np.array([[0.6, 0.1, 0.0]]), abs=1e-7)
     assert TRACED.findall(page_of(result, precision=1)) == [
         ("0", "0.5", "0.1", "0.6"),
@@ -84,11 +80,11 @@ def test_the_books_sum() -> None:
 def test_traced_lines_add_up(dim: int) -> None:
     spec = Seeded(50, dim)
     token, position = layers_of(spec)
-    shown = page_of(look_up(of_ids([7, 7], [9, 49]), SeededSource(spec), LookupOptions(trace=3)))
+    shown = page_of(lookup(of_ids([7, 7], [9, 49]), SeededSource(spec), trace=3))
     assert "Trace of token 3: token row 49 + position row 1 = input row 3" in shown
     lines = TRACED.findall(shown)
     columns = [int(column) for column, *_ in lines]
-    left_out = re.findall(rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\)\.", shown.partition("Trace")[2])
+    left_out = re.findall(rf"Left out: columns? (\d+)(?: to (\d+))? \((\d+) of {dim}\)", shown.partition("Trace")[2])
     hidden = [*range(int(left_out[0][0]), int(left_out[0][1] or left_out[0][0]) + 1)] if left_out else []
     assert sorted(columns + hidden) == [*range(dim)]
     assert len(hidden) == (int(left_out[0][2]) if left_out else 0)
@@ -104,7 +100,7 @@ def test_traced_lines_add_up(dim: int) -> None:
 def test_windows_begin_at_position_zero_again(ids: list[list[int]], length: int) -> None:
     spec = Seeded(9, 2, length)
     token, position = layers_of(spec)
-    found = everything(look_up(of_ids(*ids).window(length), SeededSource(spec)))
+    found = everything(lookup(of_ids(*ids).window(length), SeededSource(spec)))
     flat = [(token_id, place % length) for each in ids for place, token_id in enumerate(each)]
     expected = [token[token_id] + position[place] for token_id, place in flat]
     assert found["input"].tobytes() == b"".join(row.tobytes() for row in expected)
@@ -112,22 +108,22 @@ def test_windows_begin_at_position_zero_again(ids: list[list[int]], length: int)
 
 def test_longer_than_the_context_is_refused_but_several_as_long_are_not() -> None:
     source = SeededSource(Seeded(9, 2, 3))
-    assert len(look_up(of_ids([1, 2, 3], [4, 5, 6]), source).tokens) == 6
+    assert len(lookup(of_ids([1, 2, 3], [4, 5, 6]), source).tokens) == 6
     with pytest.raises(InputError, match=r"^4 tokens .* length of 3: pass context_length 4 for one sequence"):
-        look_up(of_ids([1, 2], [1, 2, 3, 4]), source)
+        lookup(of_ids([1, 2], [1, 2, 3, 4]), source)
 
 
 @pytest.mark.parametrize(("ids", "wrong", "place", "needed"), [([8, 9, 1], 9, 1, 10), ([0, 1, 11, 9, 12], 11, 2, 13)])
 def test_ids_without_a_row_are_refused(ids: list[int], wrong: int, place: int, needed: int) -> None:
     match = rf"^ID {wrong} at position {place} has no row: .* V = 9 rows, for IDs from 0 to 8; pass vocab {needed} "
     with pytest.raises(InputError, match=match):
-        look_up(of_ids(ids), SeededSource(Seeded(9, 2, 3)))
+        lookup(of_ids(ids), SeededSource(Seeded(9, 2, 3)))
 
 
 def test_a_matrix_that_no_lookup_has_cannot_be_shown() -> None:
     with pytest.raises(InputError, match=r"^show 'sum' is not known; choose from token, position, input, hidden$"):
-        LookupOptions(show=("token", "sum"))
-    assert LookupOptions(show=("input", "token")).shown == ("token", "input")
+        lookup(of_ids([0]), stub(np.eye(2), np.eye(2)), show=("token", "sum"))
+    assert lookup(of_ids([0]), stub(np.eye(2), np.eye(2)), show=("input", "token")).shown == ("token", "input")
 
 
 # --- what a source is asked for ---------------------------------------------------------------------------------------
@@ -135,11 +131,11 @@ def test_a_matrix_that_no_lookup_has_cannot_be_shown() -> None:
 
 def test_a_source_without_a_layer_says_so() -> None:
     with pytest.raises(LayerError, match="there is no token layer here"):
-        look_up(of_ids([0]), StubSource({"position": Stub(np.eye(2))}))
+        lookup(of_ids([0]), StubSource({"position": Stub(np.eye(2))}))
 
 
 def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
-    result = look_up(of_ids([1, 0]), StubSource({"token": Stub(np.eye(2))}))
+    result = lookup(of_ids([1, 0]), StubSource({"token": Stub(np.eye(2))}))
     assert result.input.tolist() == [[0, 1], [1, 0]]
     (note,) = result.notes
     assert note.startswith("no file says what the model adds to the token rows: the input rows are the token rows")
@@ -147,19 +143,19 @@ def test_without_learned_positions_the_input_rows_are_the_token_rows() -> None:
 
 def test_matrices_are_arrays_by_their_names() -> None:
     token, position = np.arange(12).reshape(4, 3), 100 * np.arange(6).reshape(2, 3)
-    result = look_up(of_ids([3, 0]), stub(token, position), LookupOptions(columns="2,0"))
+    result = lookup(of_ids([3, 0]), stub(token, position), columns="2,0")
     for name, values in everything(result).items():
         assert_same_bits(getattr(result, name), values)
     assert_same_bits(np.asarray(result), result.input)
     assert np.asarray(result, np.float64).dtype == np.float64
     with pytest.raises(AttributeError, match="no matrix 'position'; there are: token, input"):
-        _ = look_up(of_ids([3, 0]), stub(token, position), LookupOptions(position="none")).position
+        _ = lookup(of_ids([3, 0]), stub(token, position), position="none").position
 
 
 @pytest.mark.parametrize("trace", [-1, 2, 10**30])
 def test_a_token_that_is_not_there_cannot_be_traced(trace: int) -> None:
     with pytest.raises(InputError, match=rf"^trace {trace} is not a token: there are 2 tokens, counted from 0"):
-        look_up(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), LookupOptions(trace=trace))
+        lookup(of_ids([0, 1]), stub(np.eye(2), np.eye(2)), trace=trace)
 
 
 # --- kinds of positions, and some of the tokens -----------------------------------------------------------------------
@@ -192,7 +188,7 @@ def test_each_kind_joins_the_token_rows_as_its_formula_says(kind: str, only: lis
     names = ["token", "position"] if kind == "learned" else ["token"]
     assert [*found["run"]["shapes"]] == names  # what is not needed is not drawn
     source = StubSource({name: Stub(np.eye(4)) for name in names})
-    look_up(of_ids([1, 2]), source, LookupOptions(position=kind))
+    lookup(of_ids([1, 2]), source, position=kind)
     assert [each.tolist() for each in source.asked.values()] == [[1, 2], [0, 1]][: len(names)]
 
 
@@ -232,8 +228,8 @@ def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], said: 
 
 def test_ids_of_no_encoding_are_chosen_by_ids() -> None:
     with pytest.raises(InputError, match="IDs without an encoding take an ID"):
-        look_up(of_ids([1, 2]), SeededSource(Seeded(4, 2)), LookupOptions(only="the"))
-    result = look_up(of_ids([1, 2, 1], [2]), SeededSource(Seeded(4, 2)), LookupOptions(only="2"))
+        lookup(of_ids([1, 2]), SeededSource(Seeded(4, 2)), only="the")
+    result = lookup(of_ids([1, 2, 1], [2]), SeededSource(Seeded(4, 2)), only="2")
     assert result.index(np.arange(2)).tolist() == [1, 3]
 
 
@@ -253,13 +249,11 @@ Untrained: random rows of seed 123.
 LEARNED = "position: row p of C = 1,024 positions"
 SINES = "position: columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
 NONE = """\
-Input embeddings = token embeddings: 2 of 6 tokens, D = 2 columns
-         row  token  │        0        1
-────────────────────────────────────────
-token    262  ␣the   │  {t}
-         262  ␣the   │  {t}
-= input    0  ␣the   │  {t}
-           4  ␣the   │  {t}
+Input embeddings, input = token: 2 of 6 tokens, D = 2 columns
+pos  token   ID  │        0        1
+────────────────────────────────────
+  0  ␣the   262  │  {t}
+  4  ␣the   262  │  {t}
 token: row ID of V = 50,257 tokens; input: the token row, the same at every position
 Untrained: random rows of seed 123.
 """
@@ -279,25 +273,18 @@ def test_the_whole_page_of_one_token_at_two_positions(kind: str, page: str) -> N
     assert found == page.format(**written, position=LEARNED if kind == "learned" else SINES)
 
 
-def test_token_rows_alone_say_where_the_tokens_stand() -> None:
-    printed = run.ok("lookup", CAT, "--only", "262,3797", "--show", "token", "--dim", "2").text
-    (table,) = grids(printed, 120)
-    assert [label[0] for label in table.labels] == ["1", "3"]
-    table.check(live(Seeded(V, 2))["token"][[3797, 262]])
+def test_a_trace_that_is_too_wide_continues_in_further_tables() -> None:
+    result = embcli.seeded(V, 300).lookup(IDS, trace=3, columns="0:9,250:300")
+    narrow, wide = (str(result.styled(width=width)).partition("Trace")[2] for width in (40, 200))
+    assert sorted(re.findall(r"-?\d+\.\d{4}", narrow)) == sorted(re.findall(r"-?\d+\.\d{4}", wide))
+    assert max(map(len, narrow.splitlines())) <= 40
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_page_of_each_kind_fits_and_holds_its_numbers(kind: str, width: int) -> None:
-    result = look_up(of_ids(IDS), SeededSource(Seeded(V, 256)), LookupOptions(position=kind))
-    found = result.rows(np.arange(5), result.options.matrices)
-    printed = run.ok("lookup", CAT, "--position", kind, COLUMNS=str(width)).text
-    tables = grids(printed, width)
-    each = np.stack([*found.values()], axis=1 if len(found) == 3 else 0)  # one or two are bands
-    (one,) = tables
-    one.check(each.reshape(-1, 256))
-    if width > 80:
-        assert max(map(len, printed.splitlines())) <= width
+def test_no_file_is_read_after_a_page_is_begun() -> None:
+    result = lookup(of_ids([1, 0, 2]), stub(np.eye(3), np.eye(3)), draw=True, show=("token", "input"), trace=1)
+    page = result.__rich_console__(console := Console(width=80), console.options)
+    result.layer.values[:] = 9  # type: ignore[attr-defined]
+    assert "9.0" not in export.text(Group(*page), 80)
 
 
 @pytest.mark.parametrize(

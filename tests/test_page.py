@@ -416,7 +416,7 @@ def test_without_colour_heat_is_characters_and_marks_stand_for_what_is_no_number
 @pytest.mark.parametrize("height", [24, 40])
 def test_a_picture_fits_a_screen_and_averages_rows_and_columns(square: bool, size: int, height: int) -> None:
     values = np.arange(size * size, dtype=np.float32).reshape(size, size)
-    page = Picture("pos", np.arange(size), np.arange(size), lambda rows: values[rows], square=square)
+    page = Picture("pos", np.arange(size), np.arange(size), values, square=square)
     lines = ESCAPE.sub("", on_terminal(page, height=height)).splitlines()
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80

@@ -6,7 +6,7 @@ character, denser for a larger number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
@@ -168,14 +168,13 @@ class Strips:
 class Picture:
     """A matrix as a picture of all its rows, in at most `lines` lines; what does not fit is averaged.
 
-    `values` returns rows by their numbers, (n,) int64 -> (n, columns). With `square` each number is as high as it is
-    wide.
+    With `square` each number is as high as it is wide.
     """
 
     label: str  # of the numbers of its rows
     rows: np.ndarray  # their numbers, (n,) int64
     columns: np.ndarray  # their numbers, (columns,) int64
-    values: Callable[[np.ndarray], np.ndarray]
+    values: np.ndarray  # (n, columns)
     apart: int = 1
     square: bool = False
     lines: int | None = None  # None for those of the console
@@ -197,7 +196,7 @@ class Picture:
             stacked, size = halves and shape[0] > lines, 1
             per = max(-(-shape[0] // (2 * lines if stacked else lines)), 1)
             fit = Fit.of(shape[1], cells, halves and not stacked, self.apart)
-        binned = [means(self.values(self.rows[k : k + per]).T, per).T for k in range(0, shape[0], per)]
+        binned = [means(self.values[k : k + per].T, per).T for k in range(0, shape[0], per)]
         shown = means(np.concatenate(binned or [np.empty((0, shape[1]))]), fit.per, self.apart)
         scale, step = Scale.of([shown]), 2 if stacked else 1
         drawn = shown.repeat(size, axis=0)

@@ -6,7 +6,7 @@ torch is imported when the first of its steps runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,32 +24,37 @@ class Terms:
     token_type: np.ndarray | None  # (1, columns) float32
     values: Callable[[str], np.ndarray]  # returns a tensor by its name, as float32
 
-    def added(self, step: Step, places: np.ndarray) -> np.ndarray | None:
-        """Return the rows that a step adds, (n, columns) or (1, columns) for all alike; None if it adds none."""
-        if isinstance(step, AddPosition) and self.positions is not None:
-            return self.positions.rows(places)
-        if isinstance(step, AddType):
-            return self.token_type
-        if isinstance(step, AddRow):
-            return np.concatenate([self.values(name)[:1] for name in step.tensors], axis=1)
-        return None
+    def walk(
+        self, steps: Iterable[Step], rows: np.ndarray, places: np.ndarray
+    ) -> Iterator[tuple[Step, np.ndarray | None, np.ndarray]]:
+        """Yield each step, what it adds to rows (n, columns) at these positions (n,), and the rows after it.
 
-    def apply(self, steps: Iterable[Step], rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return rows (n, columns) at these positions (n,) after all steps.
-
+        Rows that are added are (n, columns), or (1, columns) for all alike; None stands for a step that adds none.
         A projection takes the rows of a whole text: a row may depend on the rows beside it, and a product of many rows
         has other bits than that of one.
         """
         for step in steps:
-            added = self.added(step, places)
-            if added is not None:
-                rows = rows + added
-            elif isinstance(step, Scale):
-                rows = rows * np.float32(step.factor)
-            elif isinstance(step, Norm):
-                rows = _normed(step, rows, self.values(step.weight), self.values(step.bias) if step.bias else None)
-            elif isinstance(step, Project):
-                rows = self._projected(step, rows)
+            added = None
+            match step:
+                case AddPosition() if self.positions is not None:
+                    added = self.positions.rows(places)
+                case AddType():
+                    added = self.token_type
+                case AddRow(tensors=names):
+                    added = np.concatenate([self.values(name)[:1] for name in names], axis=1)
+                case Scale(factor=factor):
+                    rows = rows * np.float32(factor)
+                case Norm():
+                    rows = _normed(step, rows, self.values(step.weight), self.values(step.bias) if step.bias else None)
+                case Project():
+                    rows = self._projected(step, rows)
+            rows = rows if added is None else rows + added
+            yield step, added, rows
+
+    def apply(self, steps: Iterable[Step], rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return rows (n, columns) at these positions (n,) after all steps."""
+        for _, _, after in self.walk(steps, rows, places):
+            rows = after
         return rows
 
     def _projected(self, step: Project, rows: np.ndarray) -> np.ndarray:

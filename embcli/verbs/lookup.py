@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,23 +15,30 @@ from embcli.binary import shortened
 from embcli.errors import InputError
 from embcli.files.numbers import rounded_to
 from embcli.layer import Layer, Origin, Source, shape_of
-from embcli.names import MATRICES
-from embcli.options import LookupOptions
-from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
+from embcli.names import MATRICES, check_choice
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
 from embcli.positions.kind import AddedPositions
 from embcli.positions.learned import Learned
 from embcli.positions.sinusoidal import Sinusoidal
-from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, Scale, Step, formula_of
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step, formula_of, in_words
 from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
-from embcli.selection import select
+from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids, check_length, id_in_words
 from embcli.verbs.hidden import Terms, sinusoids
 from embcli.words import counted
 
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Table
+
+    from embcli.page import Label
+
 _PIECE = 1 << 18  # values of one matrix that are computed at a time
 _WHOLE = 12  # rows of a token layer that a picture shows completely
+_MOST = 40  # tokens of a table, columns of a trace
+_MOST_TARGETS = 4  # positions that a picked row goes to
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
@@ -56,13 +65,18 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     tokens: Tokens
     layer: Layer  # (V, D)
     positions: AddedPositions | None
+    kind: JoinedKind  # of the positions
     columns: np.ndarray  # of the token layer, (chosen columns,) int64
+    columns_chosen: bool  # by the user
     origin: Origin
-    options: LookupOptions
     steps: tuple[Step, ...]  # from a token row to the input embedding
     added: Terms  # what the steps add
-    only: np.ndarray | None = None  # the tokens that are looked up, (n,) int64; None for all
+    matrices: Names
+    show: Names | None  # of the matrices, as the user chose
     recipe: Recipe | None = None  # None for seeded layers, and if the model's is unknown or not followed
+    only: np.ndarray | None = None  # the tokens that are looked up, (n,) int64; None for all
+    trace: int | None = None  # the token whose sum a page writes out
+    draw: bool = False
 
     token = MatrixOf()  # (n, D) float32
     position = MatrixOf()  # (n, D) float32
@@ -77,31 +91,11 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         """The steps from the input embedding to `hidden`; empty if the input is that."""
         return self.recipe.rest if self.recipe else ()
 
-    @cached_property
-    def matrices(self) -> Names:
-        return tuple(dict.fromkeys((*self.options.matrices, *(("hidden",) if self.rest else ()))))
-
     @property
     def shown(self) -> Names:
-        given = self.options.show or (("token",) if self.options.draw else self.matrices)
+        """The matrices on a page."""
+        given = self.show or (("token",) if self.draw else self.matrices)
         return tuple(name for name in self.matrices if name in given)
-
-    @property
-    def type_row(self) -> int | None:
-        """The token type whose row is added; None for none."""
-        return next((step.row for step in (*self.steps, *self.rest) if isinstance(step, AddType)), None)
-
-    @property
-    def sum(self) -> str:
-        return formula_of(self.steps)
-
-    @property
-    def same_bag(self) -> bool:
-        """Whether there are two sequences of the same tokens in different orders."""
-        if self.tokens.sequences != 2:
-            return False
-        first, second = np.split(self.tokens.ids, self.tokens.starts[1:2])
-        return not np.array_equal(first, second) and np.array_equal(np.sort(first), np.sort(second))
 
     def index(self, places: np.ndarray) -> np.ndarray:
         """Return the tokens at these places among those that are looked up, (n,) int64."""
@@ -115,102 +109,79 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     def rows(self, index: np.ndarray, names: Names = MATRICES) -> dict[str, np.ndarray]:
         """Return the named matrices for these tokens, each (n, its columns) float32."""
-        names = tuple(name for name in names if name in self.matrices)
-        rows = {} if names == ("hidden",) else {term.name: term.values for term in self.terms(index, names)}
-        if "hidden" in names:
-            rows["hidden"] = _picked(self._hidden(index), self.columns_of("hidden"))
-        return {name: rows[name] for name in names}
+        terms = {term.name: term.values for term in self.terms(index, names)}
+        return {name: terms[name] for name in names if name in self.matrices}
 
     def terms(self, index: np.ndarray, names: Names = MATRICES) -> list[Term]:
-        """Return the terms of the input embeddings of these tokens, in their order, and the input embeddings.
+        """Return the terms of the input embeddings of these tokens, in their order, the input embeddings, and `hidden`.
 
-        If `names` has neither position nor input, these are the token rows alone.
+        Of these only as many as the named matrices need.
         """
-        ids, places = self.tokens.ids[index], self._positions(index)
+        ids, positions, places = self.tokens.ids[index], self._positions[index], self.tokens.places(index)[1]
         rows = self.layer.rows(ids)
         terms = [Term("token", "", rows, ids)]
-        for step in self.steps if {"position", "input"} & {*names} else ():
-            added = self.added.added(step, places)
-            rows = self.added.apply((step,), rows, places) if added is None else rows + added
-            if isinstance(step, Scale):
-                terms.append(Term(f"x {step.factor:.4g}", "", rows, factor=step.factor))
-            elif added is not None:
-                values = np.broadcast_to(added, rows.shape)
-                if isinstance(step, AddPosition):
-                    terms.append(Term("position", "+", values, places))
-                elif isinstance(step, AddType):
-                    terms.append(Term("type", "+", values, np.full(len(index), step.row)))
-                elif terms[-1].name == "rows 0":
-                    terms[-1] = replace(terms[-1], values=terms[-1].values + values)
-                else:
-                    terms.append(Term("rows 0", "+", values))
-        terms.append(Term("input", "=", rows, places))
-        return [replace(term, values=_picked(term.values, self.columns)) for term in terms]
+        if {"position", "input", "hidden"} & {*names}:
+            for step, added, total in self.added.walk(self.steps, rows, positions):
+                rows = total
+                values = np.broadcast_to(rows if added is None else added, rows.shape)
+                match step:
+                    case Scale(factor=factor):
+                        terms.append(Term(f"x {factor:.4g}", "", values, factor=factor))
+                    case AddPosition():
+                        terms.append(Term("position", "+", values, positions))
+                    case AddType(row=row):
+                        terms.append(Term("type", "+", values, np.full(len(index), row)))
+                    case _ if terms[-1].name == "rows 0":
+                        terms[-1] = replace(terms[-1], values=terms[-1].values + values)
+                    case _:
+                        terms.append(Term("rows 0", "+", values))
+            terms.append(Term("input", "=", rows, places))
+        if "hidden" in names and "hidden" in self.matrices:
+            terms.append(Term("hidden", "", self._hidden(index, rows), places))
+        return [replace(term, values=_picked(term.values, self.columns_of(term.name))) for term in terms]
 
-    @property
-    def norm(self) -> Norm | None:
-        """The norm that makes `hidden` of an input row; None if something else does."""
-        return self.rest[0] if len(self.rest) == 1 and isinstance(self.rest[0], Norm) else None
+    def _hidden(self, index: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return what the first block reads at these tokens with these input rows, (n, D) -> (n, H) float32.
 
-    def traced_norm(self, place: int) -> tuple[float, float, list[Term]]:
-        """Return the mean and the variance of a token's input row, in float64, and what `norm` makes of the row."""
-        norm, row = self.norm, self._block_rows(np.array([place]), ())
-        if norm is None:
-            raise InputError("there is no norm here")
-        exact = row.astype(np.float64)
-        mean, variance = float(exact.mean()), float(exact.var())
-        rows = [("input", "", row), ("normed", "→", (exact - mean) / np.sqrt(variance + norm.epsilon))]
-        rows += [("gain", "x", self.added.values(norm.weight)[None])]
-        rows += [("bias", "+", self.added.values(norm.bias)[None])] if norm.bias else []
-        rows += [("hidden", "=", self._hidden(np.array([place])))]
-        return mean, variance, [Term(name, sign, _picked(values, self.columns)) for name, sign, values in rows]
-
-    def _hidden(self, index: np.ndarray) -> np.ndarray:
-        """Return what the first block reads at these tokens; whole texts if rows depend on the rows beside them."""
+        A projection takes whole texts: a row may depend on the rows beside it.
+        """
         if not any(isinstance(step, Project) for step in self.rest):
-            return self._block_rows(index, self.rest)
+            return self.added.apply(self.rest, rows, self._positions[index])
         sequence, place = self.tokens.places(index)
-        rows = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
+        hidden = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
         for number in np.unique(sequence).tolist():
-            rows[sequence == number] = self._block_rows_of_sequence(number)[place[sequence == number]]
+            hidden[sequence == number] = self._hidden_of_sequence(number)[place[sequence == number]]
+        return hidden
+
+    @cached_property
+    def _hidden_of_sequence(self) -> Callable[[int], np.ndarray]:
+        """What the first block reads of a sequence by its number, (T, H) float32; the last one is kept."""
+
+        @lru_cache(1)
+        def rows(number: int) -> np.ndarray:
+            index = np.arange(*self.tokens.starts[number : number + 2].tolist())
+            token = self.layer.rows(self.tokens.ids[index])
+            return self.added.apply((*self.steps, *self.rest), token, self._positions[index])
+
         return rows
 
-    def _block_rows(self, index: np.ndarray, rest: tuple[Step, ...]) -> np.ndarray:
-        places = self._positions(index)
-        return self.added.apply((*self.steps, *rest), self.layer.rows(self.tokens.ids[index]), places)
-
     @cached_property
-    def _block_rows_of_sequence(self) -> Callable[[int], np.ndarray]:
-        """What the first block reads of a sequence by its number, (T, H) float32; the last one is kept."""
-        starts = self.tokens.starts.tolist()
-        return lru_cache(1)(lambda number: self._block_rows(np.arange(starts[number], starts[number + 1]), self.rest))
-
-    def _positions(self, index: np.ndarray) -> np.ndarray:
-        """Return the positions of these tokens, (n,) int64; that of padding is -1 where positions do not count it."""
-        return self.tokens.places(index)[1] if self._counted_positions is None else self._counted_positions[index]
-
-    @cached_property
-    def _counted_positions(self) -> np.ndarray | None:
-        """The positions of all tokens if some of them are padding that positions do not count; otherwise None."""
-        padding = self.recipe.padding if self.recipe else None
-        is_padding: np.ndarray = self.tokens.ids == padding
-        if padding is None or not is_padding.any():
-            return None
-        counts = np.cumsum(~is_padding)
-        before = np.concatenate([[0], counts])[self.tokens.starts[:-1]]
-        positions: np.ndarray = counts - 1 - np.repeat(before, np.diff(self.tokens.starts))
-        positions[is_padding] = -1
-        return positions
+    def _positions(self) -> np.ndarray:
+        """The positions of all tokens, (T,) int64; that of padding is -1 where positions do not count it."""
+        starts, padding = self.tokens.starts, self.recipe.padding if self.recipe else None
+        counts = np.ones(len(self.tokens), bool) if padding is None else self.tokens.ids != padding
+        until = np.concatenate([[0], np.cumsum(counts)])
+        return np.where(counts, until[1:] - 1 - np.repeat(until[starts[:-1]], np.diff(starts)), -1)
 
     def records(self) -> Records:
         """Return the lookup as data: position, ID and token of each row, and its matrices."""
         columns = {name: tuple(self.columns_of(name).tolist()) for name in self.matrices}
-        step = min(max(_PIECE // self.layer.shape[1], 1), 4096)
         run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **self.origin.document())
-        if self.options.position != DEFAULT_KIND:
-            run |= {"kind": self.options.position}
-        if self.type_row is not None:
-            run |= {"token_type": self.type_row, "sum": self.sum}
+        if self.kind != DEFAULT_KIND:
+            run |= {"kind": self.kind}
+        for step in (*self.steps, *self.rest):
+            if isinstance(step, AddType):
+                run |= {"token_type": step.row, "sum": formula_of(self.steps)}
         if self.recipe is not None:
             run |= {"recipe": self.recipe.words} | ({"part": self.recipe.part} if self.recipe.part else {})
         return Records(
@@ -220,16 +191,210 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             fields=self.tokens.field_types,
             pieces=in_pieces(
                 len(self),
-                step,
+                min(max(_PIECE // self.layer.shape[1], 1), 4096),
                 lambda places, names: self.tokens.fields(self.index(places), names),
                 lambda places, names: self.rows(self.index(places), names),
             ),
             matrices={name: Array((len(self), len(each)), columns=each) for name, each in columns.items()},
             columns=columns["input"],
             default="input",
-            shown=self.options.show and self.shown,
+            shown=self.show and self.shown,
             sequences=self.tokens.sequences,
         )
+
+    # --- its page ---
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import words
+        from embcli.verbs.parts import origin_lines
+
+        page = self._picture(options.max_width) if self.draw else []
+        page += self._table()
+        meaning = self._meaning()
+        if meaning and (line := words("; ".join(meaning))).cell_len <= options.max_width:
+            page.append(line)
+        else:
+            page += map(words, meaning)
+        if self.tokens.sequences == 2:
+            one, other = np.split(self.tokens.ids, self.tokens.starts[1:2])
+            if not np.array_equal(one, other) and np.array_equal(np.sort(one), np.sort(other)):
+                page.append(words("Both sequences are the same bag of tokens in different orders:"))
+                same = "equal token rows, different input embeddings."
+                page.append(words(same if self.positions else "equal input embeddings: the order is lost."))
+        if self.trace is not None:
+            page += self._trace(self.trace, options.max_width)
+        return [*page, *origin_lines(self.origin)]
+
+    def _table(self) -> list[RenderableType]:
+        """Return the terms of all tokens, or the matrices that the user chose, below a title."""
+        from embcli.page import Matrix, Values, title, words
+
+        rows = Excerpt.ends(_MOST, len(self))
+        index = self.index(rows.places)
+        is_sum = self.shown == self.matrices
+        terms = [term for term in self.terms(index, self.shown) if is_sum or term.name in self.shown]
+        named = f"{' and '.join(self.shown).capitalize()} embeddings"
+        if is_sum:
+            is_input = not self.steps  # a token row is the input
+            terms = [term for term in terms if not (is_input and term.name == "input")]
+            steps = tuple(step for step in self.steps if not isinstance(step, AddRow))
+            formula = in_words(steps).replace("sinusoidal ", "")
+            named = "Input embeddings, input = token" if is_input else f"Input embeddings = {formula} embeddings"
+        page: list[RenderableType] = [title(f"{named}: {self._sizes()}")]
+        projected = [term for term in terms if len(self.columns_of(term.name)) != len(self.columns)]
+        for part in filter(None, ([term for term in terms if term not in projected], projected)):
+            columns = self.columns_of(part[0].name)
+            if part is projected:
+                page.append(words(f"What the first block reads: H = {counted(len(columns), 'column')}"))
+            values = np.stack([term.values for term in part], axis=1).reshape(-1, len(columns))
+            table = Matrix(
+                self._labels(index, part, is_sum),
+                [Values(values, apart=self.positions.apart(columns) if self.positions else 1)],
+                columns,
+                [len(part) * gap for gap in rows.gaps],
+                precision=self.style.precision,
+                heat=self.style.heat,
+                every=self.columns_chosen and part is not projected,
+                rows_left_out=rows.missing("row"),
+            )
+            page.append(table)
+        return page
+
+    def _sizes(self) -> str:
+        """Return the sizes of the matrices with their units, and how many of the tokens the user chose."""
+        tokens, count = self.tokens, counted(len(self.tokens), "token")
+        columns = f"D = {counted(self.layer.shape[1], 'column')}"
+        if self.only is not None:
+            return f"{len(self):,} of {count}, {columns}"
+        if not tokens.many:
+            return f"T = {count}, {columns}"
+        sequences = counted(tokens.sequences, "sequence")
+        if tokens.sequences and len(tokens) == tokens.sequences * tokens.longest:
+            return f"B = {sequences}, T = {counted(tokens.longest, 'token')}, {columns}"
+        return f"{sequences}, {count}, {columns}"
+
+    def _labels(self, index: np.ndarray, terms: list[Term], is_sum: bool) -> list[Label]:
+        """Return the labels of the rows of each token: its terms, and the numbers of their rows in their layers."""
+        from embcli.page import Label
+        from embcli.verbs.parts import token_label, token_labels
+
+        if len(terms) == 1:
+            return token_labels(self.tokens, index)
+        names = [f"{term.sign} {term.name}".lstrip() if is_sum else term.name for term in terms]
+        numbers = [[""] * len(index) if term.numbers is None else term.numbers.tolist() for term in terms]
+        first = slice(None, None, len(terms))  # the rows with a token
+        labels = [Label("", names * len(index), "left"), Label("row", [*chain(*zip(*numbers, strict=True))])]
+        if self.tokens.encoding is not None:
+            words: list[bytes | None] = [None] * (len(index) * len(terms))
+            words[first] = self.tokens.bytes_of(self.tokens.ids[index])
+            labels.insert(0, token_label(words))
+        if self.tokens.many:
+            sequences: list[object] = [""] * (len(index) * len(terms))
+            sequences[first] = self.tokens.places(index)[0].tolist()
+            labels.insert(0, Label("seq", sequences))
+        return labels
+
+    def _meaning(self) -> list[str]:
+        """Return where the rows come from, unless the title says it."""
+        shown, recipe, lines, formula = self.shown, self.recipe, [], formula_of(self.steps)
+        types = [step for step in self.steps if isinstance(step, AddType)]
+        if "token" in shown and not self.draw:
+            tensor = f"tensor {self.origin.tensors['token']}, " if self.origin.is_other else ""
+            lines.append(f"token: row ID of {tensor}V = {counted(self.layer.shape[0], 'token')}")
+        if "position" in shown and self.positions is not None:
+            lines.append(f"position: {self.positions.source_in_words(self.origin.first_position)}")
+        if "input" in shown and not types and not any(isinstance(step, AddPosition) for step in self.steps):
+            lines.append(f"input: {formula if self.steps else 'the token row, the same at every position'}")
+        elif shown == ("input",):
+            lines.append(f"input: {formula if recipe else 'the token row plus the position row'}")
+        if "input" in shown and types:
+            tensor, (rows, width) = self.origin.tensors["token_type"], self.origin.shapes["token_type"]
+            lines.append(f"token type: row {types[0].row} of {tensor}, ({rows:,}, {width:,}); input = {formula}")
+        if "hidden" in shown and recipe is not None:
+            lines.append(f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it")
+        if recipe is not None and recipe.part is not None:
+            lines.append(f"part: {recipe.part}")
+        return lines
+
+    def _picture(self, width: int) -> list[RenderableType]:
+        """Return the token layer with the picked rows marked, and where they go: as many positions as fit."""
+        from embcli.page import Label, Matrix, Values, left_out, title, words
+        from embcli.verbs.parts import PickedRows, token_label
+
+        tokens, index = self.tokens, self.index(np.arange(len(self)))
+        picked = PickedRows.of(tokens.ids[index], rows_beside(self.layer.shape[0]))
+        each = [*zip(picked.rows.tolist(), picked.marks, strict=True)]
+        labels = [Label("ID", [f"{row} →" if mark else "" for row, mark in each]), Label("row", picked.rows)]
+        targets = []
+        for row, mark in each:
+            places = zip(*(part.tolist() for part in tokens.places(index[tokens.ids[index] == row])), strict=True)
+            targets.append([f"{s}:{p}" if tokens.many else str(p) for s, p in places] if mark else [])
+        values = self.layer.rows(picked.rows)[:, self.columns]
+        for most in range(_MOST_TARGETS, -1, -1):
+            more = [[f"{len(to) - most:,} {'more' if most else 'in all'}"] * (len(to) > most) for to in targets]
+            cells = [", ".join([*to[:most], *rest]) for to, rest in zip(targets, more, strict=True)]
+            arrows = [f"→ {cell}" if cell else "" for cell in cells]
+            goals = Label("to seq:pos" if tokens.many else "to pos", arrows, "left")
+            least = [*labels, Label("…", ["…"])], [Values(values[:, :1])], self.columns[:1]
+            if Matrix(*least, after=[goals]).fits(width):
+                break
+        if tokens.encoding is not None:
+            named = zip(tokens.bytes_of(picked.rows), picked.marks, strict=True)
+            labels.insert(0, token_label([word if mark else None for word, mark in named]))
+        size, dim = counted(self.layer.shape[0], "token"), counted(self.layer.shape[1], "column")
+        look = self.style.precision, self.style.heat
+        whole = Matrix(labels, [Values(values)], self.columns, picked.gaps, [goals], picked.tones, *look)
+        table, *_ = whole.parts(width)  # the table below names the columns that are left out
+        missing = [words(left_out(picked.missing))] if picked.missing else []
+        return [title(f"Each ID picks a row of the token matrix: V = {size}, D = {dim}"), table, *missing]
+
+    def _trace(self, place: int, width: int) -> Iterator[RenderableType]:
+        """Yield the sum of one token, value by value, and the norm after it."""
+        from embcli.page import left_out, title, words, written
+
+        columns, dim = Excerpt.ends(_MOST, len(self.columns)), self.layer.shape[1]
+        whole = replace(self, columns=np.arange(dim)).terms(np.array([place]))
+        terms, formula = [term for term in whole if term.name != "hidden"], ""
+        for term in terms[:-1]:
+            first = self.origin.first_position if term.name == "position" else 0
+            row = "" if term.numbers is None else f" row {first + int(term.numbers[0])}"
+            formula += f" {term.sign} {term.name}{row}".replace("  ", " ")
+        yield ""
+        yield title(f"Trace of token {place}:{formula} = input row {place}")
+        yield from self._values(terms, columns, width)
+        yield words(f"The sum is computed in float32; it is shown to {self.style.precision} decimals.")
+        if len(self.rest) == 1 and isinstance(norm := self.rest[0], Norm):
+            exact, values = terms[-1].values.astype(np.float64), self.added.values
+            mean, variance = exact.mean(), exact.var()
+            steps = [
+                replace(terms[-1], sign=""),
+                Term("normed", "→", (exact - mean) / np.sqrt(variance + norm.epsilon)),
+            ]
+            steps.append(Term("gain", "x", values(norm.weight)[None]))
+            steps += [Term("bias", "+", values(norm.bias)[None])] if norm.bias else []
+            shown = written(np.array([mean, variance]), self.style.precision)
+            yield ""
+            yield title(f"Trace of hidden row {place}: normed = (input - mean) / sqrt(variance + epsilon)")
+            yield words(f"mean {shown[0]}, variance {shown[1]}, over all {dim:,} columns; epsilon {norm.epsilon:g}")
+            yield from self._values([*steps, replace(whole[-1], sign="=")], columns, width)
+        if columns.left_out:
+            yield words(left_out(columns.missing("column", self.columns)))
+
+    def _values(self, terms: list[Term], columns: Excerpt, width: int) -> Iterator[Table]:
+        """Yield the terms of one token as tables, a line for each of these columns, with the signs before them."""
+        from embcli.page import Label, NumberFormat, ruled
+
+        places, number = self.columns[columns.places], Label("column", self.columns[columns.places])
+        values = [term.values if term.factor is None else np.full_like(term.values, term.factor) for term in terms]
+        numbers = NumberFormat([each[:, self.columns] for each in values], self.style.precision)
+        cell = max(numbers.width, len("position"))
+        most = max((width - number.width) // (cell + 3), 1)  # numbers of a line, each after a sign
+        for start in range(0, len(terms), most):
+            labels = [number]
+            for term, row in zip(terms[start : start + most], values[start:], strict=False):
+                labels += [Label("", [term.sign] * len(places))] if term.sign else []
+                labels.append(Label(term.name, [numbers.write(value) for value in row[0, places]], minimum=cell))
+            yield ruled(labels, gaps=columns.gaps, has_rule=False)
 
 
 def _picked(values: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -238,18 +403,33 @@ def _picked(values: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return values if whole else values[:, columns]
 
 
-def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None, special: bool = False) -> Lookup:
+def lookup(
+    tokens: Tokens,
+    source: Source,
+    *,
+    special: bool = False,
+    show: Names | None = None,
+    columns: str | None = None,
+    trace: int | None = None,
+    draw: bool = False,
+    only: str | None = None,
+    position: JoinedKind | None = None,
+) -> Lookup:
     """Return the rows that tokens pick, at their positions; `special` recognises special tokens in `only`.
 
     Raises InputError for an ID without a row, for a sequence longer than the position layer, for columns out of range,
     for a token to trace that does not exist, and for `only` a token that does not occur.
     """
-    options = options or LookupOptions()
+    check_choice("position", position, JOINED_KINDS)
+    for name in show or ():
+        check_choice("show", name, MATRICES)
+    if position == NO_POSITIONS and "position" in (show or ()):
+        raise InputError("position none has no rows that show could name", parameters=("position", "show"))
     (vocabulary_size, dim), seeded = shape_of(source, "token"), source.origin.is_seeded
-    only = _occurrences(tokens, options, special)
+    places = None if only is None else _occurrences(tokens, only, special)
     check_ids(tokens, vocabulary_size, grows=seeded)
-    kind, recipe, steps = _planned(source, options)
-    options, every = replace(options, position=kind), (*steps, *(recipe.rest if recipe else ()))
+    kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()))
+    every = (*steps, *(recipe.rest if recipe else ()))
     waves = recipe.position if recipe and recipe.position and recipe.position.waves else None
     positions: AddedPositions | None = None
     if waves or kind == "sinusoidal":
@@ -257,42 +437,56 @@ def look_up(tokens: Tokens, source: Source, options: LookupOptions | None = None
     elif kind == DEFAULT_KIND or any(isinstance(step, AddPosition) for step in every):
         positions = Learned(dim)
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
-    columns = select(options.columns, dim, "column")
-    if options.trace is not None:
-        if not every:
-            raise InputError(f"trace writes out a sum; position {kind} adds nothing", parameters=("trace", "position"))
-        if not 0 <= options.trace < len(tokens):
-            there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}"
-            there_are = f"trace {options.trace} is not a token: {there_are}, counted from 0"
-            raise InputError(there_are, parameters=("trace",))
-    asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if options.draw else tokens.ids}
+    if trace is not None and not every:
+        raise InputError(f"trace writes out a sum; position {kind} adds nothing", parameters=("trace", "position"))
+    if trace is not None and not 0 <= trace < len(tokens):
+        there_are = f"there {'is' if len(tokens) == 1 else 'are'} {counted(len(tokens), 'token')}"
+        raise InputError(f"trace {trace} is not a token: {there_are}, counted from 0", parameters=("trace",))
+    chosen = select(columns, dim, "column")
+    asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids}
     if isinstance(positions, Learned):
         asked["position"] = np.arange(tokens.longest)
     types = [step.row for step in every if isinstance(step, AddType)]
     if types:
         asked["token_type"] = np.array(types)
     layers = source.open(asked)
-    if positions is not None:
-        positions = replace(positions, opened=layers.get("position"))
-    added = Terms(
-        positions,
-        layers["token_type"].rows(asked["token_type"]) if types else None,
-        cache(recipe.values) if recipe else dict[str, np.ndarray]().__getitem__,
-    )
     if recipe is not None:
         _note_other_ways(source, recipe, tokens, layers.origin)
-    origin, notes = layers.origin, source.notes
-    return Lookup(tokens, layers["token"], positions, columns, origin, options, steps, added, only, recipe, notes=notes)
+    has = {"position": kind != NO_POSITIONS, "hidden": "hidden" in (show or ()) or bool(recipe and recipe.rest)}
+    return Lookup(
+        tokens=tokens,
+        layer=layers["token"],
+        positions=positions and replace(positions, opened=layers.get("position")),
+        kind=kind,
+        columns=chosen,
+        columns_chosen=columns is not None,
+        origin=layers.origin,
+        steps=steps,
+        added=Terms(
+            positions and replace(positions, opened=layers.get("position")),
+            layers["token_type"].rows(asked["token_type"]) if types else None,
+            cache(recipe.values) if recipe else dict[str, np.ndarray]().__getitem__,
+        ),
+        matrices=tuple(name for name in MATRICES if has.get(name, True)),
+        show=show,
+        recipe=recipe,
+        only=places,
+        trace=trace,
+        draw=draw,
+        notes=source.notes,
+    )
 
 
-def _planned(source: Source, options: LookupOptions) -> tuple[JoinedKind, Recipe | None, tuple[Step, ...]]:
+def _planned(
+    source: Source, given: JoinedKind | None, shown: Names
+) -> tuple[JoinedKind, Recipe | None, tuple[Step, ...]]:
     """Return the kind of positions that join token rows, the recipe if it is followed, and the steps to the input.
 
     It is followed unless the user asks for other positions, or for token rows only. Notes tell what is not known, and
     where the positions of a model are if it adds none.
     """
-    given, seeded = options.position, source.origin.is_seeded
-    if options.shown == ("token",) and given in (None, DEFAULT_KIND):
+    seeded = source.origin.is_seeded
+    if shown == ("token",) and given in (None, DEFAULT_KIND):
         return (DEFAULT_KIND, None, (AddPosition(),)) if seeded else (NO_POSITIONS, None, ())
     recipe, types = source.recipe, False
     if recipe is None:
@@ -315,7 +509,7 @@ def _planned(source: Source, options: LookupOptions) -> tuple[JoinedKind, Recipe
         given = NO_POSITIONS
     if recipe is not None and not recipe.is_known:
         recipe = None
-    if "hidden" in options.shown and recipe is None and not seeded:
+    if "hidden" in shown and recipe is None and not seeded:
         is_known = source.recipe is not None and source.recipe.is_known
         why = "follows the positions of the model; leave out position" if is_known else "is not known for this model"
         raise InputError(f"show hidden, what the first block reads, {why}", parameters=("show", "position"))
@@ -356,14 +550,11 @@ def rows_beside(size: int) -> np.ndarray:
     return np.arange(size) if size <= _WHOLE else np.array([0, size - 1])
 
 
-def _occurrences(tokens: Tokens, options: LookupOptions, special: bool) -> np.ndarray | None:
-    """Return where the tokens of `only` occur, (n,) int64; None if it is not given.
+def _occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
+    """Return where the tokens of a text, or of IDs (digits alone), occur, (n,) int64.
 
-    Digits alone are IDs. Raises InputError for a token that does not occur, and if there are none.
+    Raises InputError for a token that does not occur, and if there are none.
     """
-    text = options.only
-    if text is None:
-        return None
     given, is_ids = f"only {text[:40]!r}", _IDS.fullmatch(text) is not None
     if not is_ids and tokens.encoding is None:
         raise InputError(f"{given} is a text; IDs without an encoding take an ID", parameters=("only",))

@@ -4,38 +4,50 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from embcli.binary import shortened
 from embcli.errors import InputError, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
-from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH, __version__
-from embcli.options import PositionOptions
-from embcli.positions import DEFAULT_KIND, Kind, kind_of
+from embcli.names import DEFAULT_CONTEXT_LENGTH, PAIRINGS, SHORT_LENGTH, Pairing, __version__, check_choice
+from embcli.positions import DEFAULT_KIND, KINDS, Kind, check_options, kind_of
 from embcli.positions.kind import Matrix, Positions
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.records import Array, Records, in_pieces
 from embcli.result import MatrixOf, Result
-from embcli.selection import select
+from embcli.selection import Excerpt, select
+from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.hidden import sinusoids
 from embcli.weights.seeded import check_size
+from embcli.words import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 _PIECE = 1 << 18  # values that are computed at a time
+_MOST_CHOSEN = 200  # rows of a page that the user chose
+_ONE_TABLE, _TWO_TABLES, _LEAST = 10, 4, 3  # rows of a longer table, if a page has one table, or two
+_AROUND_TWO = 12  # lines around the rows of two tables, beside those above and below both
+_LINES, _BELOW = 35, 2  # lines of a picture in a pipe or a file; of a screen below a page
 
 
 @dataclass(frozen=True, eq=False)
 class PositionTable(Result, verb="positions", content="embeddings"):
     """The matrices of a kind of positions, for the chosen positions; each is an array under its name."""
 
-    options: PositionOptions
-    length: int  # T
+    name: Kind
     kind: Positions
+    length: int  # T
     chosen: np.ndarray  # (n,) int64, positions
     columns: np.ndarray  # of D, of pairs of D, or positions (similarity), (columns,) int64
     matrices: list[Matrix]
     origin: Origin | None  # of the layers; None for positions that are only computed
+    token_id: int  # of the row that the positions are applied to
+    rows_chosen: bool  # by the user
+    columns_chosen: bool
     is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
     reason: str = ""  # why these are the positions of a model, if nobody chose the kind
 
@@ -44,31 +56,18 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     distance = MatrixOf()  # (n, T) int64
     similarity = MatrixOf()  # (n, T) float32, dot products
 
-    @property
-    def for_page(self) -> PositionTable:
-        """The positions that a page shows: the first of them if nobody chose T or rows."""
-        if not self.is_long:
-            return self
-        count, matrices = SHORT_LENGTH, self.matrices
-        if self.options.similarity and self.options.columns is None:
-            (every,) = matrices
-            matrices = [replace(every, rows=lambda at: every.rows(at)[:, :count], columns=every.columns[:count])]
-        return replace(self, length=count, chosen=self.chosen[:count], matrices=matrices)
-
     def records(self) -> Records:
         """Return the matrices as data, with one row per position."""
         named = {each.name: each for each in self.matrices if each.name}
-        step = max(_PIECE // max(*(int(np.prod(each.shape)) for each in named.values()), 1), 1)
-
         origin = self.origin.document() if self.origin else {}
         return Records(
-            run={"embcli": __version__, "kind": self.options.kind, **origin, **self.kind.document()},
+            run={"embcli": __version__, "kind": self.name, **origin, **self.kind.document()},
             unit="positions",
             rows=len(self.chosen),
             fields={"position": int},
             pieces=in_pieces(
                 len(self.chosen),
-                step,
+                max(_PIECE // max(*(int(np.prod(each.shape)) for each in named.values()), 1), 1),
                 lambda index, names: dict.fromkeys(names, self.chosen[index]),
                 lambda index, names: {name: named[name].rows(self.chosen[index]) for name in names},
             ),
@@ -77,42 +76,133 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             default=next(iter(named)),
         )
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli import page
+        from embcli.verbs.parts import origin_lines
 
-def positions(source: Source, options: PositionOptions, context_length: int | None = None) -> PositionTable:
+        length, chosen = self.length, self.chosen
+        if self.is_long:
+            length, chosen = SHORT_LENGTH, chosen[:SHORT_LENGTH]
+        first = f" 0 to {length - 1} of {self.length:,}" if self.is_long else ""
+        origin = None if self.origin is None or self.origin.is_seeded else self.origin  # a checkpoint
+        said, is_similarity = self.kind.words(length, stored=origin is not None), self.matrices[0].name == "similarity"
+        if is_similarity:
+            heading = f"Dot products of {self.name} positions{first}: T = {counted(length, 'position')}"
+            head = [page.title(heading), page.words(said.products)]
+            if self.kind.needs_row(similarity=True):
+                head.append(page.words(f"The row is that of token ID {self.token_id}."))
+        else:
+            head = [page.title(f"{said.name}{first}: {said.shape}"), page.words(said.formula)]
+        end = [page.words(line) for line in ("" if is_similarity else said.note, self.reason) if line]
+        if origin is not None and not (self.reason and "position" not in origin.tensors):
+            layer = "position" if "position" in origin.tensors else "token"
+            has_offset = layer == "position" and origin.first_position
+            offset = f"; position 0 is its row {origin.first_position}" if has_offset else ""
+            end.append(page.words(f"{origin.tensors[layer]} ({origin.dtypes[layer]}){offset}"))
+        end += origin_lines(self.origin) if self.origin is not None else ()
+        around = sum(len(console.render_lines(part, options)) for part in (*head, *end))
+        screen = console.height if console.is_terminal and not console.record else None
+        shown = [matrix for matrix in self.matrices if matrix.heading is not None]
+        tables: list[RenderableType] = []
+        for place, matrix in enumerate(shown):
+            numbers = chosen if matrix.numbers is None else matrix.numbers  # of its rows, (n,) int64
+            columns = matrix.columns
+            if is_similarity and self.is_long and not self.columns_chosen:
+                columns = columns[:length]
+            tables += [""] * bool(place) + [page.words(matrix.heading)] * bool(matrix.heading)
+            if self.style.heat and (is_similarity or not self.rows_chosen):
+                headings = sum(1 for each in shown if each.heading) + len(shown) - 1
+                lines = _LINES if screen is None else (screen - around - headings - _BELOW) // len(shown)
+                values = matrix.rows(numbers)[:, : len(columns)]
+                look = is_similarity, lines, self.style.precision
+                tables.append(page.Picture(matrix.label, numbers, columns, values, matrix.apart, *look))
+                continue
+            most = _ONE_TABLE if len(shown) == 1 else _TWO_TABLES
+            if matrix.numbers is None and self.rows_chosen:
+                most = _MOST_CHOSEN
+            elif len(shown) > 1 and screen is not None:
+                most = max((screen - around - _AROUND_TWO) // 2, _LEAST)
+            elif len(numbers) <= SHORT_LENGTH:  # as on a page without a T
+                most = SHORT_LENGTH
+            rows = Excerpt.ends(most, len(numbers))
+            values = matrix.rows(numbers[rows.places])[:, : len(columns)]
+            table = page.Matrix(
+                [page.Label(matrix.label, numbers[rows.places])],
+                [page.Values(values, apart=matrix.apart)],
+                columns,
+                rows.gaps,
+                precision=self.style.precision,
+                heat=self.style.heat,
+                every=self.columns_chosen,
+                rows_left_out=rows.missing("row", numbers),
+            )
+            tables.append(table)
+        return [*head, *tables, *end]
+
+
+def positions(
+    source: Source,
+    kind: Kind | None = None,
+    *,
+    context_length: int | None = None,
+    pairing: Pairing | None = None,
+    theta: float | None = None,
+    ids: str | int | None = None,
+    similarity: bool = False,
+    rows: str | None = None,
+    columns: str | None = None,
+) -> PositionTable:
     """Return the matrices of T positions; unless T is given, it is the kind's own, or the length of the source's layer.
 
     Unless a kind is given, it is that of the model. Without a T a page shows the first positions only.
 
-    Raises InputError for rows and columns that are out of range, for an ID without a row, and for a kind that a
-    checkpoint does not contain; LayerError for sizes that are out of range.
+    Raises InputError for rows and columns that are out of range, for an ID without a row, for an option that the kind
+    does not have, and for a kind that a checkpoint does not contain; LayerError for sizes that are out of range.
     """
-    name, reason = (options.kind, "") if options.kind is not None else _kind_of_model(source)
-    options, token_id = replace(options, kind=name), options.token_id()
+    check_choice("kind", kind, KINDS)
+    check_choice("pairing", pairing, PAIRINGS)
+    name, reason = (kind, "") if kind is not None else _kind_of_model(source)
+    check_options(name, pairing=pairing, theta=theta, ids=ids)
+    token_ids = parse_ids("0" if ids is None else str(ids))
+    if len(token_ids) != 1:
+        raise InputError(f"ids must be one token ID, not {len(token_ids)}: {str(ids)[:40]!r}", parameters=("ids",))
     length, dim = _length_and_dim(source, name, context_length)
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
-    kind = options.positions(dim)
-    if isinstance(kind, Sinusoidal) and (waves := source.recipe and source.recipe.position):
-        kind = replace(kind, formula=partial(sinusoids, waves, dim))
-    source = source.resized(kind.layer_rows(length))
-    chosen = select(options.rows, length, "position")
-    columns = select(options.columns, length if options.similarity else kind.columns, "column")
+    given: dict[str, Any] = {"pairing": pairing, "theta": theta}
+    how = kind_of(name)(dim, **{option: value for option, value in given.items() if value is not None})
+    if isinstance(how, Sinusoidal) and (waves := source.recipe and source.recipe.position):
+        how = replace(how, formula=partial(sinusoids, waves, dim))
+    source = source.resized(how.layer_rows(length))
+    chosen = select(rows, length, "position")
+    of_columns = select(columns, length if similarity else how.columns, "column")
     asked: dict[str, np.ndarray | None] = {}
-    if kind.needs_row(options.similarity):
-        asked["token"] = ids = np.array([token_id])
-        check_ids(Tokens(ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0])
-    if kind.has_layer:
+    if how.needs_row(similarity):
+        asked["token"] = token_ids
+        check_ids(Tokens(token_ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0])
+    if how.has_layer:
         asked["position"] = None
     layers = source.open(asked)
-    kind = replace(kind, opened=layers.get("position"))
-    row = layers["token"].rows(np.array([token_id])) if "token" in layers else np.empty((0, 0), np.float32)
-    if options.similarity:
-        matrices = [Matrix("similarity", kind.products(columns, row), columns)]
-    else:
-        matrices = kind.matrices(length, columns, token_id, row)
-    origin, is_stored = layers.origin if layers else None, name == DEFAULT_KIND and not source.origin.is_seeded
-    is_long = context_length is None and options.rows is None and not is_stored and length > SHORT_LENGTH
-    return PositionTable(options, length, kind, chosen, columns, matrices, origin, is_long, reason, notes=source.notes)
+    how = replace(how, opened=layers.get("position"))
+    row = layers["token"].rows(token_ids) if "token" in layers else np.empty((0, 0), np.float32)
+    is_stored = name == DEFAULT_KIND and not source.origin.is_seeded
+    return PositionTable(
+        name=name,
+        kind=how,
+        length=length,
+        chosen=chosen,
+        columns=of_columns,
+        matrices=[Matrix("similarity", how.products(of_columns, row), of_columns)]
+        if similarity
+        else how.matrices(length, of_columns, int(token_ids[0]), row),
+        origin=layers.origin if layers else None,
+        token_id=int(token_ids[0]),
+        rows_chosen=rows is not None,
+        columns_chosen=columns is not None,
+        is_long=context_length is None and rows is None and not is_stored and length > SHORT_LENGTH,
+        reason=reason,
+        notes=source.notes,
+    )
 
 
 def _kind_of_model(source: Source) -> tuple[Kind, str]:
