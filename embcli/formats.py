@@ -28,16 +28,15 @@ class Format(NamedTuple):
     one_matrix: bool = False  # whether it has room for one matrix only
     folder: tuple[str, ...] = ()  # the files of a format that is a folder
     extra: tuple[str, str] | None = None  # the package that it requires, and embcli's extra that installs it
-    page: str = ""  # the module in page/ and its class that draw it, if it is a view
     picture: bool = False  # whether it is a page with colours for a file
 
 
 ROWS = (
-    Format("table", _PAGES, (".table", ".txt"), page="terminal:Terminal"),
-    Format("markdown", _PAGES, (".markdown", ".md"), page="markdown:Markdown"),
-    Format("svg", _PAGES, (".svg",), page="svg:Svg", picture=True),
-    Format("html", _PAGES, (".html",), page="html:Html", picture=True),
-    Format("png", _PAGES, (".png",), binary=True, extra=("matplotlib", "pictures"), page="png:Png", picture=True),
+    Format("table", _PAGES, (".table", ".txt")),
+    Format("markdown", _PAGES, (".markdown", ".md")),
+    Format("svg", _PAGES, (".svg",), picture=True),
+    Format("html", _PAGES, (".html",), picture=True),
+    Format("png", _PAGES, (".png",), binary=True, extra=("resvg_py", "pictures"), picture=True),
     Format("json", _DATA, (".json",)),
     Format("ndjson", _DATA, (".ndjson", ".jsonl"), ("jsonl",)),
     Format("csv", _ROWS, (".csv",), one_matrix=True),

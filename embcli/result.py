@@ -17,9 +17,8 @@ from embcli.notes import Notes, Watch, unwatched
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
 
-    from embcli.oldpage import Page, Paper
     from embcli.records import Records
 
 Own = TypeVar("Own", bound="Result")
@@ -49,8 +48,7 @@ class Result(ABC):
     """The result of a verb.
 
     `str(result)` is its page as in a pipe, without the last newline; a notebook shows the same page with colours.
-    A subclass names its verb, whose module in `views/` puts the result on a page, and the kind of its content,
-    from which the formats follow.
+    A subclass names its verb, and the kind of its content, from which the formats follow.
     """
 
     verb: ClassVar[str]
@@ -64,6 +62,10 @@ class Result(ABC):
     @abstractmethod
     def records(self) -> Records:
         """Return the result as data."""
+
+    @abstractmethod
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the parts of the page, for rich."""
 
     @property
     def why_no(self) -> str:
@@ -79,33 +81,19 @@ class Result(ABC):
 
     def page(self, format: FormatName) -> bytes:
         """Return the result as a page in one of the formats that are views, as in a file."""
-        if not hasattr(self, "__rich_console__"):
-            page = new_page(format, paper_of(self.style, format))
-            self.put_on(page)
-            return page.content()
         from embcli.page import export
 
         width = width_of(self.style.width, format)
-        return export.exported(cast("RenderableType", self), cast("View", format), width, self.style.theme)
-
-    def put_on(self, page: Page) -> None:
-        """Put the result on a page."""
-        import_module(f"embcli.views.{self.verb}").view(self, page)
+        return export.exported(self, cast("View", format), width, self.style.theme)
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")
 
     def _repr_html_(self) -> str:
         """Return the page as a fragment of HTML, for notebooks on a light or a dark background."""
-        if hasattr(self, "__rich_console__"):
-            from embcli.page import export
+        from embcli.page import export
 
-            return export.fragment(cast("RenderableType", self), width_of(self.style.width, "html"))
-        from embcli.oldpage.html import Html
-
-        page = Html(paper_of(self.style, "html"))
-        self.put_on(page)
-        return page.fragment()
+        return export.fragment(self, width_of(self.style.width, "html"))
 
     def save(self, path: str | Path, format: FormatName | None = None) -> None:
         """Write the result to a file, in the format of its suffix unless another one is named; atomically.
@@ -227,22 +215,8 @@ def _refuse_without_package(format: FormatName) -> None:
         return
     try:
         import_module(required[0])
-    except Exception as error:  # matplotlib raises ValueError for an unknown MPLBACKEND
+    except Exception as error:  # a package that is there can fail to load in any way
         raise OutputError(lacks(format, required[1], error)) from None
-
-
-def paper_of(style: Style, format: FormatName) -> Paper:
-    """Return the size and the colours of a page in a format that is not for a terminal."""
-    from embcli.oldpage import Paper
-
-    picture = format in PICTURES
-    return Paper(
-        width=style.width or (_PICTURE_WIDTH if picture else number_in("COLUMNS") or _PIPE_WIDTH),
-        color=picture,
-        precision=style.precision,
-        heat=style.heat,
-        theme=style.theme,
-    )
 
 
 def width_of(width: int | None, format: FormatName) -> int:
@@ -255,10 +229,3 @@ def number_in(variable: str) -> int:
     """Return a whole number from the environment; 0 if there is none."""
     value = os.environ.get(variable, "")
     return int(value[:6]) if value.isascii() and value.isdigit() else 0
-
-
-def new_page(format: FormatName, paper: Paper) -> Page:
-    """Return an empty page of the kind that a format is."""
-    module, _, kind = FORMATS[format].page.partition(":")
-    page: Page = getattr(import_module(f"embcli.oldpage.{module}"), kind)(paper)
-    return page

@@ -24,11 +24,9 @@ PORCH = ("embcli.cli", "embcli.explore", "embcli.__main__")  # who knows flags, 
 # The modules, or all modules of a folder, that may import a package of others.
 ALLOWED = {
     "typer": ("embcli.cli", "embcli.__main__"),
-    "rich": ("embcli.cli", "embcli.page", "embcli.result", "embcli.verbs", "embcli.oldpage", "embcli.explore"),
+    "rich": ("embcli.cli", "embcli.page", "embcli.result", "embcli.verbs", "embcli.explore"),
     "resvg_py": ("embcli.page",),
     "textual": ("embcli.explore",),
-    "matplotlib": ("embcli.oldpage",),
-    "PIL": ("embcli.oldpage",),
     "pyarrow": ("embcli.writers",),
     "torch": (
         *("embcli.weights.drawing", "embcli.verbs.batch", "embcli.verbs.compare", "embcli.verbs.hidden"),
@@ -45,7 +43,7 @@ CORE = (
     *("embcli.model", "embcli.layer", "embcli.store", "embcli.tokens", "embcli.text", "embcli.selection"),
     *("embcli.records", "embcli.verbs.compare.result", "embcli.errors", "embcli.words", "embcli.notes"),
 )
-AROUND = (*PORCH, "embcli.output", "embcli.oldpage", "embcli.views", "embcli.writers")
+AROUND = (*PORCH, "embcli.writers")
 
 
 def within(name: str, folders: tuple[str, ...]) -> bool:
@@ -268,16 +266,3 @@ def test_nobody_but_the_command_touches_streams_terminals_and_arguments() -> Non
         for line, each in touched(name)
     ]
     assert not found, f"{len(found)} touches outside the command:\n" + "\n".join(found)
-
-
-def test_each_result_has_a_page() -> None:
-    """It draws itself by rich, or a view draws it."""
-    classes = [node for name in FILES for node in tree(name).body if isinstance(node, ast.ClassDef)]
-    results = {}
-    for node in classes:
-        for each in node.keywords:
-            if each.arg == "verb" and (verb := ast.literal_eval(each.value)):
-                draws = any(isinstance(each, ast.FunctionDef) and each.name == "__rich_console__" for each in node.body)
-                results[verb] = results.get(verb) or draws or f"embcli.views.{verb}" in FILES
-    assert results
-    assert all(results.values()), f"no page shows {', '.join(verb for verb, has in results.items() if not has)}"

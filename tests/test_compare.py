@@ -636,7 +636,7 @@ def shown_steps(text: str) -> list[str]:
 def test_a_screen_has_as_many_steps_as_it_holds_those_first_that_one_needs_first() -> None:
     needed, counts, result = ("outputs", "ids", "one-hot", "shared", "first"), [], seeded([2, 3, 1], 4)
     for height in range(20, 70):
-        text = export.printed(result, 80, height)
+        text = export.text(result, 80, height)
         shown = shown_steps(text)
         assert {*shown} == {*needed[: len(shown)]}
         assert text.count("\n") < max(height - 1, 22)  # suggestions and the prompt take a line each
@@ -646,7 +646,7 @@ def test_a_screen_has_as_many_steps_as_it_holds_those_first_that_one_needs_first
         last = f"Not shown (no room): {missing}" if missing else "seed 123."
         assert text.removesuffix(", the reason\n").rstrip().endswith(last)
         if missing:  # the next one would not fit
-            more = export.printed(replace(result, show=needed[: len(shown) + 1]), 80, height)
+            more = export.text(replace(result, show=needed[: len(shown) + 1]), 80, height)
             assert more.count("\n") + 3 + ("A one-hot row times" not in more) > height
         counts.append(len(shown))
     assert counts == sorted(counts)
@@ -655,10 +655,10 @@ def test_a_screen_has_as_many_steps_as_it_holds_those_first_that_one_needs_first
 
 @pytest.mark.parametrize("ids", [[2, 3, 1], [*range(9)], [5, 30_000, 7, 49_999]])
 def test_what_was_asked_for_ends_a_page_that_fits_the_screen(ids: list[int]) -> None:
-    drawn = export.printed(seeded(ids, max(ids) + 1, draw=True), 80, 24)
+    drawn = export.text(seeded(ids, max(ids) + 1, draw=True), 80, 24)
     assert drawn.count("\n") <= 22
     assert drawn.endswith("Not shown (no room): ids, one-hot, first, shared, outputs, the cost\n")
-    trained = export.printed(seeded([3], 6, 3, learning_rate=0.1), 80, 24)
+    trained = export.text(seeded([3], 6, 3, learning_rate=0.1), 80, 24)
     assert trained.count("\n") <= 22
     assert "Moved: 1 of 6 rows in the embedding, 1 of 6 rows in the linear layer." in trained
 

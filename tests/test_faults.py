@@ -86,7 +86,7 @@ def breaks(package: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("tiktoken", "tokenize hi", "tiktoken does not load ("),
         ("tiktoken", "tokenize hi --encoding gpt-4o", "tiktoken does not load ("),
         ("tokenizers", "tokenize hi --encoding ./tokenizer.json", "a tokenizer.json needs a package that does "),
-        ("matplotlib", "compare -o a.png", "png needs a package that does not load ("),
+        ("resvg_py", "compare -o a.png", "png needs a package that does not load ("),
         ("pyarrow", "weights --vocab 6 --dim 3 -f parquet -o a", "parquet needs a package that does not load ("),
     ],
     ids=lambda each: each.split()[0],

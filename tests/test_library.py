@@ -202,7 +202,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tokenize": Tokenization,
     "merges": merges.merges,
     "batch": batch.batch,
-    "lookup": lookup.look_up,
+    "lookup": lookup.lookup,
     "compare": compare.compare,
     "positions": positions.positions,
     "weights": weights.weights,

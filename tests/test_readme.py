@@ -17,6 +17,7 @@ import pytest
 import safetensors.numpy
 
 from tests.inside import Inside
+from tests.pictures import FOLDER, PICTURES, drawn
 
 README = Path(__file__).parent.parent / "README.md"
 PAGES = (README, Path(__file__).parent / "pages.md")
@@ -60,10 +61,21 @@ def test_an_example_prints_what_it_says(command: str, output: str, tmp_path: Pat
     for tool in ("jq", "duckdb"):
         if f" {tool} " in command and not (shutil.which(tool) or (Path(sys.executable).parent / tool).exists()):
             pytest.skip(f"{tool} is not installed")
-    found, wanted = (MEASURED.sub("", text) for text in (shown(command, tmp_path), output))
+    assert_same(*(MEASURED.sub("", text) for text in (shown(command, tmp_path), output)))
+
+
+def assert_same(found: str, wanted: str) -> None:
     assert NUMBER.sub("0", found) == NUMBER.sub("0", wanted)
     numbers = [float(number) for number in NUMBER.findall(wanted)]
     assert [float(number) for number in NUMBER.findall(found)] == pytest.approx(numbers, abs=2e-4)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_in_the_readme_is_what_embcli_draws(name: str) -> None:
+    assert f"](tests/pictures/{name}.svg)" in README.read_text()
+    if name != "explore":  # which textual draws, in its own way with each version
+        kept, now = (FOLDER / f"{name}.svg").read_text(), drawn(name).decode()
+        assert_same(*(re.sub("<text.*?(?:µs|the&#160;time).*?</text>", "", each) for each in (now, kept)))
 
 
 def test_the_python_example_gives_what_the_readme_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ def test_nasty_texts_survive_json_ndjson_csv_and_tsv(text: str) -> None:
 
 def page(given: str | list[str], width: int = 80) -> str:
     """Return the page as a terminal of that width shows it, without its colours."""
-    return export.printed(embcli.seeded().tokenize(given), width, 24)
+    return export.text(embcli.seeded().tokenize(given), width, 24)
 
 
 def test_the_page_has_rows_shared_characters_and_the_text_with_its_ids() -> None:

@@ -21,14 +21,13 @@ from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
 from embcli.names import Color, Theme
 from embcli.notes import unwatched
-from embcli.result import Result, Style, chosen_format, new_page, number_in, paper_of, refuse_many, width_of
+from embcli.result import Result, Style, chosen_format, number_in, refuse_many, width_of
 from embcli.safe import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from embcli.formats import View
-    from embcli.oldpage import Paper
 
 SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
@@ -52,12 +51,7 @@ class Output:
         """
         result = replace(result, style=self.style)
         if self.format in VIEWS:
-            if hasattr(result, "__rich_console__"):
-                content = self._drawn(cast("RenderableType", result))
-            else:
-                page = new_page(self.format, self._paper())
-                result.put_on(page)
-                content = page.content()
+            content = self._drawn(result)
             if self.format == "table" and self.path is None and SUGGESTING.get():
                 from rich.text import Text
 
@@ -84,7 +78,7 @@ class Output:
         width, lines = _terminal_size() if terminal else (width_of(self.style.width, self.format), None)
         color = self.color != "never" if self.format in PICTURES else _colored(self.color, terminal)
         if self.format == "table":
-            text = export.printed(page, self.style.width or width, lines, color)
+            text = export.text(page, self.style.width or width, lines, color)
             return text.encode((sys.stdout.encoding if terminal else None) or "utf-8", "backslashreplace")
         return export.exported(page, cast("View", self.format), width, self.style.theme, color)
 
@@ -127,21 +121,6 @@ class Output:
     @property
     def _on_a_terminal(self) -> bool:
         return self.path is None and is_terminal(sys.stdout)
-
-    def _paper(self) -> Paper:
-        """Return the size and the colours of a page, which may be those of a terminal."""
-        paper = paper_of(self.style, self.format)
-        if self.format in PICTURES:
-            return replace(paper, color=self.color != "never")
-        terminal = self.format == "table" and self._on_a_terminal
-        width, lines = _terminal_size() if terminal else (paper.width, None)
-        return replace(
-            paper,
-            width=self.style.width or width,
-            screen=lines,
-            encoding=(sys.stdout.encoding if terminal else None) or "utf-8",
-            color=_colored(self.color, terminal),
-        )
 
     @contextmanager
     def _open(self, content: Literal["page", "text", "binary"] = "page") -> Iterator[BinaryIO]:

@@ -27,16 +27,7 @@ if TYPE_CHECKING:
     from embcli.names import Theme
 
 _FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
-_ANSI = [
-    (0, 0, 0),
-    (205, 0, 0),
-    (0, 135, 0),
-    (205, 152, 0),
-    (0, 95, 215),
-    (175, 95, 215),
-    (0, 135, 175),
-    (190, 190, 190),
-]
+_ANSI = [(127, 127, 127)] * 8  # a page uses none of the 16 colours of a terminal
 _THEMES: dict[Theme, TerminalTheme] = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
     "dark": TerminalTheme((17, 21, 28), (226, 230, 234), _ANSI),
@@ -82,13 +73,8 @@ _MARKS_IN_FRONT = re.compile(r"^(\d+(?=[.)](?: |$))|(?=-(?!\d)|[+>#]))")  # of l
 _BLANKS = re.compile(r"[^\S ]")  # all but the common one; a parser may strip them
 
 
-def text(page: RenderableType, width: int) -> str:
-    """Return a page as in a pipe: without colour, and without blanks at the ends of lines."""
-    return printed(page, width)
-
-
-def printed(page: RenderableType, width: int, lines: int | None = None, color: bool = False) -> str:
-    """Return what a console prints of a page; one with `lines` is a terminal."""
+def text(page: RenderableType, width: int, lines: int | None = None, color: bool = False) -> str:
+    """Return a page as in a pipe, or on a terminal of some lines, without blanks at the ends of lines."""
     colors = (Console(force_terminal=True).color_system or "standard") if color else None
     console = _console(width, height=lines, force_terminal=lines is not None, color_system=colors, no_color=not color)
     with console.capture() as captured:
@@ -98,10 +84,8 @@ def printed(page: RenderableType, width: int, lines: int | None = None, color: b
 
 def exported(page: RenderableType, format: View, width: int, theme: Theme, color: bool = True) -> bytes:
     """Return a page as a text or a picture. Raises OutputError if PNG cannot be drawn here."""
-    if format == "table":
-        return text(page, width).encode()
-    if format == "markdown":
-        return markdown(page, width).encode()
+    if format in ("table", "markdown"):
+        return (text(page, width) if format == "table" else markdown(page, width)).encode()
     if format == "html":
         console = _recorded(page, width, color)
         return console.export_html(theme=_THEMES[theme], code_format=_HTML, inline_styles=True).encode()

@@ -74,6 +74,7 @@ class Matrix:
 
     def parts(self, width: int) -> Iterator[RenderableType]:
         """Yield the tables that fit into a width, and the sentence about what is left out."""
+        columns = ""
         if self.heat:
             yield Strips(self.labels, self.blocks, self.numbers, self.gaps, self.after, self.precision)
         elif self.every and not self.fits(width):
@@ -85,14 +86,9 @@ class Matrix:
         else:
             labels, shown = self._fit(width)
             yield self._table(labels, shown.places, shown.gaps)
-        if missing := self.left_out(width):
+            columns = shown.missing(self.column, self.numbers)
+        if missing := left_out(self.rows_left_out, columns):
             yield Text(missing)
-
-    def left_out(self, width: int) -> str:
-        """Return the sentence about rows and columns that are not shown in a width."""
-        shows_all = self.every or self.heat
-        columns = "" if shows_all else self._fit(width)[1].missing(self.column, self.numbers)
-        return left_out(self.rows_left_out, columns)
 
     def fits(self, width: int) -> bool:
         """Return whether a width is enough for all columns."""

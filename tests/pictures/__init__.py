@@ -14,7 +14,6 @@ from embcli.explore.app import Explorer
 from embcli.explore.source import Source
 from tests.explored import settle
 from tests.inside import Inside
-from tests.screen import COLORS
 
 FOLDER = Path(__file__).parent
 PICTURES = {
@@ -47,5 +46,5 @@ def _screen() -> bytes:
                 r"@font-face \{.*?\}|<!--.*?-->| clip-path=\"[^\"]*\"", "", drawn, flags=re.DOTALL
             )  # fonts from the web
 
-    with mock.patch.dict(os.environ, COLORS):
+    with mock.patch.dict(os.environ, {"TERM": "xterm-256color", "COLORTERM": "truecolor"}):
         return asyncio.run(pictured()).encode()

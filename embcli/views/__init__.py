@@ -1,1 +1,0 @@
-"""How the result of each verb looks on a page."""
