@@ -99,7 +99,7 @@ def test_a_kept_layer_is_shown_without_torch() -> None:
     assert_imports_no_more(
         {
             f"neighbors --ids 1 {LAYER} --format json": {"numpy"},
-            **{f"lookup --ids 1,6 {LAYER} --format {form}": {"numpy"} for form in ("parquet", "markdown")},
+            **{f"lookup --ids 1,6 {LAYER} --format {form}": {"numpy"} for form in ("parquet", "npy", "csv")},
             **{f"{verb} {LAYER}": {"numpy", "rich"} for verb in ("lookup --ids 1,6", "weights")},
         }
     )
