@@ -1,6 +1,6 @@
-"""The store: the one folder of files that embcli keeps for later runs, up to 2 GB; the files used longest ago go.
+"""The store: the one folder of seeded layers that embcli keeps for later runs, up to 2 GB; those used longest ago go.
 
-Files are written atomically. What is no regular file, or belongs to a stranger, counts as missing.
+A layer is a .npy file, written atomically. What is no regular file, or belongs to a stranger, counts as missing.
 """
 
 from __future__ import annotations
@@ -8,27 +8,23 @@ from __future__ import annotations
 import os
 import re
 import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
+from math import prod
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+
+import numpy as np
+from numpy.lib import format as npy
 
 from embcli.atomic import PARTIAL, replacing
 from embcli.errors import OutputError
 from embcli.notes import Notes
 
 LIMIT = 2 * 10**9  # bytes
-_ABANDONED = 3600.0  # seconds after which nobody is still writing a partial file
-_NAME = re.compile(r"(token|position|vectors)-[\w.+-]+\.(npy|npz)")
+_NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")  # a partial file may be an abandoned one
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # refuse a link; do not wait at a pipe
-Content = TypeVar("Content")
-
-
-class Damaged(Exception):
-    """A kept file is not what its name says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,62 +58,61 @@ class Store:
                 return None
         return cls(folder, notes)
 
-    def read(self, name: str, load: Callable[[FileIO], Content]) -> Content | None:
-        """Return what `load` makes of a kept file; None if there is none, or `load` raises Damaged."""
+    def read(self, name: str, shape: tuple[int, int]) -> np.ndarray | None:
+        """Return the float32 matrix of a file, which is mapped; None if there is no whole one of this shape."""
         path = self.folder / name
         try:
             with FileIO(path, opener=lambda path, flags: os.open(path, flags | _FLAGS)) as file:
                 status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode) or self._is_strangers(status):
+                known = hasattr(os, "geteuid") and (os.geteuid(), 0, self.folder.stat().st_uid)
+                if not stat.S_ISREG(status.st_mode) or (known and status.st_uid not in known):
                     return None
-                content = load(file)
+                npy.read_magic(file)
+                header = npy.read_array_header_1_0(file)
+                if (*header, status.st_size) != (shape, False, np.dtype("<f4"), file.tell() + 4 * prod(shape)):
+                    return None
+                matrix = np.memmap(file, "<f4", "r", file.tell(), shape)
             os.utime(path)
-        except (OSError, Damaged):
+        except (OSError, ValueError):
             return None
-        return content
+        return matrix
 
-    def write(self, name: str, size: int, write: Callable[[BinaryIO], object]) -> bool:
-        """Keep a file of `size` bytes, unless it is larger than half of the limit; return whether it was kept."""
-        if 2 * size > LIMIT:
-            return False
+    def write(self, name: str, shape: tuple[int, int], blocks: Iterable[np.ndarray]) -> None:
+        """Keep a float32 matrix, whose blocks of rows come in order, unless it is larger than half of the limit."""
+        if 2 * 4 * prod(shape) > LIMIT:
+            return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with replacing(self.folder / name) as file:
-                write(file)
+                npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+                for block in blocks:
+                    file.write(block.reshape(-1).view(np.uint8).data)
         except OSError as error:
             self.notes.add(f"nothing is cached: cannot write to {self.folder} ({error.strerror})")
-            return False
-        excess = sum(entry.size for entry in self.entries()) - LIMIT
-        for entry in self.entries():
+            return
+        entries = self.entries()
+        excess = sum(entry.size for entry in entries) - LIMIT
+        for entry in entries:
             if excess > 0 and entry.path.name != name:
                 entry.path.unlink(missing_ok=True)
                 excess -= entry.size
-        for entry in self._matching(PARTIAL):
-            if time.time() - entry.used > _ABANDONED:
-                entry.path.unlink(missing_ok=True)
-        return True
 
     def entries(self) -> list[Entry]:
-        """Return the kept files, least recently used first."""
-        return sorted(self._matching(_NAME), key=lambda entry: (entry.used, entry.path))
+        """Return the kept and the partial files, least recently used first."""
+        found = []
+        with suppress(OSError):
+            for path in self.folder.iterdir():
+                if _NAME.fullmatch(path.name):
+                    status = path.lstat()
+                    found.append(Entry(path, status.st_size, status.st_mtime))
+        return sorted(found, key=lambda entry: (entry.used, entry.path))
 
     def clear(self) -> list[Entry]:
         """Remove all kept and partial files, and return them; raises OutputError for a file that cannot be removed."""
-        entries = [*self.entries(), *self._matching(PARTIAL)]
+        entries = self.entries()
         for entry in entries:
             try:
                 entry.path.unlink(missing_ok=True)
             except OSError as error:
                 raise OutputError(f"cannot remove {str(entry.path)!r}: {error.strerror}") from None
         return entries
-
-    def _is_strangers(self, status: os.stat_result) -> bool:
-        """Return whether neither this user, nor root, nor the owner of the folder put a file there."""
-        return hasattr(os, "geteuid") and status.st_uid not in (os.geteuid(), 0, self.folder.stat().st_uid)
-
-    def _matching(self, names: re.Pattern[str]) -> Iterator[Entry]:
-        with suppress(OSError):
-            for path in self.folder.iterdir():
-                if names.fullmatch(path.name):
-                    status = path.lstat()
-                    yield Entry(path, status.st_size, status.st_mtime)

@@ -15,8 +15,8 @@ from embcli.errors import LayerError
 from embcli.notes import Notes
 from embcli.weights import build
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
-from embcli.weights.kept import file_name
 from embcli.weights.seeded import Seeded
+from embcli.weights.source import file_name
 from tests.conftest import TIMEOUT
 
 VERSION = "__version__ = '2.12.0'\ngit_version: Optional[str] = 'aa'\n"

@@ -21,10 +21,9 @@ from embcli.errors import LayerError, OutputError
 from embcli.layer import Layer
 from embcli.notes import Notes
 from embcli.store import Store
-from embcli.weights import build, source
-from embcli.weights.kept import KeptLayer, file_name
+from embcli.weights import build
 from embcli.weights.seeded import Seeded
-from embcli.weights.source import SeededSource
+from embcli.weights.source import KeptLayer, SeededSource, file_name
 from tests.conftest import TIMEOUT, Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits, live
@@ -137,9 +136,9 @@ def test_files_of_a_stranger_are_not_read(store: Store, monkeypatch: pytest.Monk
     np.save(path(store), np.zeros((6, 3), np.float32))
     status = os.fstat
     monkeypatch.setattr(os, "fstat", lambda file: _Owned(status(file), 4711))
-    assert store.read(path(store).name, lambda file: file) is None
+    assert store.read(path(store).name, (6, 3)) is None
     monkeypatch.setattr(os, "fstat", lambda file: _Owned(status(file), os.geteuid()))
-    assert store.read(path(store).name, lambda file: file) is not None
+    assert store.read(path(store).name, (6, 3)) is not None
 
 
 class _Owned:
@@ -148,20 +147,21 @@ class _Owned:
 
 
 def test_the_oldest_go_and_the_newest_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "LIMIT", 1000)
-    for age, name in ((30, "token-a.npy"), (10, "position-b.npy"), (20, "vectors-c.npz")):
-        assert store.write(name, 400, lambda file: file.write(bytes(300)))
+    monkeypatch.setattr(store_module, "LIMIT", 1500)
+    rows = np.ones((75, 1), np.float32)  # 300 bytes, and 128 of a header
+    for age, name in ((30, "token-a.npy"), (10, "position-b.npy"), (20, "token-c.npy")):
+        store.write(name, rows.shape, [rows])
         os.utime(store.folder / name, (time.time() - age,) * 2)
-    assert store.read("token-a.npy", lambda file: file.read()) == bytes(300)  # it is the newest now
-    for partial, age in ((".embcli-0123456789ab.part", 7200), (".embcli-ba9876543210.part", 60)):
+    assert_same_bits(store.read("token-a.npy", rows.shape), rows)  # it is the newest now
+    for partial, age in ((".embcli-0123456789ab.part", 7200), (".embcli-ba9876543210.part", 5)):
         (store.folder / partial).write_bytes(b"x")
         os.utime(store.folder / partial, (time.time() - age,) * 2)
     (store.folder / "mine.npy").write_bytes(bytes(5000))
-    assert store.write("token-d.npy", 400, lambda file: file.write(bytes(400)))
+    store.write("token-d.npy", rows.shape, [rows])
     names = {entry.path.name for entry in store.entries()}
-    assert names == {"position-b.npy", "token-a.npy", "token-d.npy"}
-    assert not store.write("token-e.npy", 501, lambda _: pytest.fail("it is too large"))
-    assert {each.path.name for each in store.clear()} == names | {".embcli-ba9876543210.part"}
+    assert names == {"position-b.npy", "token-a.npy", "token-d.npy", ".embcli-ba9876543210.part"}
+    store.write("token-e.npy", (188, 1), (pytest.fail("it is too large") for _ in range(1)))
+    assert {each.path.name for each in store.clear()} == names
     assert [each.name for each in store.folder.iterdir()] == ["mine.npy"]
 
 
@@ -169,12 +169,12 @@ def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
     opened(store)
     before = path(store).read_bytes()
 
-    def failing(file: Any) -> None:
-        file.write(b"half")
+    def failing() -> Iterator[np.ndarray]:
+        yield np.ones((3, 3), np.float32)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        store.write(path(store).name, 4, failing)
+        store.write(path(store).name, (6, 3), failing())
     assert path(store).read_bytes() == before
     assert [*store.folder.iterdir()] == [path(store)]
 
@@ -193,7 +193,7 @@ def test_a_full_disk_is_noted_and_leaves_nothing(store: Store, monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(source, "write", full)
+    monkeypatch.setattr(store_module.npy, "write_array_header_1_0", full)
     assert_right(opened(store))
     assert [*store.folder.iterdir()] == []
     assert "No space left on device" in "".join(store.notes)

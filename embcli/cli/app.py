@@ -779,7 +779,7 @@ def cache(
     format: o.Format = None,
     output: o.Output = None,
 ) -> None:
-    """Show where layers and indexes are kept, and how much space each takes; or remove them."""
+    """Show where layers are kept, and how much space each takes; or remove them."""
     from embcli.safe import in_line
     from embcli.store import Store
     from embcli.verbs.cache import clear, contents

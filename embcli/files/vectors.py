@@ -1,18 +1,12 @@
 """Word vectors: text with one word and its numbers per line (GloVe, word2vec, fastText), and word2vec's binary form.
 
-An index says where the rows begin; one pass over the file makes it, and the store keeps that of a large file.
+An index says where the rows begin; one pass over the file makes it.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from io import FileIO
-from typing import Any
 
 import numpy as np
 
@@ -23,12 +17,10 @@ from embcli.files.stored import StoredLayer
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
 from embcli.notes import Notes
-from embcli.store import Damaged, Store
 from embcli.text import is_text
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
-_SMALL = 1 << 22  # bytes of a file below which an index is not worth keeping
 _LARGE = 1 << 29  # bytes of a file that takes seconds to read
 _NEWLINE, _SPACE = b"\n "
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
@@ -63,12 +55,13 @@ class VectorsFile(Tensors):
     def __init__(self, binary: Binary, notes: Notes) -> None:
         match = _SIZES.match(binary.read(0, 64))
         start, sizes = (match.end(), (int(match[1]), int(match[2]))) if match else (0, None)
-        if sizes is None or _looks_like_text(binary.read(start, _SAMPLE)):
-            scan = partial(_of_text, binary, start, sizes)
+        if binary.size >= _LARGE:
+            notes.add(f"{binary.path.name} is read whole to find its words; this takes a while")
+        self._is_binary = sizes is not None and not _looks_like_text(binary.read(start, _SAMPLE))
+        if sizes is not None and self._is_binary:
+            self._index = _of_binary(binary, start, sizes)
         else:
-            scan = partial(_of_binary, binary, start, sizes)
-        self._is_binary = scan.func is _of_binary
-        self._index = _kept_index(binary, scan, notes)
+            self._index = _of_text(binary, start, sizes)
         self._first_line = 1 if sizes is None else 2
         shape, first = (len(self._index.starts), self._index.dim), int(self._index.starts[0])
         dtype = "float32" if self._is_binary else "decimal"
@@ -123,46 +116,6 @@ def _looks_like_text(sample: bytes) -> bool:
     if words:
         sample = sample[: sample.rfind(b"\n") + 1]  # the last line may be cut within its word
     return is_text(sample)
-
-
-def _kept_index(binary: Binary, scan: Callable[[], Index], notes: Notes) -> Index:
-    """Return the index of a file: from the store, or from `scan`, which reads the whole file; then it is kept.
-
-    It belongs to one path, size, and times of change.
-    """
-    store = Store.from_environment(notes) if binary.size >= _SMALL else None
-    if store is None:
-        return scan()
-    status = os.fstat(binary.file.fileno())
-    key = f"{binary.path.resolve()!a} {binary.size} {status.st_mtime_ns} {status.st_ctime_ns}"
-    name = f"vectors-{zlib.crc32(key.encode()):08x}.npz"
-    index = store.read(name, partial(_load, key=key))
-    if index is None:
-        if binary.size >= _LARGE:
-            notes.add(f"{binary.path.name} is read once to index its words; this takes a while")
-        index = scan()
-        words = np.frombuffer(index.words, np.uint8)
-        arrays: dict[str, Any] = {
-            "starts": index.starts,
-            "lengths": index.lengths,
-            "words": words,
-            "dim": index.dim,
-            "end": index.end,
-            "key": key,
-        }
-        store.write(name, 12 * len(index.starts) + len(words), lambda file: np.savez(file, **arrays))
-    return index
-
-
-def _load(file: FileIO, key: str) -> Index:
-    """Read an index; raises Damaged for that of another file."""
-    try:
-        with np.load(file) as kept:
-            if str(kept["key"]) != key:
-                raise Damaged("it is the index of another file")
-            return Index(int(kept["dim"]), kept["starts"], kept["lengths"], kept["words"].tobytes(), int(kept["end"]))
-    except Exception as error:  # of many kinds
-        raise Damaged(str(error)) from None
 
 
 def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index:

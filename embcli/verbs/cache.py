@@ -48,14 +48,13 @@ class Files(Result, verb="cache", content="list"):
         from embcli.page import Label, ruled, words
 
         names = [entry.path.stem.partition("-torch")[0] for entry in self.entries]
-        thing = "file" if any(name.startswith("vectors") for name in names) else "layer"
         yield words(self.folder)
-        yield words(f"{counted(len(self.entries), thing)}, {in_bytes(self.size)} of at most {in_bytes(LIMIT)}")
+        yield words(f"{counted(len(self.entries), 'layer')}, {in_bytes(self.size)} of at most {in_bytes(LIMIT)}")
         if self.entries:
             used = [datetime.fromtimestamp(entry.used).isoformat(" ", "minutes") for entry in self.entries]
             sizes = [in_bytes(entry.size) for entry in self.entries]
             yield ""
-            yield ruled([Label("last used", used, "left"), Label("size", sizes), Label(thing, names, "left")])
+            yield ruled([Label("last used", used, "left"), Label("size", sizes), Label("layer", names, "left")])
 
 
 def contents(store: Store | None) -> Files:

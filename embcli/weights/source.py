@@ -1,7 +1,8 @@
-"""Where seeded layers come from: the store, or torch."""
+"""Where seeded layers come from: the store, or torch; a kept one needs no torch."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -10,15 +11,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.layer import Layers, Origin
+from embcli.layer import Layer, Layers, Origin
 from embcli.notes import PATIENCE, Notes
 from embcli.store import Store
-from embcli.weights.build import loading_torch, this_build
-from embcli.weights.kept import KeptLayer, file_name, write
+from embcli.weights.build import Build, loading_torch, this_build
 from embcli.weights.seeded import Seeded
 
 if TYPE_CHECKING:
     from embcli.weights.drawing import DrawnLayer
+
+
+def file_name(name: str, seeded: Seeded, build: Build) -> str:
+    """Return the name of a layer's file: everything that can change a bit of it; the token layer is drawn first."""
+    shapes = "-after-".join("{}x{}".format(*seeded.shape(each)) for each in dict.fromkeys((name, "token")))
+    return re.sub(r"[^\w.+-]", "-", f"{name}-{shapes}-seed{seeded.seed}-{build}.npy")
+
+
+class KeptLayer(Layer):
+    """A layer in a file of the store."""
+
+    dtype = "float32"
+
+    def __init__(self, matrix: np.ndarray, build: Build) -> None:
+        rows, dim = matrix.shape
+        self.shape, self.build, self._matrix = (rows, dim), build.described, matrix
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        return np.asarray(self._matrix[ids])
 
 
 class SeededSource:
@@ -63,8 +82,8 @@ class SeededSource:
     def _kept(self, name: str) -> KeptLayer | None:
         if self.store is None:
             return None
-        build, shape = this_build(), self.shape(name)
-        return self.store.read(file_name(name, self.seeded, build), lambda file: KeptLayer(file, shape, build))
+        matrix = self.store.read(file_name(name, self.seeded, this_build()), self.shape(name))
+        return None if matrix is None else KeptLayer(matrix, this_build())
 
     def _drawn(self, name: str, ids: np.ndarray | None) -> KeptLayer | DrawnLayer:
         """Draw a layer, and keep it if the store takes it."""
@@ -74,8 +93,7 @@ class SeededSource:
         if self.store is not None:
             rows, columns = layer.shape
             blocks = self._noting(layer.blocks(), f"drawing a {name} layer of {rows:,} x {columns:,}, to be kept")
-            kept_as = file_name(name, self.seeded, this_build())
-            self.store.write(kept_as, 4 * rows * columns, lambda file: write(file, layer.shape, blocks))
+            self.store.write(file_name(name, self.seeded, this_build()), layer.shape, blocks)
             if (kept := self._kept(name)) is not None:
                 return kept
         if ids is not None:

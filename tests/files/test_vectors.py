@@ -1,9 +1,8 @@
-"""Word vectors are the numbers and words that stand in their files, found by an index that is made once."""
+"""Word vectors are the numbers and words that stand in their files, found by one pass over the file."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -144,76 +143,13 @@ def test_windows_of_any_size_give_the_same_rows(
     assert_rows(layer, matrix(500, 2))
 
 
-# --- the index ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def scans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Keep indexes of small files too, in a folder of the test's own; return the list of what was gone through."""
-    done: list[str] = []
-    monkeypatch.setattr(vectors, "_SMALL", 0)
-    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "cache"))
-    for name in ("_of_text", "_of_binary"):
-        honest = getattr(vectors, name)
-        monkeypatch.setattr(
-            vectors, name, lambda *given, honest=honest, name=name: (done.append(name), honest(*given))[1]
-        )
-    return done
-
-
-@pytest.mark.parametrize("form", [text_file, binary_file])
-def test_a_file_is_gone_through_once(tmp_path: Path, scans: list[str], form: object) -> None:
-    words = [f"w{number}" for number in range(50)]
-    path = form(tmp_path / "m.txt", words, matrix(50, 3))  # type: ignore[operator]
-    for _ in range(3):
-        _, layer, found = opened(path)
-        assert found == words
-        assert_rows(layer, matrix(50, 3))
-    assert len(scans) == 1
-    assert len(list((tmp_path / "cache").iterdir())) == 1
-
-
 def test_a_note_is_made_where_going_through_a_file_takes_seconds(
-    tmp_path: Path, scans: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "_LARGE", 10)
-    path, notes = text_file(tmp_path / "large.txt", ["a", "b"], matrix(2, 3)), Notes()
-    for _ in range(2):
-        VectorsFile(Binary(path), notes)
-    assert list(notes) == ["large.txt is read once to index its words; this takes a while"]
-
-
-def test_a_file_that_changed_is_gone_through_again(tmp_path: Path, scans: list[str]) -> None:
-    path = text_file(tmp_path / "m.txt", ["a", "b"], np.ones((2, 3)))
-    opened(path)
-    text_file(path, ["c", "d"], np.ones((2, 3)))
-    os.utime(path, ns=(0, 0))
-    assert opened(path)[2] == ["c", "d"]
-    assert len(scans) == 2
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="its inodes have no time of change")
-def test_words_that_change_places_in_a_file_of_equal_size_and_time_are_found(tmp_path: Path, scans: list[str]) -> None:
-    path = text_file(tmp_path / "m.txt", ["a", "b"], np.array([[1, 2], [3, 4]]))
-    opened(path)
-    before = path.stat()
-    path.write_bytes(path.read_bytes().translate(bytes.maketrans(b"ab", b"ba")))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    assert opened(path)[2] == ["b", "a"]
-
-
-def test_an_index_that_is_cut_or_of_another_file_is_made_anew(tmp_path: Path, scans: list[str]) -> None:
-    path = text_file(tmp_path / "m.txt", ["a", "b"], matrix(2, 3))
-    opened(path)
-    (kept,) = (tmp_path / "cache").iterdir()
-    whole = kept.read_bytes()
-    for damaged in (b"", whole[:-1], whole.replace("m.txt".encode("utf-32-le"), "n.txt".encode("utf-32-le"))):
-        kept.write_bytes(damaged)
-        _, layer, words = opened(path)
-        assert words == ["a", "b"]
-        assert_rows(layer, matrix(2, 3))
-    assert len(scans) == 4
+    notes = Notes()
+    VectorsFile(Binary(text_file(tmp_path / "large.txt", ["a", "b"], matrix(2, 3))), notes)
+    assert list(notes) == ["large.txt is read whole to find its words; this takes a while"]
 
 
 @pytest.mark.parametrize("end", ["\n", " \n"])
