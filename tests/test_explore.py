@@ -91,7 +91,13 @@ def test_numbers_of_screens_are_those_of_numpy(tmp_path: Path, seed: int) -> Non
     walk(steps, path)
 
 
-def test_every_screen_names_commands_that_print_its_numbers(inside: Embcli) -> None:
+@pytest.mark.parametrize("is_file", [False, True])
+def test_every_screen_names_commands_that_print_its_numbers(inside: Embcli, tmp_path: Path, is_file: bool) -> None:
+    path = tmp_path / "words.vec"
+    rows = np.random.default_rng(3).standard_normal((40, 12)).astype(np.float32)
+    words = ["Hi", *(f"word{place}" for place in range(1, 40))]
+    path.write_text("\n".join(" ".join([word, *map(str, row)]) for word, row in zip(words, rows, strict=True)))
+
     async def steps(app: Any, pilot: Any) -> None:
         for keys in (["j", "right"], ["s"], ["enter"], ["space", "escape", "j", "c"], ["escape", "slash", *"Hi"]):
             await pilot.press(*keys)
@@ -105,7 +111,7 @@ def test_every_screen_names_commands_that_print_its_numbers(inside: Embcli) -> N
             assert {*numbers} - exact <= differences, keys
             assert numbers or "Find" in lines(app)[0]
 
-    walk(steps)
+    walk(steps, path if is_file else None)
 
 
 def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path: Path) -> None:
@@ -203,12 +209,12 @@ def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path:
     async def steps(app: Any, pilot: Any) -> None:
         await pilot.press("slash", *"kin")
         await settle(pilot)
-        assert "did you mean 'king'?" in lines(app)[0]
+        assert "has no row for 'kin'" in lines(app)[0]
         assert [line.split()[:3] for line in lines(app)[3:5]] == [["word", "1", "king"], ["word", "2", "thinking"]]
         await pilot.press("down", "enter")
         assert app.screen.matrix.row == 2
 
-    walk(steps, tmp_path / "words.vec")
+    walk(steps, tmp_path / "words.vec", size=(200, 40))
 
 
 def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path) -> None:
@@ -217,7 +223,7 @@ def test_what_cannot_be_done_is_said_and_the_screen_goes_on(tmp_path: Path) -> N
     async def steps(app: Any, pilot: Any) -> None:
         await pilot.press("slash", "c", "escape")
         said = [each.message for each in app._notifications]
-        assert [text.split()[0] for text in said] == ["These", "Space", "This"]
+        assert [text.split()[0] for text in said] == ["no", "Space", "This"]
         os.truncate(tmp_path / "rows.npy", 1000)
         await pilot.press("end")
         await settle(pilot)
@@ -241,6 +247,20 @@ def test_hostile_words_and_names_are_shown_escaped(tmp_path: Path) -> None:
             assert not re.search("[\x00-\x1f\x7f-\x9f\u202e]", "".join(lines(app)))
 
     walk(steps, path, size=(80, 20))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (61, 17)])
+def test_rows_fill_the_first_screen_and_a_resized_one(size: tuple[int, int]) -> None:
+    def rows(app: Any) -> int:
+        return sum(bool(re.match(r" +\d+ .*│.*\d\.\d{4}", line)) for line in lines(app))
+
+    async def steps(app: Any, pilot: Any) -> None:
+        assert rows(app) == size[1] - 4, "all but a title, a header, a command and the keys"
+        await pilot.resize_terminal(100, 30)
+        await settle(pilot)
+        assert rows(app) == 26
+
+    walk(steps, size=size)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (100_000, 100_000)])

@@ -20,6 +20,7 @@ import safetensors.numpy
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+import embcli
 from embcli import formats
 from embcli.errors import OutputError
 from embcli.notes import Notes
@@ -502,3 +503,13 @@ def test_a_large_json_document_says_what_reads_row_by_row(shape: tuple[int, ...]
     written(Records({}, "rows", shape[0], {}, lambda *_: iter(()), {"token": Array(shape)}), "json", notes=notes)
     remark = f"this JSON document holds {numbers} numbers; format ndjson can be read row by row, npy at once"
     assert list(notes) == [remark]
+
+
+def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
+    """Although replacing it needs no permission."""
+    file = tmp_path / "mine.csv"
+    file.write_text("mine")
+    file.chmod(0o444)
+    with pytest.raises(OutputError, match="it is read-only"):
+        embcli.seeded(vocab=6, dim=3).weights().save(file)
+    assert (file.read_text(), [*tmp_path.iterdir()]) == ("mine", [file])

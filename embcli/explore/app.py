@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Input
@@ -23,6 +24,7 @@ from embcli.explore.pair import PairScreen
 from embcli.explore.row import RowScreen
 from embcli.explore.source import Source, Words
 from embcli.explore.view import View, sentence
+from embcli.selection import select
 
 _MOST_SCREENS = 50  # that one can go back to
 _LARGEST = Size(1500, 500)  # cells that are drawn; no screen is larger
@@ -36,10 +38,8 @@ class Explorer(App[int]):
     CSS = """
     #title { height: 1; padding: 0 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
     #command { height: 1; padding: 0 1; color: $text-accent; text-wrap: nowrap; text-overflow: ellipsis; }
-    Matrix, Values { height: 1fr; background: $background; overflow-x: hidden; }
-    Matrix, Values, DataTable { scrollbar-size-vertical: 1; }
-    Values { width: 1fr; }
-    DataTable { height: 1fr; background: $background; }
+    Matrix, Values, DataTable { height: 1fr; background: $background; scrollbar-size-vertical: 1; }
+    Matrix, Values { width: 1fr; overflow-x: hidden; }
     #nearest { width: 38; }
     #nearest DataTable { border-left: tall $panel; border-title-color: $text-muted; }
     #nearest DataTable:focus { border-left: tall $accent; }
@@ -109,10 +109,7 @@ class Explorer(App[int]):
         active, is_typed = self.screen.active_bindings, isinstance(self.focused, Input) and event.is_printable
         found = None if is_typed else active.get(event.key) or active.get(_ALIASES.get(event.key, ""))
         if found is not None:
-            try:
-                await self.run_action(found.binding.action, found.node)
-            except EmbcliError as error:
-                self.notify(sentence(error), severity="error", markup=False)
+            await self.run_action(found.binding.action, found.node)
             return
         field, done = self.focused, asyncio.Event()
         await super().on_event(event)
@@ -120,6 +117,15 @@ class Explorer(App[int]):
             field.call_next(done.set)
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(done.wait(), 1)
+
+    async def run_action(self, *given: Any, **named: Any) -> bool:
+        try:
+            return await super().run_action(*given, **named)
+        except EmbcliError as error:
+            self.notify(sentence(error), severity="error", markup=False)
+        except NoMatches:  # the screen is about to close
+            pass
+        return False
 
     async def open(self, screen: Screen[Any]) -> None:
         if len(self.screen_stack) > _MOST_SCREENS:
@@ -133,7 +139,7 @@ class Explorer(App[int]):
 
     async def action_find(self) -> None:
         if self.source.model.encoding is None:
-            self.notify("These rows have no tokens: g goes to a row by its ID.", severity="warning")
+            self.notify("no tokenizer: name one with --encoding (: goes to a row by its ID)", severity="warning")
         else:
             await self.open(FindScreen(self.source))
 
@@ -143,7 +149,7 @@ class Explorer(App[int]):
     async def go_to(self, text: str) -> None:
         name, _, number = text.rpartition(",") if "," in text and text != "," else (text, "", "")
         row = self.source.row_of(name) if name.strip() else None
-        await self.show(row, self.source.column_of(number) if number.strip() else None)
+        await self.show(row, int(select(number.strip(), self.source.dim, "column")[0]) if number.strip() else None)
 
     async def show(self, row: int | None, column: int | None = None) -> None:
         """Go to a row and a column in the matrix, if that is on top, or else in a screen of the row."""

@@ -16,12 +16,10 @@ from embcli.explore.view import View, sentence
 from embcli.notes import Watch
 from embcli.tokens import shown, tokens_of
 
-_MOST_TOKENS, _PIECE, _TOKEN = 1000, 4096, 40
+_MOST_TOKENS, _TOKEN = 1000, 40
 
 
 class FindScreen(View):
-    """A field and a list that follows it."""
-
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Go to the row", priority=True),
@@ -54,16 +52,14 @@ class FindScreen(View):
     def on_mount(self) -> None:
         self.query_one(DataTable).add_columns("found", Text("ID", justify="right"), "token")
         if self.app.words is None:
-            self.run_passes("reading the vocabulary", [(self._read, self._take)])
+            self.run_passes("", [(self._read, self._take)])
         self.show_found()
+        if self.app.words is None:
+            self.tell("reading the vocabulary …")
 
-    def _read(self, watch: Watch) -> Words:
-        starts = range(0, self.source.size, _PIECE)
-        encoding, size = self.source.model.encoding, self.source.size
-        words: list[str] = []
-        for start in watch(starts, size, lambda _: _PIECE):
-            words += map(shown, tokens_of(np.arange(start, min(start + _PIECE, size)), encoding))
-        return Words(words)
+    def _read(self, _: Watch) -> Words:
+        ids = np.arange(self.source.size)
+        return Words([*map(shown, tokens_of(ids, self.source.model.encoding))])
 
     def _take(self, words: Words | EmbcliError) -> None:
         self.app.words = words if isinstance(words, Words) else Words([])
@@ -96,9 +92,6 @@ class FindScreen(View):
 
     def action_move(self, how: str) -> None:
         getattr(self.query_one(DataTable), f"action_{how}")()
-
-    async def on_data_table_row_selected(self) -> None:
-        await self.action_open()
 
     async def action_open(self) -> None:
         if self.query_one(Input).value != self.text:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.table import Table
-from textual.binding import Binding
+from textual.app import ComposeResult
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.binding import ActiveBinding, BindingType
-
 
 class KeysScreen(ModalScreen[None]):
-    """All keys of a screen."""
-
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter,backspace", "dismiss", "Back")]
 
@@ -41,8 +36,6 @@ class KeysScreen(ModalScreen[None]):
 
 
 class GoScreen(ModalScreen[None]):
-    """A line in which a row is named."""
-
     app: Any  # the Explorer
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [

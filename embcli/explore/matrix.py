@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,8 +22,9 @@ from textual.strip import Strip
 
 from embcli.errors import EmbcliError
 from embcli.explore.numbers import heat_segments, number_format, number_segments
-from embcli.explore.source import Order, Source
+from embcli.explore.source import Source
 from embcli.explore.view import View, sentence
+from embcli.verbs.statistics import NormOrder, norm_order
 
 _MOST_OF_TOKEN, _NORM = 24, 10  # cells
 _BOLD, _DIM, _CURSOR = Style(bold=True), Style(dim=True), Style(bold=True, reverse=True)
@@ -68,7 +70,7 @@ class Matrix(ScrollView, can_focus=True):
         self.by_norm = False
         self._cell = 0  # cells of a number: they do not shrink while one scrolls
         self._id_width, self._token_width = max(len(str(source.size - 1)), 2), 0  # cells
-        self._window: _Window | EmbcliError | None = None
+        self._window: _Window | EmbcliError = EmbcliError("no row yet")
         self._seen: tuple[Any, ...] = ()
         self._strips: LRUCache[tuple[Any, ...], Strip] = LRUCache(1024)
 
@@ -77,27 +79,27 @@ class Matrix(ScrollView, can_focus=True):
         return int(self.source.ids(self.cursor, self.cursor + 1, self.by_norm)[0])
 
     def move_to(self, place: int, top: int | None = None) -> None:
-        self.cursor = min(max(place, 0), self.source.size - 1)
+        before, self.cursor = self.cursor, min(max(place, 0), self.source.size - 1)
         first = round(self.scroll_y) if top is None else top
         first = min(max(first, self.cursor - self.rows_shown + 1), self.cursor)
-        self.scroll_to(y=first, animate=False)
-        self.redraw()
+        self.scroll_to(y=first, animate=False)  # draws anew what has moved
+        self.refresh_line(before + 1)
+        self.refresh_line(self.cursor + 1)
+        self.moved()
 
     def go_to(self, row: int | None, column: int | None) -> None:
         if column is not None:
             self.left, self.limit = column, None
         place = self.cursor
         if row is not None:
-            place = int(np.flatnonzero(self.source.order.ids == row)[0]) if self.by_norm and self.source.order else row
+            place = int(self.source.order.ranks[row]) - 1 if self.by_norm and self.source.order else row
+        self.refresh()
         self.move_to(place, None if row is None else place - self.rows_shown // 3)
 
     def sort(self, by_norm: bool) -> None:
         """Show the rows by norm, from the largest on, or by ID from the same row on."""
         row, self.by_norm, self._cell = self.row, by_norm, 0
-        if by_norm:
-            self.move_to(0)
-        else:
-            self.go_to(row, None)
+        self.go_to(self.source.order.ids[0] if by_norm and self.source.order else row, None)
 
     def redraw(self) -> None:
         self.refresh()
@@ -107,7 +109,7 @@ class Matrix(ScrollView, can_focus=True):
         self._token_width = 0 if self.source.encoding is None else min(_MOST_OF_TOKEN, max(self.size.width // 5, 6))
         self.virtual_size = Size(self.size.width, self.source.size + 1)
         self.rows_shown = max(self.size.height - 1, 1)
-        self.call_after_refresh(lambda: self.move_to(self.cursor))
+        self.call_after_refresh(self.go_to, None, None)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -117,13 +119,13 @@ class Matrix(ScrollView, can_focus=True):
 
     def window(self) -> _Window | EmbcliError:
         top = round(self.scroll_y)
-        seen = top, self.size, self.left, self.limit, self.by_norm, self._cell
-        if self._window is None or seen != self._seen:
+        seen = top, self.size, self.rows_shown, self.left, self.limit, self.by_norm, self._cell
+        if seen != self._seen:
+            self._seen = seen
             try:
                 self._window = self._fitted(top)
             except EmbcliError as error:
                 self._window = error
-            self._seen = top, self.size, self.left, self.limit, self.by_norm, self._cell
         return self._window
 
     def _fitted(self, top: int) -> _Window:
@@ -226,8 +228,6 @@ class Matrix(ScrollView, can_focus=True):
 
 
 class MatrixScreen(View):
-    """The first screen."""
-
     AUTO_FOCUS = "Matrix"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Row", tooltip="the row: its values, norm and neighbours"),
@@ -245,7 +245,7 @@ class MatrixScreen(View):
     def heading(self) -> str:
         size, dim, at = self.source.size, self.source.dim, self.matrix.cursor
         place = f"by norm: {at + 1:,} of {size:,}" if self.matrix.by_norm else f"row {at:,} of {size:,}"
-        return f"{self.source.name}: {size:,} x {dim:,}, {self.source.layer.dtype}   {place}"
+        return f"{place}   {self.source.name}: {size:,} x {dim:,}, {self.source.layer.dtype}"
 
     def commands(self) -> list[str]:
         window, matrix = self.matrix.window(), self.matrix
@@ -273,9 +273,9 @@ class MatrixScreen(View):
             self.matrix.sort(not self.matrix.by_norm)
         else:
             self.tell("sorting …")
-            self.run_passes("sorting", [(self.source.by_norm, self._take)])
+            self.run_passes("sorting", [(partial(norm_order, self.source.layer), self._take)])
 
-    def _take(self, found: Order | EmbcliError) -> None:
+    def _take(self, found: NormOrder | EmbcliError) -> None:
         if isinstance(found, EmbcliError):
             self.notify(sentence(found), severity="error", markup=False)
         else:

@@ -23,11 +23,7 @@ _RAMP = " .:-=+*#%@"  # without colour: denser means larger
 
 
 def number_format(values: np.ndarray) -> tuple[str, int]:
-    """Return how values are written, all alike: a format with four decimals, and the cells of the longest.
-
-    >>> number_format(np.array([1.0, -20.5])), number_format(np.array([1e7]))
-    (('.4f', 8), ('.4e', 10))
-    """
+    """Return how values are written, all alike: a format with four decimals, and the cells of the longest."""
     finite = values[np.isfinite(values)]
     largest = float(np.abs(finite).max(initial=0))
     spec = ".4e" if largest >= _FIXED_LIMIT or 0 < largest < _LEAST else ".4f"

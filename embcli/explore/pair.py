@@ -15,8 +15,6 @@ _COLUMNS = 100
 
 
 class PairScreen(View):
-    """The marked row and another one."""
-
     AUTO_FOCUS = "DataTable"
 
     def __init__(self, source: Source, one: int, other: int) -> None:
@@ -34,12 +32,11 @@ class PairScreen(View):
         self.values = np.stack([*values, difference], axis=1)[self.columns]  # (n, 3) float32
 
     def body(self) -> ComposeResult:
-        yield DataTable(cursor_type="row", cell_padding=2)
+        yield DataTable(cursor_type="row", cell_padding=1)
 
     def on_mount(self) -> None:
         table, dark = self.query_one(DataTable), self.app.current_theme.dark
-        labels = zip("AB", self.rows, strict=True)
-        names = [f"{label} {row} {self.source.token(row, 10)}" for label, row in labels]
+        names = [f"{label} {row}" for label, row in zip("AB", self.rows, strict=True)]
         table.add_columns(*(Text(name, justify="right") for name in ("column", *names, "A - B")))
         spec = number_format(self.values)[0]
         for column, values in zip(self.columns.tolist(), self.values.tolist(), strict=True):

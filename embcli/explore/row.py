@@ -74,8 +74,6 @@ class Values(ScrollView, can_focus=True):
 
 
 class RowScreen(View):
-    """A row of the matrix."""
-
     AUTO_FOCUS = "#cosine"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,n", "open", "Go on", key_display="Enter", priority=True, tooltip="go on to this neighbour"),
@@ -102,7 +100,7 @@ class RowScreen(View):
             norm = np.sqrt(np.square(self.values.values.astype(np.float64)).sum())
         norm = norm if np.isfinite(norm) else np.nan
         order, mark = self.source.order, "• " if self.row == self.source.marked else ""
-        rank = f", rank {int(np.flatnonzero(order.ids == self.row)[0]) + 1:,} of {self.source.size:,}" if order else ""
+        rank = f", rank {order.ranks[self.row]:,} of {self.source.size:,}" if order else ""
         written = format(norm, number_format(np.array([norm]))[0])
         return f"{mark}Row {self.row}  {self.token}   norm {written}{rank}   {self.source.name}"
 
@@ -146,9 +144,6 @@ class RowScreen(View):
             text.truncate(_TOKEN, overflow="ellipsis", pad=True)
             cells = [Text(str(row), justify="right"), Text(format(score, spec), justify="right")]
             table.add_row(*([text] if names else []), *cells)
-
-    async def on_data_table_row_selected(self) -> None:
-        await self.action_open()
 
     def go_to(self, column: int) -> None:
         self.values.go_to(column)

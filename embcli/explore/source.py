@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
-from math import comb
 
 import numpy as np
 from rich.text import Text
 from textual.cache import LRUCache
-from textual.fuzzy import FuzzySearch
 
 from embcli.errors import InputError
 from embcli.model import Model
@@ -20,24 +17,12 @@ from embcli.names import Metric
 from embcli.notes import Watch
 from embcli.selection import select
 from embcli.tokens import shown, tokens_of
-from embcli.verbs.statistics import norm_order
+from embcli.verbs.statistics import NormOrder
 
 TOP = 50  # neighbours, and words
 _BLOCK_VALUES, _BLOCK_ROWS, _BLOCKS = 1 << 18, 64, 16
-_CANDIDATES = 500  # words that a score is computed for
-_MOST_ALIGNMENTS = 20_000  # of a query with a word: textual's matcher tries them all
 _SPACE = shown(b" ")
-
-
 Spell = Callable[..., str]  # writes the command line of a verb, of more words, and perhaps of a `text`
-
-
-@dataclass(frozen=True, eq=False)
-class Order:
-    """All rows by norm, the largest first."""
-
-    ids: np.ndarray  # (V,) int64
-    norms: np.ndarray  # (V,) float64, by ID
 
 
 class Source:
@@ -48,7 +33,7 @@ class Source:
         self.model, self.spell = model, spell
         self.layer, self.origin, self.encoding = layers["token"], layers.origin, model.source.encoding
         self.size, self.dim = self.layer.shape
-        self.order: Order | None = None
+        self.order: NormOrder | None = None
         self.marked: int | None = None
         self._blocks: LRUCache[tuple[int, bool], np.ndarray] = LRUCache(_BLOCKS)
 
@@ -82,10 +67,6 @@ class Source:
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
 
-    def by_norm(self, watch: Watch) -> Order:
-        found = norm_order(self.layer, watch)
-        return Order(found.ids, found.norms)
-
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
         model = Model(self.model.source, self.model.encoding, watch)
         found = model.neighbors(np.array([row]), metric=metric, top=TOP)
@@ -103,43 +84,51 @@ class Source:
                 return int(ids[0])
         raise InputError(f"{text[:40]!r} is not a row; give its ID or its token (/ finds rows)")
 
-    def column_of(self, text: str) -> int:
-        return int(select(text.strip(), self.dim, "column")[0])
-
 
 class Words:
-    """The words of a vocabulary as pages show them, for fuzzy search; takes a second for 262,144 of them.
-
-    They are in one text, shortest first: a regular expression finds candidates in it, and textual's matcher ranks them.
-    """
+    """The words of a vocabulary as pages show them, shortest first, as they are and in lower case, for fuzzy search."""
 
     def __init__(self, words: list[str]) -> None:
         bare = [word.lstrip(_SPACE) or word for word in words]
         self._ids = sorted((each for each, word in enumerate(bare) if word), key=lambda each: len(bare[each]))
-        self._words = [bare[each] for each in self._ids]
-        self._text = "".join(f"\n{word}" for word in self._words)
-        self._starts = [*accumulate((len(word) + 1 for word in self._words), initial=0)]
+        exact = [bare[each] for each in self._ids]
+        self._spelled = {True: _Spelled(exact), False: _Spelled([word.lower() for word in exact])}
 
     def find(self, typed: str) -> np.ndarray:
-        """Return the IDs of the words that match best, (n,) int64: case counts only if a capital is typed."""
+        """Return the IDs of the words that match best, (n,) int64: case counts only if a capital is typed.
+
+        First those that begin with it, then those that contain it, then those that have its letters in this order.
+        """
         query = typed.encode(errors="replace").decode().replace("\n", " ").strip(f" {_SPACE}").replace(" ", _SPACE)
-        if not query:
+        if not query or not self._ids:
             return np.empty(0, np.int64)
-        has_capital = query != query.lower()
-        letters = "\n" + "".join(f"[^{letter}\n]*{letter}" for letter in map(re.escape, query))
-        found: dict[int, None] = {}
-        for pattern in (f"\n{re.escape(query)}", re.escape(query), letters):
-            for match in re.finditer(pattern, self._text, 0 if has_capital else re.IGNORECASE):
-                found[bisect_right(self._starts, match.start()) - 1] = None
-                if len(found) == _CANDIDATES:
-                    break
-        search = FuzzySearch(has_capital)
+        spelled, found = self._spelled[query != query.lower()], dict[int, None]()
+        for part in (f"\n{query}", query):
+            at = spelled.text.find(part)
+            while at >= 0 and len(found) < TOP:
+                place = bisect_right(spelled.starts, at) - 1
+                found[place] = None
+                at = spelled.text.find(part, spelled.starts[place + 1])
+        letters = re.compile("".join(f"[^{letter}]*{letter}" for letter in map(re.escape, query)))
+        sought = np.bitwise_or.reduce(_bits(query))
+        for place in np.flatnonzero(spelled.letters & sought == sought).tolist():
+            if len(found) == TOP:
+                break
+            if letters.match(spelled.words[place]):
+                found[place] = None
+        return np.array([self._ids[place] for place in found], np.int64)
 
-        def score(place: int) -> float:
-            word = self._words[place]
-            is_part = query.lower() in word.lower()
-            cheap = is_part or comb(len(word), len(query)) <= _MOST_ALIGNMENTS
-            return search.match(query, word)[0] if cheap else 0.0
 
-        ranked = sorted(found, key=lambda place: (-score(place), place))
-        return np.array([self._ids[place] for place in ranked[:TOP]], np.int64)
+class _Spelled:
+    """Words in one text, each after a line feed."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words, self.text = words, "".join(f"\n{word}" for word in words)
+        self.starts = [*accumulate((len(word) + 1 for word in words), initial=0)]
+        self.letters = np.bitwise_or.reduceat(_bits(self.text), self.starts[:-1]) if words else _bits("")
+
+
+def _bits(text: str) -> np.ndarray:
+    """Return a bit for each character, the same for equal ones: a word lacks a letter if it lacks its bit."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    return np.uint64(1) << (codes & 63).astype(np.uint64)

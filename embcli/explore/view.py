@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from textual import work
+from textual.app import ComposeResult
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 from textual.worker import get_current_worker
 
 from embcli.errors import EmbcliError
+from embcli.explore.source import Source
+from embcli.notes import Watch
 from embcli.safe import in_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from textual.app import ComposeResult
-
-    from embcli.explore.source import Source
-    from embcli.notes import Watch
 
 Item = TypeVar("Item")
 _BETWEEN = 0.2  # seconds from one sign of progress to the next
@@ -63,6 +60,9 @@ class View(Screen[None]):
             self.query_one("#title", Static).update(title, layout=False)
             self.query_one("#command", Static).update(f"$ {in_line('; '.join(self.commands()))}", layout=False)
 
+    async def on_data_table_row_selected(self) -> None:
+        await self.run_action("screen.open")
+
     @work(thread=True, exclusive=True)
     def run_passes(self, what: str, passes: list[tuple[Callable[[Watch], Any], Callable[[Any], None]]]) -> None:
         """Run passes one after the other in a thread; the screen takes what each returns, or its EmbcliError."""
@@ -90,8 +90,12 @@ class View(Screen[None]):
                     found = EmbcliError("memory ran out: this matrix is too large for a pass")
                 if worker.is_cancelled:
                     return
-                self.app.call_from_thread(take, found)
-                self.app.call_from_thread(self.tell)
+                self.app.call_from_thread(self._deliver, take, found)
+
+    def _deliver(self, take: Callable[[Any], None], found: Any) -> None:
+        with suppress(NoMatches):  # the screen is about to close
+            take(found)
+            self.tell()
 
 
 def sentence(error: EmbcliError) -> str:

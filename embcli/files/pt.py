@@ -159,8 +159,10 @@ class _Unpickler(pickle._Unpickler):
     }
 
     def load_build(self) -> None:
-        """Drop a state: the versions of modules in a state_dict, the attributes of a tensor."""
+        """Drop what else a state_dict has: the versions of its modules."""
         self.stack.pop()
+        if not isinstance(self.stack[-1], dict):
+            raise Malformed("its pickle changes a tensor that it has made")
 
     def load_setitem(self) -> None:
         _check_key(self.stack[-2])

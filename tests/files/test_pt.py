@@ -184,6 +184,7 @@ def tensor(
         (tensor(7), "its storage '0' claims 28 bytes and has 24"),
         (tensor(5, shape=b"K\1K\3\x86"), "its storage '0' claims 20 bytes and has 24"),
         (tensor() + tensor(5, shape=b"K\1K\3\x86") + b"\x86", "claims 20 bytes and has 24"),
+        (tensor() + b")b", "changes a tensor that it has made"),
         (tensor(shape=b"(" + b"K\1" * 70 + b"t", strides=b"(" + b"K\1" * 70 + b"t"), "too many dimensions"),
         (tensor(shape=b"K\6K\6\x86", strides=b"K\0K\0\x86"), "claims more numbers than it has bytes"),
     ],

@@ -59,6 +59,7 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
         end = place + int(np.prod(shape, dtype=int)) * BITS[dtype] // 8
         entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [place, end]}
         place = end
+    entries = dict(draw(st.permutations([*entries.items()])))  # tensors may be in any order
     words = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
     if draw(st.booleans()):
         entries["__metadata__"] = draw(st.dictionaries(words, words, max_size=2))
