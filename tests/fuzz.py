@@ -103,7 +103,7 @@ def read_tokenizer(path: Path) -> None:
 def read_config(path: Path) -> None:
     """Ask a checkpoint for all that the config.json beside it tells."""
     source = Checkpoint(str(path.with_name("part.safetensors")))
-    str((source.first_position, source.positions, source.head, source.recipe))
+    str((source.roles.first_position, source.positions, source.head, source.recipe))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from embcli.files.roles import equal_rows, resolve
 from embcli.files.tensors import Tensor
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
-from embcli.names import Part
 from embcli.notes import Notes
 from embcli.recipe import Recipe
 
@@ -91,21 +90,16 @@ class Checkpoint:
         other.reasons = {**self.reasons, **({"encoding": reason} if reason else {})}
         return other
 
-    @property
-    def is_other(self) -> bool:
-        """Whether the user named another tensor in place of a token matrix that is known by its name."""
-        return self.roles.is_other
-
     def without_other(self) -> Checkpoint:
         """Return this checkpoint with its own token matrix, if the user named another tensor in place of it."""
-        if not self.is_other:
+        if not self.roles.is_other:
             return self
         return Checkpoint(self.path, notes=self.notes).with_encoding(self.encoding)
 
     @property
     def has_tokens(self) -> bool:
         """Whether the rows of the `token` layer can stand for tokens: those of another tensor if it has as many."""
-        return not self.is_other or self.roles.token.shape[0] in [each.shape[0] for each in self.roles.known]
+        return not self.roles.is_other or self.roles.token.shape[0] in [each.shape[0] for each in self.roles.known]
 
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint, whose position layer has the length that it has."""
@@ -120,29 +114,13 @@ class Checkpoint:
         """Return the tensor of a layer, or None; raises InputError if several tensors are candidates."""
         return self.roles.find(role)
 
-    def _tensor(self, role: str) -> Tensor:
-        tensor = self.find(role)
-        if tensor is None:
-            raise self.tensors.refused(f"it has no {role.replace('_', ' ')} matrix")
-        return tensor
-
-    @property
-    def first_position(self) -> int:
-        """The row of the position matrix that position 0 picks."""
-        return self.roles.first_position
-
-    @property
-    def part(self) -> Part | None:
-        """The encoder or the decoder where both read tokens."""
-        return self.roles.part
-
     def shape(self, name: str) -> tuple[int, int] | None:
         """Return the shape of the `token`, `position`, `token_type` or `head` layer; None if there is no such layer."""
         tensor = self.find(name)
         if tensor is None:
             return None
         rows, dim = tensor.shape
-        return rows - (self.first_position if name == "position" else 0), dim
+        return rows - (self.roles.first_position if name == "position" else 0), dim
 
     @property
     def origin(self) -> Origin:
@@ -153,13 +131,17 @@ class Checkpoint:
         """Return the named layers; any IDs may be asked of them, whichever are announced."""
         if "position" in wanted:  # config.json says which row is that of position 0
             self._check_config()
-        opened = {name: self._tensor(name) for name in wanted}
+        first = self.roles.first_position if "position" in wanted else 0
+        opened: dict[str, Tensor] = {}
         layers: dict[str, Layer] = {}
-        for name, tensor in opened.items():
-            if name not in self._open:
-                self._open[name] = self.tensors.layer(tensor.name)
-            is_shifted = name == "position" and self.first_position > 0
-            layers[name] = ShiftedLayer(self._open[name], self.first_position) if is_shifted else self._open[name]
+        for name in wanted:
+            tensor = self.find(name)
+            if tensor is None:
+                raise self.tensors.refused(f"it has no {name.replace('_', ' ')} matrix")
+            opened[name] = tensor
+            layers[name] = self._open[name] = self._open.get(name) or self.tensors.layer(tensor.name)
+        if first:
+            layers["position"] = ShiftedLayer(layers["position"], first)
         origin = Origin(
             shapes={name: layer.shape for name, layer in layers.items()},
             path=self.path,
@@ -167,8 +149,8 @@ class Checkpoint:
             dtypes={name: tensor.dtype for name, tensor in opened.items()},
             sizes={name: tensor.size for name, tensor in opened.items()},
             guesses={about: why for about, why in self.reasons.items() if _LAYER_OF_GUESS.get(about, about) in opened},
-            first_position=self.first_position if "position" in opened else 0,
-            is_other=self.is_other,
+            first_position=first,
+            is_other=self.roles.is_other,
         )
         return Layers(layers, origin)
 
@@ -179,7 +161,7 @@ class Checkpoint:
         Raises InputError if config.json cannot be read, or does not fit the tensors.
         """
         self._check_config()
-        if self.is_other:
+        if self.roles.is_other:
             return None
         roles, dim = self.roles, self.roles.token.shape[1]
         family = roles.family or recipes.family_of(roles.settings)  # for a value of a wrong type, which this refuses

@@ -38,11 +38,6 @@ class Index:
     words: bytes  # all words, concatenated
     end: int  # of the last row, an offset in the file
 
-    def vocabulary(self) -> Vocabulary:
-        """Return the words by row."""
-        ends = np.cumsum(self.lengths, dtype=np.int64)
-        return Vocabulary(self.words, ends - self.lengths, ends)
-
 
 class VectorsFile(Tensors):
     """Word vectors as one matrix, whose rows stand for the file's own words.
@@ -75,7 +70,9 @@ class VectorsFile(Tensors):
 
     def own_words(self) -> OwnWords:
         """Return the encoding that the file's words make."""
-        return OwnWords(self.path, self._index.vocabulary)
+        lengths, words = self._index.lengths, self._index.words
+        ends = np.cumsum(lengths, dtype=np.int64)
+        return OwnWords(self.path, lambda: Vocabulary(words, ends - lengths, ends))
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
         index, rows = self._index, np.empty((len(ids), self._index.dim), np.float32)

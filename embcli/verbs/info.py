@@ -120,9 +120,9 @@ class ModelInfo(Result, verb="info", content="list"):
                 "reason": head.reason,
             },
             "recipe": self.recipe,
-            "part": checkpoint.part,
+            "part": checkpoint.roles.part,
             "positions": checkpoint.positions,
-            "first_position": checkpoint.first_position,
+            "first_position": checkpoint.roles.first_position,
             "guesses": dict(checkpoint.reasons),
         }
         return listed(
@@ -140,6 +140,7 @@ class ModelInfo(Result, verb="info", content="list"):
         from embcli.verbs.parts import head_in_words
 
         checkpoint, head, recipe = self.checkpoint, self.checkpoint.head, self.recipe
+        part = checkpoint.roles.part
         yield title(f"{checkpoint.path}: {checkpoint.tensors.format}")
         yield from map(words, checkpoint.tensors.files)
         encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
@@ -158,10 +159,10 @@ class ModelInfo(Result, verb="info", content="list"):
         yield ""
         yield words(f"output head: {head_in_words(head.relation, head.rows, head.reason)}")
         if recipe is not None:
-            yield words(f"hidden{f' of the {checkpoint.part}' if checkpoint.part else ''} = {recipe}")
+            yield words(f"hidden{f' of the {part}' if part else ''} = {recipe}")
         yield from (words(f"{name}: {value}") for name, value in checkpoint.positions.items())
-        if checkpoint.first_position and "first_position" not in checkpoint.reasons:
-            yield words(f"position 0: row {checkpoint.first_position} of the position matrix")
+        if checkpoint.roles.first_position and "first_position" not in checkpoint.reasons:
+            yield words(f"position 0: row {checkpoint.roles.first_position} of the position matrix")
         yield from (words(f"A guess: {reason}") for reason in dict.fromkeys(checkpoint.reasons.values()))
 
 
@@ -171,7 +172,7 @@ def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
     A tensor that the user named in place of the token matrix is listed as `chosen`. Raises InputError if several
     tensors could have one role.
     """
-    other = checkpoint.find("token") if checkpoint.is_other else None
+    other = checkpoint.find("token") if checkpoint.roles.is_other else None
     checkpoint = checkpoint.without_other()
     roles = {tensor.name: role for role in _ROLES if (tensor := checkpoint.find(role)) is not None}
     if other is not None:

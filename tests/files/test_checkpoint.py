@@ -201,7 +201,7 @@ def test_of_an_encoder_s_and_a_decoder_s_matrix_the_encoder_s_counts(tmp_path: P
     for config in (None, {"model_type": "blenderbot"}):
         source = opened(tmp_path, tensors, config)
         assert_rows(source.open({"position": None})["position"], matrix(seed=2))
-        assert source.part == ("encoder" if config else None)
+        assert source.roles.part == ("encoder" if config else None)
 
 
 def test_tensors_can_be_named(tmp_path: Path) -> None:
