@@ -8,43 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from embcli.binary import Binary, shortened
-from embcli.encodings.guard import guarded
+from embcli.encodings.guard import guarded, package
 from embcli.encodings.pieces import BytePairs, Scores, Unigrams, WordPieces
 from embcli.encodings.spelling import bytes_of, from_characters, from_piece
-from embcli.encodings.splitting import Splitting, splittings
+from embcli.encodings.splitting import Splitting, blocks, splittings
 from embcli.encodings.vocabulary import NamedToken, Splitter, VocabularyEncoding
-from embcli.errors import InputError, lacks
+from embcli.errors import InputError
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays
-
-# Tokens that are control tokens by their names, and others that are user-defined.
-_CONTROLS = frozenset(
-    b"<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s>"
-    b" <|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos> <turn|> <|tool_response> [e~["
-    b" <\xef\xbd\x9cend\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>".split()
-)
-_CHANNELS = frozenset(b"<|channel|> <|message|> <|start|> <|constrain|>".split())
-# Tokens that are control tokens by their names, unless the file names another one for their task.
-_TASKS = {
-    "pre": b"<|fim_prefix|> <fim-prefix> <fim_prefix> <PRE> \xe2\x96\x81<PRE> <|code_prefix|> <|prefix|>"
-    b" <\xef\xbd\x9cfim\xe2\x96\x81begin\xef\xbd\x9c>",
-    "suf": b"<|fim_suffix|> <fim-suffix> <fim_suffix> <SUF> \xe2\x96\x81<SUF> <|code_suffix|> <|suffix|>"
-    b" <\xef\xbd\x9cfim\xe2\x96\x81hole\xef\xbd\x9c>",
-    "mid": b"<|fim_middle|> <fim-middle> <fim_middle> <MID> \xe2\x96\x81<MID> <|code_middle|> <|middle|>"
-    b" <\xef\xbd\x9cfim\xe2\x96\x81end\xef\xbd\x9c>",
-    "pad": b"<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD]",
-    "rep": b"<|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame>",
-    "sep": b"<|file_sep|>",
-}
-_OLD_TASKS = {"pre": "prefix", "suf": "suffix", "mid": "middle"}
 
 
 class GgufEncoding(VocabularyEncoding):
@@ -152,14 +130,11 @@ class GgufEncoding(VocabularyEncoding):
     def _kinds(self) -> np.ndarray:
         """The types of the tokens, (V,), with those that follow from their names."""
         kinds = self._stored_kinds.copy()
-        controls = set(_CONTROLS)
-        for task, names in _TASKS.items():
-            keys = (f"fim_{task}_token_id", f"{_OLD_TASKS.get(task, '')}_token_id")
-            if not any(f"tokenizer.ggml.{key}" in self._header.metadata for key in keys):
-                controls.update(names.split())
         ids = self._ids
-        kinds[[ids[name] for name in controls if name in ids]] = _CONTROL
-        kinds[[ids[name] for name in _CHANNELS if name in ids]] = _USER_DEFINED
+        for keys, names, _ in blocks("controls.txt"):
+            if not any(f"tokenizer.ggml.{key}_token_id" in self._header.metadata for key in keys):
+                kind = _USER_DEFINED if keys == ["user_defined"] else _CONTROL
+                kinds[[ids[name] for name in map(str.encode, names) if name in ids]] = kind
         if b"<|end|>" in ids and (
             {b"<|return|>", b"<|call|>"} <= ids.keys()
             or (b"<|flush|>" in ids and ids.keys() & {b"<|call|>", b"<|calls|>"})
@@ -257,10 +232,7 @@ class GgufEncoding(VocabularyEncoding):
         )
 
     def _package(self, name: str) -> None:
-        try:
-            import_module(name)
-        except Exception as error:
-            raise self._binary.refused(lacks(f"a tokenizer of the kind {self.model}", "models", error)) from None
+        package(self.path, name, f"a tokenizer of the kind {self.model}")
 
 
 def gguf_encoding(path: Path, name: str) -> GgufEncoding:

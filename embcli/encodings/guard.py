@@ -5,15 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from threading import RLock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from embcli.binary import refused, shortened
-from embcli.errors import InputError
+from embcli.errors import InputError, lacks
 
 _Value = TypeVar("_Value")
 LOCK = RLock()  # special tokens and standard error are set for one call at a time
+
+
+def package(path: Path, name: str, what: str) -> Any:
+    """Import a package; raises InputError that `what`, the file's kind, needs it."""
+    try:
+        return import_module(name)
+    except Exception as error:
+        raise refused(path, lacks(what, "models", error)) from None
 
 
 def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:

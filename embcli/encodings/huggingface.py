@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.binary import Binary, read_object, refused
-from embcli.encodings.encoding import Derivation, Encoding, Step
-from embcli.encodings.guard import LOCK, guarded
-from embcli.encodings.merging import NEVER, derived
+from embcli.encodings.encoding import NEVER, Derivation, Encoding, Step, derived
+from embcli.encodings.guard import LOCK, guarded, package
 from embcli.encodings.spelling import from_characters, from_piece, spans_of
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS
-from embcli.errors import lacks
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
@@ -52,10 +50,7 @@ class HuggingFaceEncoding(Encoding):
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
-        try:
-            import tokenizers  # noqa: F401
-        except Exception as error:
-            raise refused(self.path, lacks(f"a {self.kind}", "models", error)) from None
+        package(self.path, "tokenizers", f"a {self.kind}")
         binary = Binary(self.path)
         data = binary.read_whole(LONGEST)
         tokenizer = guarded(self.path, f"it is not a {self.kind}", lambda: self._made(binary, data))

@@ -10,13 +10,13 @@ import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import chain
 from operator import itemgetter
 
 import numpy as np
 
-from embcli.encodings.encoding import Derivation, Step
-from embcli.encodings.merging import NEVER, derived, merged
+from embcli.encodings.encoding import NEVER, Derivation, Step, derived, merged
 from embcli.encodings.spelling import SPACE, characters_of, from_piece, words_between
 from embcli.encodings.splitting import Cache, Splitting
 from embcli.encodings.vocabulary import Splitter
@@ -189,9 +189,9 @@ class Scores(Pieces):
 
 
 # Ideographs, each of which is a word; as in BERT's own tokenizer, except for the first of the last but two ranges.
-_IDEOGRAPHS = (
-    *(range(0x4E00, 0xA000), range(0x3400, 0x4DC0), range(0x20000, 0x2A6E0), range(0x2A700, 0x2B740)),
-    *(range(0x2B740, 0x2B820), range(0x2B920, 0x2CEB0), range(0xF900, 0xFB00), range(0x2F800, 0x2FA20)),
+_IDEOGRAPH = re.compile(
+    "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf\uf900-\ufaff"
+    "\U0002f800-\U0002fa1f]"
 )
 
 
@@ -216,10 +216,11 @@ class WordPieces(Pieces):
             max_input_chars_per_word=1 << 30,
             continuing_subword_prefix="",
         )
-        self._spelled = _Characters(lowers, strips_accents)
+        self._lowers, self._strips_accents = lowers, strips_accents
+        self._spelled = cache(self._character)
 
     def pieces(self, text: str) -> Iterable[str]:
-        return map(itemgetter(0), re.finditer(r"\S+", text.translate(self._spelled)))
+        return map(itemgetter(0), re.finditer(r"\S+", "".join(map(self._spelled, text))))
 
     def parts(self, piece: str) -> Parts:
         hidden = len(SPACE.encode())  # bytes at the beginning that the word does not have
@@ -228,30 +229,19 @@ class WordPieces(Pieces):
         return [(token.id, end - start) for token, start, end in zip(tokens, [0, *edges], edges, strict=False)]
 
     def origins(self, text: str) -> list[tuple[int, int]]:
-        lengths = (len((self._spelled[ord(character)] or "").replace(" ", "")) for character in text)
+        lengths = (len(self._spelled(character).replace(" ", "")) for character in text)
         return [(place, place + 1) for place, length in enumerate(lengths) for _ in range(length)]
 
-
-class _Characters(dict[int, "str | None"]):
-    """What becomes of each character: None if it is left out; spaces separate words."""
-
-    def __init__(self, lowers: bool, strips_accents: bool) -> None:
-        self._lowers, self._strips_accents = lowers, strips_accents
-
-    def __missing__(self, code: int) -> str | None:
-        self[code] = self._of(chr(code))
-        return self[code]
-
-    def _of(self, character: str) -> str | None:
+    def _character(self, character: str) -> str:
+        """Return what becomes of a character; spaces separate words."""
         if self._strips_accents:
             character = unicodedata.normalize("NFD", character)[0]
         kind = unicodedata.category(character)
         if character.isspace() and not "\x1c" <= character <= "\x1f":
             return " "
         if kind in ("Cc", "Cf", "Co", "Cs") or character in "\0\ufffd" or (self._strips_accents and kind[0] == "M"):
-            return None
-        code = ord(character)
-        is_word = kind[0] == "P" or (code < 0x7F and kind[0] == "S") or any(code in each for each in _IDEOGRAPHS)
+            return ""
+        is_word = kind[0] == "P" or (character < "\x7f" and kind[0] == "S") or _IDEOGRAPH.match(character)
         lower = character.lower()[0] if self._lowers else character
         return f" {lower} " if is_word else lower
 
@@ -320,7 +310,5 @@ def without_spaces(charsmap: bytes) -> bytes:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    length, size = b"", len(value)
-    while size > 0x7F:
-        length, size = length + bytes([size & 0x7F | 0x80]), size >> 7
-    return bytes([number << 3 | 2]) + length + bytes([size]) + value
+    length = bytes(len(value) >> 7 * at & 0x7F | (at < 4) << 7 for at in range(5))
+    return bytes([number << 3 | 2]) + length + value

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from struct import error, unpack_from
 from typing import Any
 
 import numpy as np
 
-from embcli.binary import Binary, refused
+from embcli.binary import Binary
 from embcli.encodings.encoding import Derivation, Step
-from embcli.encodings.guard import guarded
+from embcli.encodings.guard import guarded, package
 from embcli.encodings.pieces import Scores, without_spaces
 from embcli.encodings.spelling import SPACE, from_piece
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, Splitter, VocabularyEncoding
-from embcli.errors import lacks
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
+_NUMBER = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")  # seven bits a byte, the lowest first
 _FIXED = {1: 8, 5: 4}  # bytes of a value by its wire type
 
 
@@ -64,12 +64,9 @@ class SentencePieceEncoding(VocabularyEncoding):
 
     @cached_property
     def splitter(self) -> Splitter:  # type: ignore[override]
-        try:
-            package = import_module("sentencepiece")
-        except Exception as error:
-            raise refused(self.path, lacks("a tokenizer.model", "models", error)) from None
-        package.set_min_log_level(4)
-        model, processor = self._model, package.SentencePieceProcessor
+        sentencepiece = package(self.path, "sentencepiece", "a tokenizer.model")
+        sentencepiece.set_min_log_level(4)
+        model, processor = self._model, sentencepiece.SentencePieceProcessor
         return guarded(self.path, "it is not a SentencePiece model", lambda: _ModelSplitter(model, processor))
 
     @property
@@ -136,9 +133,9 @@ class _ModelSplitter(Splitter):
         if steps:
             yield Derivation.in_order(steps)
 
-    def _encoded(self, package: Any, text: str, kind: Any) -> Any:
+    def _encoded(self, processor: Any, text: str, kind: Any) -> Any:
         text.encode()  # the package's own error for a lone surrogate says nothing
-        return package.encode(text, return_type=kind)
+        return processor.encode(text, return_type=kind)
 
 
 def _read(binary: Binary) -> _Model:
@@ -154,10 +151,10 @@ def _read(binary: Binary) -> _Model:
             elif number == 3:
                 model.normalizer |= dict(_fields(bytes(value)))
         kind = model.kind
-    except (ValueError, TypeError, KeyError, IndexError, error):
+        if not 0 < len(model.pieces) < MOST_IDS:
+            raise ValueError
+    except (ValueError, TypeError, KeyError, error):
         raise binary.refused("it is not a SentencePiece model") from None
-    if not 0 < len(model.pieces) < MOST_IDS or kind < 0:
-        raise binary.refused("it is not a SentencePiece model")
     if kind not in (_UNIGRAM, _BPE) or model.trainer.get(24) or not model.is_set(5):
         raise binary.refused("it is a kind of SentencePiece model that embcli does not know")
     if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in model.pieces]).all():
@@ -170,23 +167,17 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while place < len(data):
         key, place = _number(data, place)
         kind = key & 7
+        value, place = (_FIXED[kind], place) if kind in _FIXED else _number(data, place)
         if kind == 0:
-            value, place = _number(data, place)
             yield key >> 3, value
             continue
-        length, place = (_FIXED[kind], place) if kind in _FIXED else _number(data, place)
-        if kind not in (1, 2, 5) or place + length > len(data):
+        if kind not in (1, 2, 5) or place + value > len(data):
             raise ValueError
-        yield key >> 3, data[place : place + length]
-        place += length
+        yield key >> 3, data[place : place + value]
+        place += value
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
-    raise ValueError
+    if not (found := _NUMBER.match(data, place)):
+        raise ValueError
+    return sum((byte & 0x7F) << 7 * at for at, byte in enumerate(found[0])), found.end()

@@ -47,18 +47,26 @@ class Splitting:
 
 def _split(rule: str, text: str) -> Iterator[str]:
     """Yield what a rule matches in a text, and what is between."""
-    if rule.endswith(" thousands"):
-        yield from filter(None, _in_thousands(text) if rule == "in thousands" else _before_thousands(text))
-        return
     place = 0
-    for match in _compiled(rule).finditer(text):
-        start, end = match.span()
+    for start, end in _edges(rule, text):
         if start > place:
             yield text[place:start]
-        yield text[start:end]
+        if end > start:
+            yield text[start:end]
         place = end
     if place < len(text):
         yield text[place:]
+
+
+def _edges(rule: str, text: str) -> Iterator[tuple[int, int]]:
+    follows = rule == "in thousands"
+    if not follows and rule != "before thousands":
+        yield from (match.span() for match in _compiled(rule).finditer(text))
+        return
+    for run in _compiled(r"\p{N}+" if follows else "[0-9]+").finditer(text):
+        start, end = run.span()
+        first = start + (end - start) % 3
+        yield from ((cut, cut) for cut in range(first + 3 * (follows and first == start), end + follows, 3))
 
 
 @cache
@@ -74,31 +82,22 @@ def _compiled(rule: str) -> Any:
     return regex.compile(rule, regex.VERSION1)
 
 
-def _in_thousands(text: str) -> Iterator[str]:
-    return _cut(text, r"\p{N}+", lambda start, end: range(start + ((end - start) % 3 or 3), end + 1, 3))
-
-
-def _before_thousands(text: str) -> Iterator[str]:
-    return _cut(text, "[0-9]+", lambda start, end: range(start + (end - start) % 3, end, 3))
-
-
-def _cut(text: str, digits: str, cuts: Callable[[int, int], range]) -> Iterator[str]:
-    place = 0
-    for run in _compiled(digits).finditer(text):
-        for cut in cuts(*run.span()):
-            yield text[place:cut]
-            place = cut
-    yield text[place:]
+def blocks(name: str) -> Iterator[tuple[list[str], list[str], tuple[str, ...]]]:
+    """Yield the blocks of a file of data/: names, the words after the colon, and the rules in the lines below."""
+    facts = (Path(__file__).parents[1] / "data" / name).read_text("utf-8")
+    for block in facts.replace("\n        ", "").split("\n\n"):
+        head, *rules = block.removesuffix("\n").split("\n    ")
+        names, _, words = head.replace("\n+", "").partition(": ")
+        if not head.startswith("#"):
+            yield names.split(), words.split(), tuple(rules)
 
 
 @cache
 def splittings() -> dict[str, Splitting]:
     """Return the pre-tokenizers by their names."""
-    known: dict[str, Splitting] = {}
-    facts = (Path(__file__).parents[1] / "data" / "splittings.txt").read_text("utf-8")
-    for block in facts.replace("\n        ", "").split("\n\n"):
-        head, *rules = block.removesuffix("\n").split("\n    ")
-        names, _, flags = head.replace("\n+", "").partition(": ")
-        if not head.startswith("#"):
-            known |= dict.fromkeys(names.split(), Splitting(tuple(rules), frozenset(flags.split())))
-    return known
+    return {
+        name: splitting
+        for names, flags, rules in blocks("splittings.txt")
+        for splitting in [Splitting(rules, frozenset(flags))]
+        for name in names
+    }

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.binary import Binary, read_object, refused
-from embcli.encodings.encoding import Derivation, Encoding
+from embcli.encodings.encoding import NEVER, Derivation, Encoding, derived
 from embcli.encodings.guard import guarded
-from embcli.encodings.merging import NEVER, derived
 from embcli.encodings.spelling import spans_of
+from embcli.encodings.splitting import blocks
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS
 from embcli.errors import InputError, does_not_load
 from embcli.safe import in_data
@@ -33,33 +33,8 @@ if TYPE_CHECKING:
 
     import tiktoken
 
-_GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
-_CL100K_PATTERN = (
-    r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"""
-    r"""|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
-)
-_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
-_SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-_O200K_PATTERN = "|".join(
-    (
-        rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_SUFFIX}",
-        rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_SUFFIX}",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",
-        r"\s+",
-    )
-)
-
-_END = "<|endoftext|>"
 _SECONDS = 20  # for the search of a piece, which takes milliseconds
 _MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
-_HARMONY = {"<|startoftext|>": 199998, _END: 199999, "<|return|>": 200002, "<|constrain|>": 200003}
-_HARMONY |= {"<|channel|>": 200005, "<|start|>": 200006, "<|end|>": 200007, "<|message|>": 200008, "<|call|>": 200012}
-_HARMONY |= {"<|endofprompt|>": 200018} | {
-    f"<|reserved_{at}|>": at for at in range(200000, 201088) if at not in _HARMONY.values()
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +47,12 @@ class Definition:
     vocabulary_size: int
 
 
-_FILL_IN = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
-_CL100K_SPECIAL = {_END: 100257, **dict(zip(_FILL_IN, range(100258, 100261), strict=True)), "<|endofprompt|>": 100276}
-DEFINITIONS: dict[str, Definition] = {
-    "gpt2": Definition("r50k_base", _GPT2_PATTERN, {_END: 50256}, 50257),
-    "r50k_base": Definition("r50k_base", _GPT2_PATTERN, {_END: 50256}, 50257),
-    "p50k_base": Definition("p50k_base", _GPT2_PATTERN, {_END: 50256}, 50281),
-    "p50k_edit": Definition(
-        "p50k_base", _GPT2_PATTERN, {_END: 50256} | dict(zip(_FILL_IN, range(50281, 50284), strict=True)), 50284
-    ),
-    "cl100k_base": Definition("cl100k_base", _CL100K_PATTERN, _CL100K_SPECIAL, 100277),
-    "o200k_base": Definition("o200k_base", _O200K_PATTERN, {_END: 199999, "<|endofprompt|>": 200018}, 200019),
-    "o200k_harmony": Definition("o200k_base", _O200K_PATTERN, _HARMONY, 201088),
-}
+DEFINITIONS: dict[str, Definition] = {}
+for _names, (_ranks, _size, *_special), (_pattern,) in blocks("tiktoken.txt"):
+    _tokens = {name: int(at) for name, _, at in (token.rpartition("=") for token in _special)}
+    DEFINITIONS |= dict.fromkeys(_names, Definition(_ranks, _pattern, _tokens, int(_size)))
+_HARMONY = DEFINITIONS["o200k_harmony"].special_tokens  # 200018 has two names
+_HARMONY |= {f"<|reserved_{at}|>": at for at in range(200000, 201088) if at == 200018 or at not in _HARMONY.values()}
 _Content = tuple[Definition, dict[bytes, int], dict[int, bytes]]  # ranks, and the bytes of special tokens
 
 
