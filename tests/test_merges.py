@@ -101,6 +101,18 @@ def test_a_tokenizer_whose_model_has_words_only_is_refused(tmp_path: Path) -> No
         model(str(tmp_path / "tokenizer.json")).merges("a a")
 
 
+def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    ids = {"a": 0, "b": 1, "b</w>": 2, "ab": 3, "ab</w>": 4}
+    made = Tokenizer(models.BPE(ids, [("a", "b</w>"), ("a", "b")], end_of_word_suffix="</w>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "tokenizer.json"))
+    (piece,) = model(str(tmp_path / "tokenizer.json")).merges("ab").pieces
+    (step,) = piece.steps
+    assert (piece.symbols, step.token_id, step.rank, piece.ids) == ((b"a", b"b</w>"), 4, 0, (4,))
+
+
 # The types of a GGUF's vocabulary: what it is written with, and the fields of a row.
 PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abcé", "▁a", "ab", "▁ab", "abc"]
 SCORES = [0.0] * 259 + [-1.0 - place / 10 for place in range(len(PIECES) - 259)]
@@ -130,6 +142,11 @@ def test_the_steps_of_a_gguf_lead_to_its_tokens(kind: str, tmp_path: Path) -> No
                 tokens = [opened.encoding.token_bytes(token_id) for token_id in piece.ids]
                 assert [result.spelled(step) for step in piece.steps] == tokens
     assert {*opened.merges("abcab ab").fields} - {"piece", "step", "id", "token"} == fields
+
+
+def test_an_unknown_token_scores_10_less_than_the_worst(tmp_path: Path) -> None:
+    (piece,) = model(written(tmp_path / "model.gguf", "t5", **GGUFS["t5"][0])).merges("日").pieces
+    assert [step.score for step in piece.steps if step.token_id == 0] == [pytest.approx(min(SCORES) - 10)]
 
 
 def test_the_steps_of_a_file_of_ranks_lead_to_its_tokens(tmp_path: Path) -> None:

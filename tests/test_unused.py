@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from embcli import encodings
-from embcli.encodings.unused import unused
+from embcli.verbs.audit import unused
 
 
 @cache

@@ -395,8 +395,8 @@ def test_words_that_no_token_crosses_are_found() -> None:
 @pytest.mark.parametrize(
     ("model", "rest", "told"),
     [
-        ("gpt2", {}, "it does not name its pre-tokenizer, so it cannot split a text; give --ids or --encoding"),
-        ("gpt2", {"pre": "gpt2"}, "its pre-tokenizer 'gpt2' is unknown, so it cannot split a text"),
+        ("gpt2", {}, "cannot split a text: it does not name its pre-tokenizer; give --ids or --encoding"),
+        ("gpt2", {"pre": "gpt2"}, "its pre-tokenizer 'gpt2' is unknown; give --ids or --encoding"),
         ("gpt2", {"pre": "gpt-2"}, "it has no merges"),
         ("rwkv", {}, "cannot split a text: its tokenizer 'rwkv' is unknown; give --ids or --encoding"),
         ("plamo2", {}, "its tokenizer 'plamo2' is unknown"),

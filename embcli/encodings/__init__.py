@@ -18,28 +18,16 @@ _SUFFIXES = (".json", ".gguf", ".tiktoken", ".model", ".txt")  # of files
 
 
 def labels_rows(encoding: Encoding, size: int, from_text: bool = False) -> Encoding | None:
-    """Return the encoding if the rows of a layer are its tokens, else None.
-
-    They are if the IDs come from a text of this encoding, or if the layer has V rows, as many as the encoding.
-    """
+    """Return the encoding if the rows of a layer are its tokens: it gave their IDs, or V is the same."""
     return encoding if from_text or size == encoding.vocabulary_size else None
 
 
 def encoding_of_size(size: int) -> Encoding | None:
-    """Return the first encoding with this number of tokens, or None.
-
-    >>> encoding_of_size(50257).name
-    'gpt2'
-    """
     return next((get(name) for name, each in DEFINITIONS.items() if each.vocabulary_size == size), None)
 
 
 def encoding_of_file(weights: Path, own: Encoding | None, notes: Notes) -> Encoding | None:
-    """Return the encoding of the rows of a checkpoint's file: its own tokens, or those of a tokenizer beside it.
-
-    The file's own tokens are preferred if they can split a text. A note says if the tokenizer.json is not used because
-    a package is missing.
-    """
+    """Return the encoding of a checkpoint's rows: its own tokens if they split a text, or of a tokenizer beside it."""
     from embcli.hub import TOKENIZERS, tokenizer_file
 
     if own is not None and own.splits:
@@ -78,10 +66,7 @@ def _of_path(path: Path, name: str) -> Encoding:
 
 @lru_cache
 def get(name: str) -> Encoding:
-    """Return the encoding with this name, or of the model with this name.
-
-    The name can also be the path of a tokenizer's file, of a GGUF or of a folder, or a model of a local store. Raises
-    InputError with the nearest names if nothing is found.
+    """Return the encoding with this name or of this model, which can be the path of a file or of a folder.
 
     >>> get("gpt-4o").name
     'o200k_base'
@@ -95,7 +80,7 @@ def get(name: str) -> Encoding:
         return _of_path(located(name, tokenizer_file), name)
     model = loaded("tiktoken.model")
     try:
-        known = TiktokenEncoding(model.encoding_name_for_model(name))
+        return TiktokenEncoding(model.encoding_name_for_model(name))
     except KeyError:
         with suppress(InputError):
             return _of_path(located(name, tokenizer_file), name)
@@ -104,4 +89,3 @@ def get(name: str) -> Encoding:
         near = get_close_matches(name.lower(), dict.fromkeys([*DEFINITIONS, *model.MODEL_TO_ENCODING]), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"encodings are {', '.join(DEFINITIONS)}"
         raise InputError(f"no encoding or model is named {name[:60]!r}; {hint}") from None
-    return known

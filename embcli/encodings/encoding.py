@@ -129,11 +129,7 @@ def derived(
     spelled: Callable[[bytes], bytes] = bytes,
     has_scores: bool = False,
 ) -> Derivation:
-    """Return the merges of a piece.
-
-    `symbols` are spelled as in the vocabulary, `spelled` returns their bytes; `find` returns the ID of a token, and
-    `ids` are those of the piece, by default those of its parts at the end.
-    """
+    """Return the merges of a piece, whose `symbols` are as in the vocabulary; its `ids` are those of its last parts."""
     trace: list[tuple[bytes, bytes]] = []
     parts = merged([*symbols], order, trace)
     if ids is None:

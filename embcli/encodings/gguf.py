@@ -6,6 +6,7 @@ the rules are those of llama.cpp's src/llama-vocab.cpp.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from embcli.binary import Binary, shortened
-from embcli.encodings.guard import guarded, package
 from embcli.encodings.pieces import BytePairs, Scores, Unigrams, WordPieces
 from embcli.encodings.spelling import bytes_of, from_characters, from_piece
 from embcli.encodings.splitting import Splitting, blocks, splittings
-from embcli.encodings.vocabulary import NamedToken, Splitter, VocabularyEncoding
+from embcli.encodings.vocabulary import NamedToken, Splitter, VocabularyEncoding, guarded, package
 from embcli.errors import InputError
 from embcli.metadata import Array, Header, read_header, read_numbers, read_words
 
@@ -81,25 +81,23 @@ class GgufEncoding(VocabularyEncoding):
     def splitter(self) -> Splitter:  # type: ignore[override]
         if self._refusal is not None:
             raise self._refusal
+        for name in _PACKAGES.get(str(self.model), ()):
+            package(self.path, name, f"a tokenizer of the kind {self.model}")
         return _SPLITTERS[str(self.model)](self)
 
     @cached_property
     def _refusal(self) -> InputError | None:
         """Why no text can be split."""
-        model = shortened(str(self.model))
-        if self.model not in _SPLITTERS:
-            why = "it does not name its tokenizer" if self.model is None else f"its tokenizer {model} is unknown"
-            return self._binary.refused(
-                f"it has the tokens of its rows, but cannot split a text: {why}; give ids or encoding",
-                parameters=("ids", "encoding"),
-            )
-        if self.model != "gpt2" or self._splitting is not None:
-            return None
-        name = self._header.metadata.get("tokenizer.ggml.pre")
-        if name is None:
-            reason = "it does not name its pre-tokenizer, so it cannot split a text; give ids or encoding"
-            return self._binary.refused(reason, parameters=("ids", "encoding"))
-        return self._binary.refused(f"its pre-tokenizer {shortened(str(name))} is unknown, so it cannot split a text")
+        what, name = "tokenizer", self.model
+        if self.model in _SPLITTERS:
+            if self.model != "gpt2" or self._splitting is not None:
+                return None
+            what, name = "pre-tokenizer", self._header.metadata.get("tokenizer.ggml.pre")
+        why = f"it does not name its {what}" if name is None else f"its {what} {shortened(str(name))} is unknown"
+        return self._binary.refused(
+            f"it has the tokens of its rows, but cannot split a text: {why}; give ids or encoding",
+            parameters=("ids", "encoding"),
+        )
 
     @property
     def _splitting(self) -> Splitting | None:
@@ -149,9 +147,7 @@ class GgufEncoding(VocabularyEncoding):
         metadata = self._header.metadata
         name, pre = str(metadata.get("general.name", "")).lower(), str(metadata.get("tokenizer.ggml.pre", ""))
         architecture = str(metadata.get("general.architecture", ""))
-        if any(each in pre for each in ("jina-v2-de", "jina-v2-es", "jina-v2-code")) or any(
-            each in architecture for each in ("nomic-bert-moe", "jina-bert-v3")
-        ):
+        if re.search("jina-v2-(de|es|code)", pre) or re.search("nomic-bert-moe|jina-bert-v3", architecture):
             return word == b"<mask>", False
         if "phi-3" in name or "phi3" in name:
             return False, word not in (b"<unk>", b"<s>", b"<|endoftext|>")
@@ -160,16 +156,17 @@ class GgufEncoding(VocabularyEncoding):
     def _array(self, name: str) -> Array | None:
         return self._header.arrays.get(f"tokenizer.ggml.{name}")
 
-    def _numbers(self, name: str, kinds: tuple[int, int]) -> np.ndarray:
-        numbers = self._array(name)
-        if numbers is None:
+    @cached_property
+    def _scores(self) -> np.ndarray:
+        stored = self._array("scores")
+        if stored is None:
             return np.zeros(self.vocabulary_size, np.float32)
-        if numbers.kind not in kinds or numbers.count < self.vocabulary_size:
-            raise self._binary.refused(f"its tokenizer.ggml.{name} are not numbers, one for each token")
-        values = read_numbers(self._binary, numbers)[: self.vocabulary_size]
-        if not np.isfinite(values).all():
-            raise self._binary.refused(f"its tokenizer.ggml.{name} are not all finite")
-        return values
+        if stored.kind not in _SCORE or stored.count < self.vocabulary_size:
+            raise self._binary.refused("its tokenizer.ggml.scores are not numbers, one for each token")
+        scores = read_numbers(self._binary, stored)[: self.vocabulary_size]
+        if not np.isfinite(scores).all():
+            raise self._binary.refused("its tokenizer.ggml.scores are not all finite")
+        return scores
 
     def _flag(self, name: str, default: bool) -> bool:
         value = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
@@ -202,19 +199,17 @@ class GgufEncoding(VocabularyEncoding):
         return BytePairs(ids, ranks, splitting)
 
     def _of_scores(self) -> Splitter:
-        scores = dict(zip(self._words, self._numbers("scores", _SCORE).tolist(), strict=True))
+        scores = dict(zip(self._words, self._scores.tolist(), strict=True))
         return Scores(self._ids, scores, self._special("unknown", 0), self.adds_space)
 
     def _of_words(self) -> Splitter:
-        self._package("tokenizers")
         lowers = self._flag("normalizer.lowercase", True)
         return WordPieces(
             self._ids, self._special("unknown", 100), lowers, self._flag("normalizer.strip_accents", lowers)
         )
 
     def _of_unigrams(self) -> Splitter:
-        self._package("tokenizers")
-        kinds, scores = self._stored_kinds, self._numbers("scores", _SCORE)
+        kinds, scores = self._stored_kinds, self._scores
         known = np.where(kinds == _USER_DEFINED, 0.0, scores).tolist()
         tokens = {
             self._words[token_id].decode(errors="replace"): (token_id, known[token_id])
@@ -223,7 +218,6 @@ class GgufEncoding(VocabularyEncoding):
         stored = self._array("precompiled_charsmap")
         charsmap = b"" if stored is None else self._binary.read(stored.start, stored.end - stored.start)
         joins = self._flag("remove_extra_whitespaces", False)
-        self._package("sentencepiece")
         worst, unknown = float(scores[kinds == _NORMAL].min(initial=0)), self._special("unknown", 2)
         return guarded(
             self.path,
@@ -231,12 +225,8 @@ class GgufEncoding(VocabularyEncoding):
             lambda: Unigrams(tokens, unknown, worst, charsmap, joins, self.adds_space),
         )
 
-    def _package(self, name: str) -> None:
-        package(self.path, name, f"a tokenizer of the kind {self.model}")
-
 
 def gguf_encoding(path: Path, name: str) -> GgufEncoding:
-    """Return the encoding of a file; raises InputError for one that has no tokens, or cannot split a text."""
     binary = Binary(path)
     header = read_header(binary)
     words = header.arrays.get("tokenizer.ggml.tokens")
@@ -246,6 +236,7 @@ def gguf_encoding(path: Path, name: str) -> GgufEncoding:
 
 
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name
+_PACKAGES = {"bert": ("tokenizers",), "t5": ("tokenizers", "sentencepiece")}
 _SPLITTERS: dict[str, Callable[[GgufEncoding], Splitter]] = {
     "gpt2": GgufEncoding._of_merges,
     "gemma4": GgufEncoding._of_merges,

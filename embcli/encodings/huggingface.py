@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,8 @@ import numpy as np
 
 from embcli.binary import Binary, read_object, refused
 from embcli.encodings.encoding import NEVER, Derivation, Encoding, Step, derived
-from embcli.encodings.guard import LOCK, guarded, package
 from embcli.encodings.spelling import from_characters, from_piece, spans_of
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS
+from embcli.encodings.vocabulary import LOCK, LONGEST, MOST_IDS, guarded, package
 from embcli.safe import in_data
 
 if TYPE_CHECKING:
@@ -34,19 +33,14 @@ _PRE = {
 
 
 class HuggingFaceEncoding(Encoding):
-    """The tokenizer of a `tokenizer.json`, without the special tokens that it would add around a text.
-
-    The file is read when the first token or text is needed. Raises InputError then if it is not such a file, or if the
-    package `tokenizers` is missing.
-    """
+    """The tokenizer of a `tokenizer.json`, without the special tokens that it would add around a text."""
 
     kind = "tokenizer.json"
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path = path
-        self.name = in_data(name)
+        self.path, self.name = path, in_data(name)
         self._last: tuple[str, bool, tokenizers.Encoding] | None = None
-        self._bytes: dict[int, bytes | None] = {}
+        self._bytes = cache(self._looked_up)
 
     @cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
@@ -104,8 +98,7 @@ class HuggingFaceEncoding(Encoding):
 
     @cached_property
     def _model(self) -> dict[str, Any]:
-        model: dict[str, Any] = json.loads(self.tokenizer.to_str())["model"]
-        return model
+        return dict(json.loads(self.tokenizer.to_str())["model"])
 
     @property
     def _kind(self) -> str:
@@ -122,9 +115,7 @@ class HuggingFaceEncoding(Encoding):
         return ranks
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        if token_id not in self._bytes:
-            self._bytes[token_id] = self._looked_up(token_id)
-        return self._bytes[token_id]
+        return self._bytes(token_id)
 
     def entry(self, token_id: int) -> bytes | None:
         if self._spelling is not None or token_id in self._added:
@@ -147,7 +138,6 @@ class HuggingFaceEncoding(Encoding):
         return spans
 
     def decode(self, ids: np.ndarray) -> bytes:
-        """Return the bytes of known IDs, (T,), together; a space that the tokenizer adds goes where it removes it."""
         if self._spelling is None:
             return self._decoded(ids.tolist()).encode()
         joined = super().decode(ids)
@@ -166,18 +156,14 @@ class HuggingFaceEncoding(Encoding):
     def _drops_first_space(self) -> bool:
         """Whether the tokenizer adds a space before a text and removes it again; ByteLevel keeps it."""
         ids = self._encoded("a", False).ids
-        joined = super().decode(np.array(ids))
-        if not joined.startswith(b" "):
-            return False
-        return not self._decoded(ids).startswith(" ")
+        return super().decode(np.array(ids)).startswith(b" ") and not self._decoded(ids).startswith(" ")
 
     def _decoded(self, ids: list[int]) -> str:
         return guarded(self.path, "it cannot decode these IDs", lambda: str(self.tokenizer.decode(ids, False)))
 
     @cached_property
     def _added(self) -> dict[int, tokenizers.AddedToken]:
-        added: dict[int, tokenizers.AddedToken] = self.tokenizer.get_added_tokens_decoder()
-        return added
+        return dict(self.tokenizer.get_added_tokens_decoder())
 
     def _made(self, binary: Binary, data: bytes) -> tokenizers.Tokenizer:
         from tokenizers import Tokenizer
@@ -185,7 +171,6 @@ class HuggingFaceEncoding(Encoding):
         return Tokenizer.from_buffer(data)
 
     def _beside(self, name: str) -> dict[str, Any]:
-        """Return what a file beside this one says, if there is one."""
         path = self.path.with_name(name)
         return read_object(Binary(path), _LONGEST_CONFIG) if path.is_file() else {}
 

@@ -21,8 +21,7 @@ class Vocabulary:
     """Words by ID, as a file stores them: one string of bytes, and the start and end of each word in it."""
 
     def __init__(self, text: bytes, starts: np.ndarray, ends: np.ndarray) -> None:
-        """Take (V,) int64 offsets into the text."""
-        self._text, self._starts, self._ends = text, starts, ends
+        self._text, self._starts, self._ends = text, starts, ends  # offsets: (V,) int64
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -31,12 +30,7 @@ class Vocabulary:
         return self._text[int(self._starts[token_id]) : int(self._ends[token_id])]
 
     def find_all(self, words: set[bytes]) -> dict[bytes, int]:
-        """Return the first IDs of stored words; unknown words and the empty word are left out.
-
-        >>> text = b"catdogcat"
-        >>> Vocabulary(text, np.array([0, 3, 6]), np.array([3, 6, 9])).find_all({b"cat", b"cow"})
-        {b'cat': 0}
-        """
+        """Return the first IDs of stored words; unknown words and the empty word are left out."""
         letters = np.frombuffer(self._text, np.uint8)
         ids = np.flatnonzero(np.isin(self._ends - self._starts, [len(word) for word in words if word]))
         starts, ends = self._starts[ids], self._ends[ids]
@@ -54,7 +48,6 @@ class OwnWords(Encoding):
     """The words that a file has for its rows; a text is split at spaces."""
 
     def __init__(self, path: Path, read: Callable[[], Vocabulary]) -> None:
-        """Take the file's path, and a function that reads its words; it is called when the first one is needed."""
         self._path, self._read_words = path, read
         self.name = in_data(str(path))
 
@@ -67,10 +60,6 @@ class OwnWords(Encoding):
         return len(self.words)
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the rows of the space-separated words of a text, (T,) uint32.
-
-        Raises InputError for words that the file does not have.
-        """
         words = text.split()
         ids = self.words.find_all({word.encode() for word in words})
         unknown = [word for word in dict.fromkeys(words) if word.encode() not in ids]

@@ -40,8 +40,7 @@ class Pieces(Splitter):
         """Return the pieces of a text in order, as the vocabulary spells them."""
 
     @abstractmethod
-    def parts(self, piece: str) -> Parts:
-        """Return the tokens of a piece in order."""
+    def parts(self, piece: str) -> Parts: ...
 
     def derivation(self, piece: str) -> Derivation:
         """Return how a piece becomes tokens: one after the other, unless merges make them."""
@@ -88,7 +87,6 @@ class BytePairs(Pieces):
     def __init__(
         self, ids: Mapping[bytes, int], ranks: Mapping[tuple[bytes, bytes], int], splitting: Splitting
     ) -> None:
-        """Take the IDs of tokens and the ranks of merges: of bytes, or of characters as the vocabulary spells them."""
         super().__init__()
         self._tokens, self._ranks, self._splitting = ids, ranks, splitting
         self._of_bytes = "of_characters" not in splitting.flags
@@ -145,7 +143,6 @@ class Scores(Pieces):
         adds_space: bool,
         whole: Iterable[bytes] = (),
     ) -> None:
-        """Take the IDs and scores of tokens, the unknown token, and tokens that are never merged."""
         super().__init__()
         self._tokens, self._unknown, self._lead = ids, unknown, SPACE * adds_space
         self.words = words_between(ids)  # of a text that is spelled as the vocabulary does
@@ -205,7 +202,6 @@ class WordPieces(Pieces):
     spelled = staticmethod(bytes)
 
     def __init__(self, ids: Mapping[bytes, int], unknown: int, lowers: bool, strips_accents: bool) -> None:
-        """Take the IDs of tokens, the unknown token, and how a text is normalised."""
         from tokenizers import models
 
         super().__init__()
@@ -258,11 +254,7 @@ class Unigrams(Pieces):
         joins: bool,
         leads: bool,
     ) -> None:
-        """Take the IDs and scores of tokens, the unknown token, and the worst score of a normal one.
-
-        Characters of a text are replaced by `charsmap`. Then either several spaces are joined and each word gets one
-        before it, or a text that `leads` gets one before its first word, behind its spaces.
-        """
+        """Either spaces are joined, and each word gets one; or the first word of a text that `leads` gets one more."""
         from sentencepiece import SentencePieceNormalizer
         from tokenizers import models
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from embcli.binary import Binary
 from embcli.encodings.encoding import Derivation, Step
-from embcli.encodings.guard import guarded, package
 from embcli.encodings.pieces import Scores, without_spaces
 from embcli.encodings.spelling import SPACE, from_piece
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, Splitter, VocabularyEncoding
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, Splitter, VocabularyEncoding, guarded, package
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models

@@ -38,7 +38,6 @@ class Splitting:
     flags: frozenset[str] = frozenset()
 
     def pieces(self, text: str) -> Iterable[str]:
-        """Return the pieces of a text in order."""
         pieces: Iterable[str] = _split(self.rules[0], text)
         for rule in self.rules[1:]:
             pieces = chain.from_iterable(map(_cache(rule).__getitem__, pieces))
@@ -94,7 +93,6 @@ def blocks(name: str) -> Iterator[tuple[list[str], list[str], tuple[str, ...]]]:
 
 @cache
 def splittings() -> dict[str, Splitting]:
-    """Return the pre-tokenizers by their names."""
     return {
         name: splitting
         for names, flags, rules in blocks("splittings.txt")

@@ -21,10 +21,9 @@ import numpy as np
 
 from embcli.binary import Binary, read_object, refused
 from embcli.encodings.encoding import NEVER, Derivation, Encoding, derived
-from embcli.encodings.guard import guarded
 from embcli.encodings.spelling import spans_of
 from embcli.encodings.splitting import blocks
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, guarded
 from embcli.errors import InputError, does_not_load
 from embcli.safe import in_data
 
@@ -61,7 +60,6 @@ def rank_file(ranks: str) -> Path:
 
 
 def loaded(module: str = "tiktoken") -> ModuleType:
-    """Return a module of tiktoken; raises InputError if it is missing or does not load."""
     try:
         return import_module(module)
     except Exception as error:
@@ -96,18 +94,16 @@ class TiktokenEncoding(Encoding):
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot read the rank file {str(path)!r}: {reason}; reinstall embcli") from None
 
+    @property
+    def special_bytes(self) -> dict[int, bytes]:
+        """The bytes of special tokens; o200k_harmony has two names for 200018, and the first one is used."""
+        return {at: name.encode() for name, at in reversed(self.definition.special_tokens.items())}
+
     @cached_property
     def _bytes(self) -> dict[int, bytes]:
-        """The bytes of tokens; o200k_harmony has two names for 200018, and the first one is used."""
-        special = {at: name.encode() for name, at in reversed(self.definition.special_tokens.items())}
-        return {**{rank: token for token, rank in self.rank_of.items()}, **special}
+        return {rank: token for token, rank in self.rank_of.items()} | self.special_bytes
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of one token, or None if the encoding has no such token.
-
-        >>> TiktokenEncoding("gpt2").token_bytes(6109)
-        b'Every'
-        """
         return self._bytes.get(token_id)
 
     @cached_property
@@ -121,11 +117,6 @@ class TiktokenEncoding(Encoding):
         return encoding
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        """Return the token IDs of a text, (T,) uint32; special tokens are plain text unless `special`.
-
-        >>> TiktokenEncoding("gpt2").encode("Every effort moves you").tolist()
-        [6109, 3626, 6100, 345]
-        """
         try:
             return self.tiktoken.encode_to_numpy(
                 text, allowed_special="all" if special else set(), disallowed_special=()
@@ -150,17 +141,9 @@ class TiktokenEncoding(Encoding):
         return spans_of(tokens)
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
-        """Yield the merges of each piece that the encoding's regular expression finds; a special token is a piece.
-
-        A piece that is a token is looked up; it has no merges if they lead elsewhere.
-        """
         import regex
 
-        ranks = self.rank_of
-
-        def order(left: bytes, right: bytes) -> float:
-            return ranks.get(left + right, NEVER) - self.first_rank
-
+        ranks, first = self.rank_of, self.first_rank
         pattern = regex.compile(self.definition.pattern, regex.VERSION1)
         for part, token_id in self._parts(text, special):
             if token_id is not None:
@@ -168,8 +151,9 @@ class TiktokenEncoding(Encoding):
                 continue
             for match in pattern.finditer(part, timeout=_SECONDS):
                 if piece := match[0].encode():
-                    derivation = derived([piece[place : place + 1] for place in range(len(piece))], order, ranks.get)
-                    if piece in ranks and derivation.ids != (ranks[piece],):
+                    symbols = [b"%c" % byte for byte in piece]
+                    derivation = derived(symbols, lambda *pair: ranks.get(b"".join(pair), NEVER) - first, ranks.get)
+                    if piece in ranks and derivation.ids != (ranks[piece],):  # it is looked up; merges lead elsewhere
                         derivation = Derivation(derivation.symbols, (), (ranks[piece],))
                     yield derivation
 
@@ -197,9 +181,9 @@ class RankFileEncoding(TiktokenEncoding):
     def rank_of(self) -> dict[bytes, int]:
         return self._content[1]
 
-    @cached_property
-    def _bytes(self) -> dict[int, bytes]:
-        return {**{rank: token for token, rank in self.rank_of.items()}, **self._content[2]}
+    @property
+    def special_bytes(self) -> dict[int, bytes]:
+        return self._content[2]
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         self.rank_of  # noqa: B018 - a damaged file is refused by its own sentence

@@ -1,20 +1,31 @@
-"""A vocabulary in which a text is first searched for tokens by their names, as SentencePiece and llama.cpp do."""
+"""The vocabulary of a file, in which a text is first searched for tokens by their names, as llama.cpp does.
+
+Faults of packages that read it, which are written in other languages, become a sentence about the file.
+"""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar
 
 import numpy as np
 
+from embcli.binary import refused, shortened
 from embcli.encodings.encoding import Derivation, Encoding
-from embcli.errors import InputError
+from embcli.errors import InputError, lacks
 from embcli.safe import in_data
 
 LONGEST = 1 << 27  # bytes of a file that lists tokens
 MOST_IDS = 1 << 22  # no vocabulary has more
+_Value = TypeVar("_Value")
+LOCK = RLock()  # special tokens and standard error are set for one call at a time
 Fragment = tuple[int | None, int, int]  # the ID of a named token or None, its first and its end character
 _BLANKS = " \t\n\v\f\r"
 _START = 4  # characters of a name that many share: a text without them has none of these names
@@ -117,3 +128,39 @@ def _split(text: str, fragment: Fragment, named: NamedToken) -> Iterator[Fragmen
         start = text.find(named.name, place, end)
     if place < end:
         yield None, place, end
+
+
+def package(path: Path, name: str, what: str) -> Any:
+    """Import a package; raises InputError that `what`, the file's kind, needs it."""
+    try:
+        return import_module(name)
+    except Exception as error:
+        raise refused(path, lacks(what, "models", error)) from None
+
+
+def guarded(path: Path, failure: str, function: Callable[[], _Value]) -> _Value:
+    """Call a package; raises InputError for its errors and its panics, which are not Exceptions."""
+    try:
+        with LOCK, _silenced():
+            return function()
+    except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
+        raise
+    except BaseException as error:
+        raise refused(path, f"{failure} ({shortened(str(error)).strip(chr(39))})") from None
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Discard standard error below Python: Rust writes a trace of its panics to it."""
+    try:
+        standard_error = os.dup(2)
+    except OSError:  # it is closed
+        yield
+        return
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)

@@ -6,6 +6,7 @@ with them. Rows that contain NaN or infinity count for neither.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,6 @@ import numpy as np
 
 from embcli import errors
 from embcli.encodings import Encoding
-from embcli.encodings.unused import unused
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint, Head
 from embcli.layer import Layer, Origin, Source, shape_of
@@ -47,6 +47,13 @@ _SCALE = 1.4826  # turns a median absolute deviation into a standard deviation, 
 _SPREAD = 3  # standard deviations from the median of the unused rows that a candidate may be
 _ROUNDING = 1e-12  # of a cosine
 _LAST_BITS = 2.0**-52  # of a length, for each value of a row
+# Bytes invalid in UTF-8: RFC 3629, section 3.
+_NEVER = re.compile(rb"[\xc0\xc1\xf5-\xff]")
+# Names of reserved tokens: Llama 3, o200k_harmony, BERT, Gemma, Qwen, Mistral, Phi-3, DeepSeek, fairseq.
+_RESERVED = re.compile(
+    r"[<\[]\W?(?:reserved(?:[_▁ ]special[_▁ ]token)?|unused|extra|dummy|SPECIAL|place(?:[_▁ ]?holder)?(?:[_▁ ]no)?)"
+    r"[_▁ ]?[0-9]+\W?[>\]]|madeupword[0-9]+"
+)
 
 
 @dataclass(frozen=True)
@@ -405,3 +412,22 @@ def _threshold(used: np.ndarray, unused: np.ndarray) -> tuple[float | None, str]
     if not len(used) or np.median(used) <= threshold:
         return None, "the unused rows resemble all others, as in an untrained matrix"
     return threshold, ""
+
+
+def unused(encoding: Encoding, size: int) -> dict[int, Unused]:
+    """Return the IDs below `size` that no text can produce, in order, and why.
+
+    `padding` follows the last token, a `gap` is an ID without a token before it, a `byte` token has a byte that is
+    invalid in UTF-8, and a `reserved` token has a name that says so.
+    """
+    known = min(encoding.vocabulary_size, size)
+    reasons = {token_id: why for token_id in range(known) if (why := _why(encoding.token_bytes(token_id)))}
+    return reasons | dict.fromkeys(range(known, size), "padding")
+
+
+def _why(token: bytes | None) -> Unused | None:
+    if token is None:
+        return "gap"
+    if _NEVER.search(token):
+        return "byte"
+    return "reserved" if _RESERVED.fullmatch(token.decode("utf-8", "replace")) else None
