@@ -66,14 +66,11 @@ def colors_of(console: Console) -> Sequence[Color]:
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """The numbers from -limit to limit, or sizes from 0 to the limit, in steps."""
-
     limit: float
     signed: bool = True
 
     @classmethod
     def of(cls, values: Sequence[np.ndarray], signed: bool = True) -> Scale:
-        """Return the scale up to the largest finite |value|."""
         return cls(float(max((np.abs(each[np.isfinite(each)]).max(initial=0) for each in values), default=0)), signed)
 
     def steps(self, values: np.ndarray, count: int) -> np.ndarray:
@@ -84,12 +81,10 @@ class Scale:
         >>> Scale(2.0).steps(np.array([-2, 0, 0.9, np.nan]), 5).tolist()
         [0, 2, 3, -1]
         """
-        half = (count - 1) // 2
-        zero, reach = (half, half) if self.signed else (0, count - 1)
-        values = values.astype(np.float64)
-        finite = np.where(np.isfinite(values), values, 0.0)
+        zero = (count - 1) // 2 if self.signed else 0
+        finite = np.where(np.isfinite(values), values, 0).astype(np.float64)
         shares = finite / self.limit if self.limit else finite
-        steps = zero + np.rint(shares * reach).astype(np.int64)
+        steps = zero + np.rint(shares * (count - 1 - zero)).astype(np.int64)
         steps[np.isnan(values)] = NAN
         steps[np.isinf(values)] = INFINITE
         return steps

@@ -112,7 +112,6 @@ def png(svg: str) -> bytes:
 
 
 def markdown(page: RenderableType, width: int) -> str:
-    """Return a page in GitHub's Markdown, written from the same tables."""
     return "\n\n".join(filter(None, _blocks(page, _console(width, color_system=None)))) + "\n"
 
 
@@ -163,25 +162,20 @@ def _table(table: Table) -> str:
 
 def _column(cells: list[str], justify: str) -> list[str]:
     """Return the cells of a column, the header first, and a rule below it, all of one width."""
-    width = max(3, *map(cell_len, cells))
+    width, right = max(3, *map(cell_len, cells)), justify == "right"
+    rule = "-" * (width - 1)
     blanks = [" " * (width - cell_len(cell)) for cell in cells]
-    if justify == "right":
-        header, *rest = (blank + cell for blank, cell in zip(blanks, cells, strict=True))
-        return [header, "-" * (width - 1) + ":", *rest]
-    header, *rest = (cell + blank for blank, cell in zip(blanks, cells, strict=True))
-    return [header, ":" + "-" * (width - 1), *rest]
+    header, *rest = (blank + cell if right else cell + blank for blank, cell in zip(blanks, cells, strict=True))
+    return [header, f"{rule}:" if right else f":{rule}", *rest]
 
 
 def _text(cell: RenderableType) -> Text:
-    if isinstance(cell, Shortened):
-        return cell.text
-    return cell if isinstance(cell, Text) else Text(str(cell))
+    whole = cell.text if isinstance(cell, Shortened) else cell
+    return whole if isinstance(whole, Text) else Text(str(whole))
 
 
 def _cell(text: Text) -> str:
-    if isinstance(text, Shades):
-        return f"`{text.plain}`"
-    return _sentence(text)
+    return f"`{text.plain}`" if isinstance(text, Shades) else _sentence(text)
 
 
 def _escaped(text: str) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from embcli.page.colors import STYLES, sign_style
 from embcli.page.strips import Strips, Values
-from embcli.page.table import GAP, SHORTEST, Block, Label, Line, label_versions, left_out, ruled
+from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, left_out, ruled
 from embcli.safe import in_line
 from embcli.selection import Excerpt
 
@@ -40,12 +40,10 @@ class NumberFormat:
         self.width = max((len(self.write(value)) for value in longest), default=1)
 
     def write(self, value: float) -> str:
-        """Return a number with the chosen decimals."""
         return format(float(value), self._spec)
 
 
 def written(values: np.ndarray, precision: int) -> list[str]:
-    """Return the numbers of an array (n,), all alike."""
     return [*map(NumberFormat([values], precision).write, values)]
 
 
@@ -91,7 +89,6 @@ class Matrix:
             yield Text(missing)
 
     def fits(self, width: int) -> bool:
-        """Return whether a width is enough for all columns."""
         return self._most([label.shortened(SHORTEST) for label in self.labels], width) >= len(self.numbers)
 
     def _table(self, labels: Sequence[Label], places: np.ndarray, dots: Sequence[int] = ()) -> RenderableType:
@@ -108,7 +105,7 @@ class Matrix:
             lines = [Line(row, widths) for row in rows]
             for gap in reversed(self.gaps):
                 lines.insert(gap, Line([Text("⋮")] * len(widths), widths, "dim"))
-            tables.append(Block(Line(headers, widths, title=in_line(title)), lines))
+            tables.append((Line(headers, widths, title=in_line(title)), lines))
         return ruled(labels, tables, self.after, self.gaps, self.tones)
 
     def _rows(self, values: np.ndarray) -> list[list[Text]]:
@@ -126,7 +123,6 @@ class Matrix:
 
     @cached_property
     def _cell(self) -> int:
-        """The number of cells of a column, with its number above it."""
         return max(self._format.width, len(str(self.numbers.max(initial=0))))
 
     def _most(self, labels: Sequence[Label], width: int, dots: bool = False) -> int:
@@ -136,7 +132,6 @@ class Matrix:
         return (width + GAP - taken) // (len(self.blocks) * (self._cell + GAP))
 
     def _fit(self, width: int) -> tuple[list[Label], Excerpt]:
-        """Return labels, shortened if necessary, and which columns of numbers fit beside them."""
         count = len(self.numbers)
         long, short, none = label_versions(self.labels)
         for labels in (long, short):

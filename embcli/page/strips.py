@@ -17,7 +17,7 @@ from rich.style import Style
 from rich.text import Text
 
 from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, Scale, colors_of, means
-from embcli.page.table import GAP, Block, Label, label_versions, ruled
+from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.safe import in_line
 from embcli.words import counted
 
@@ -35,8 +35,6 @@ _MARKED = Style.parse("bold #ffd700 on #000000")
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """A matrix in a table, one row per label."""
-
     values: np.ndarray  # (n, columns) float32, or whole numbers
     title: str = ""
     apart: int = 1  # kinds of columns that alternate, such as sines and cosines; a colour is a mean of one kind
@@ -53,7 +51,6 @@ def strip_numbers(console: Console, width: int, labels: Sequence[Label], after: 
 
 
 def lines_of(console: Console) -> int:
-    """Return how many lines a picture can take, with everything around it."""
     return console.height if console.is_terminal and not console.record else _LINES
 
 
@@ -122,7 +119,6 @@ class Fit:
 
     @property
     def width(self) -> int:
-        """The number of cells of a row."""
         return -(-self.bins // 2) if self.glyph else self.bins * self.cells
 
 
@@ -156,7 +152,7 @@ class Strips:
                 strips.insert(gap, Text("⋮", "dim"))
             marks = [Text(_marks(self.below, fit))] if self.below else []
             title = f"{in_line(block.title)}\n" if block.title else ""
-            columns.append(Block(Text(title + _axis(self.numbers, fit.width)), [*strips, *marks]))
+            columns.append((Text(title + _axis(self.numbers, fit.width)), [*strips, *marks]))
         labels, after = ([replace(each, cells=[*each.cells, *extra]) for each in part] for part in (labels, self.after))
         yield ruled(labels, columns, after, self.gaps)
         yield ""
@@ -196,15 +192,14 @@ class Picture:
             stacked, size = halves and shape[0] > lines, 1
             per = max(-(-shape[0] // (2 * lines if stacked else lines)), 1)
             fit = Fit.of(shape[1], cells, halves and not stacked, self.apart)
-        binned = [means(self.values[k : k + per].T, per).T for k in range(0, shape[0], per)]
-        shown = means(np.concatenate(binned or [np.empty((0, shape[1]))]), fit.per, self.apart)
+        shown = means(means(self.values.T, per).T, fit.per, self.apart)
         scale, step = Scale.of([shown]), 2 if stacked else 1
         drawn = shown.repeat(size, axis=0)
         glyph = "▀" if stacked else fit.glyph
         strips = [strip(drawn[k : k + step], scale, console, fit.cells, glyph) for k in range(0, len(drawn), step)]
         begins = [k // size * per if k % size == 0 else None for k in range(0, len(drawn), step)]
         begin = Label(self.label, ["" if row is None else self.rows[row] for row in begins])
-        yield ruled([begin], [Block(Text(_axis(self.columns, fit.width)), strips)])
+        yield ruled([begin], [(Text(_axis(self.columns, fit.width)), strips)])
         yield ""
         mean = _mean(per, fit.per, shape, self.apart)
         yield color_bar(scale, [shown], mean, self.precision, console, options.max_width)
@@ -229,17 +224,12 @@ def color_bar(
     return bar.append(f"  {text}" if bar.cell_len + len(text) + GAP <= width else f"\n{text}") if text else bar
 
 
-def beside(
-    width: int, labels: Sequence[Label], after: Sequence[Label], blocks: int = 1, least: int = LEAST
-) -> tuple[list[Label], int]:
-    """Return the labels of strips and how many cells each block has beside them.
-
-    If a strip has fewer cells than `least`, tokens are shortened, and then omitted.
-    """
+def beside(width: int, labels: Sequence[Label], after: Sequence[Label], blocks: int = 1) -> tuple[list[Label], int]:
+    """Return the labels of strips, if necessary with short tokens or none, and the cells of each block beside them."""
     for version in label_versions(labels):
         taken = sum(label.width + GAP for label in [*version, *after]) + blocks * (1 + GAP)
         cells = (width + GAP - taken) // blocks - GAP
-        if cells >= least:
+        if cells >= LEAST:
             break
     return version, max(cells, 1)
 
@@ -252,7 +242,6 @@ def _marks(marks: Sequence[str], fit: Fit) -> str:
 
 
 def _axis(numbers: np.ndarray, width: int) -> str:
-    """Return the header of strips: the numbers of their first and last column at both ends."""
     if not len(numbers):
         return ""
     first, last = (str(number) for number in numbers[[0, -1]])
@@ -261,12 +250,8 @@ def _axis(numbers: np.ndarray, width: int) -> str:
 
 def _mean(per_rows: int, per_columns: int, shape: tuple[int, int], apart: int) -> str:
     """Return in words which numbers each colour is the mean of; an empty text if it is one number."""
-    of_rows = counted(per_rows, "row") if per_rows > 1 else ""
-    of_columns = f"{per_columns} {'even or odd ' if apart > 1 else ''}columns" if per_columns > 1 else ""
-    if not of_rows and not of_columns:
-        return ""
-    if not of_rows and apart == 1:
-        rest = shape[1] % per_columns
-        return f"the mean of {of_columns}{f' (last: {rest})' if rest else ''}"
+    of_rows = [counted(per_rows, "row")] if per_rows > 1 else []
+    of_columns = [f"{per_columns} {'even or odd ' if apart > 1 else ''}columns"] if per_columns > 1 else []
     fewer = shape[0] % per_rows or any(len(range(kind, shape[1], apart)) % per_columns for kind in range(apart))
-    return f"the mean of {' x '.join(filter(None, (of_rows, of_columns)))}{' (fewer at the ends)' if fewer else ''}"
+    words = " x ".join(of_rows + of_columns)
+    return f"the mean of {words}{' (fewer at the ends)' if fewer else ''}" if words else ""

@@ -36,7 +36,6 @@ def words(text: object, style: str | Style = "") -> Text:
 
 
 def title(text: str) -> Text:
-    """Return a heading."""
     return words(text, "strong")
 
 
@@ -52,23 +51,19 @@ class Label:
 
     @property
     def texts(self) -> list[Text]:
-        """The cells as rich's Text."""
         return [cell if isinstance(cell, Text) else words(cell) for cell in self.cells]
 
     @property
     def width(self) -> int:
-        """The number of cells."""
         return max(self.minimum, cell_len(self.header), *(text.cell_len for text in self.texts), 0)
 
     def shortened(self, most: int) -> Label:
-        """Return the label with each cell in at most `most` cells, if it may be shortened."""
         if not self.short:
             return self
         return replace(self, cells=[Text(shorten(text.plain, most), text.style) for text in self.texts])
 
 
 def label_versions(labels: Sequence[Label]) -> tuple[list[Label], list[Label], list[Label]]:
-    """Return labels with long tokens, with short tokens, and without tokens."""
     long, short = ([label.shortened(most) for label in labels] for most in (_TOKEN, SHORTEST))
     return long, short, [label for label in labels if not label.short]
 
@@ -84,23 +79,15 @@ class Line(Text):
             self.append_text(cell)
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """A part of a table after a bar: its header, which has two lines if it has a title, and its rows."""
-
-    header: Text
-    rows: Sequence[RenderableType]
-
-
 def ruled(
     labels: Sequence[Label],
-    blocks: Sequence[Block] = (),
+    blocks: Sequence[tuple[Text, Sequence[RenderableType]]] = (),
     after: Sequence[Label] = (),
     gaps: Sequence[int] = (),
     tones: Sequence[str] = (),
     has_rule: bool = True,
 ) -> Table:
-    """Return a table of labels, of blocks with a bar before each, and of labels after them.
+    """Return a table of labels, of blocks (header, rows) with a bar before each, and of labels after them.
 
     A row of dots stands before each row in `gaps`; `tones` are the names of the rows' styles. Without a rule below the
     head, columns are one cell apart.
@@ -120,11 +107,10 @@ def ruled(
 
     for label in labels:
         add(label)
-    for block in blocks:
-        table.add_column(Text("│\n│" if "\n" in block.header.plain else "│", _DIM), no_wrap=True)
-        columns.append([Text("│", _DIM)] * len(block.rows))
-        table.add_column(block.header, no_wrap=True)
-        columns.append([*block.rows])
+    for header, rows in blocks:
+        table.add_column(Text("│\n│" if "\n" in header.plain else "│", _DIM), no_wrap=True)
+        table.add_column(header, no_wrap=True)
+        columns += [[Text("│", _DIM)] * len(rows), [*rows]]
     for label in after:
         add(label)
     places = (place for place in range(len(columns[0])) if place not in {gap + k for k, gap in enumerate(gaps)})
