@@ -203,6 +203,42 @@ def test_keys_that_are_typed_ahead_reach_the_screens_that_those_before_open() ->
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("keys", [["colon"], ["question_mark"], ["ctrl+p"], ["slash"], []])
+def test_ctrl_c_ends_every_screen(keys: list[str]) -> None:
+    async def steps(app: Any, pilot: Any) -> None:
+        await pilot.press(*keys, "ctrl+c")
+        assert app.return_code == 130
+
+    walk(steps)
+
+
+@pytest.mark.parametrize("typed", [["enter", "escape"], ["enter", "down", "enter", "escape"], ["1", "escape"]])
+def test_keys_that_follow_at_once_find_the_screen_below_a_closed_palette(typed: list[str]) -> None:
+    async def steps(app: Any, pilot: Any) -> None:
+        await pilot.press("enter", "ctrl+p", *"keys")
+        await settle(pilot)
+        for key in typed:
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settle(pilot)
+        assert app.is_running
+        assert len(app.screen_stack) >= 1
+
+    walk(steps)
+
+
+def test_a_choice_in_a_screen_that_closes_does_not_reach_the_one_above(tmp_path: Path) -> None:
+    async def steps(app: Any, pilot: Any) -> None:
+        await pilot.press("space", "j", "c")
+        await settle(pilot)
+        for key in ("enter", "escape", "slash", "enter"):
+            app.post_message(events.Key(key, None))
+        await settle(pilot)
+        assert type(app.screen).__name__ == "FindScreen"
+        assert app.is_running
+
+    walk(steps)
+
+
 def test_a_part_of_a_word_that_a_file_does_not_have_leads_to_its_words(tmp_path: Path) -> None:
     (tmp_path / "words.vec").write_text("queen 1 2\nking 2 3\nthinking 3 4\n")
 

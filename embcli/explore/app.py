@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.css.query import NoMatches
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Input
 
 from embcli.errors import EmbcliError
 from embcli.explore.find import FindScreen
-from embcli.explore.keys import GoScreen, KeysScreen
+from embcli.explore.keys import GoScreen, KeysScreen, Palette
 from embcli.explore.matrix import MatrixScreen
 from embcli.explore.pair import PairScreen
 from embcli.explore.row import RowScreen
@@ -107,24 +107,28 @@ class Explorer(App[int]):
 
     async def _press(self, event: events.Key) -> None:
         active, is_typed = self.screen.active_bindings, isinstance(self.focused, Input) and event.is_printable
-        found = None if is_typed else active.get(event.key) or active.get(_ALIASES.get(event.key, ""))
+        is_own = not is_typed and event.key not in ("ctrl+c", "ctrl+z")  # which textual finds above a dialog, too
+        found = active.get(event.key) or active.get(_ALIASES.get(event.key, "")) if is_own else None
         if found is not None:
             await self.run_action(found.binding.action, found.node)
             return
-        field, done = self.focused, asyncio.Event()
+        field = self.focused
         await super().on_event(event)
-        if is_typed and field is not None and field.is_running:
-            field.call_next(done.set)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(done.wait(), 1)
+        if is_typed and field is not None:
+            for node in field.ancestors_with_self[:-1]:  # the way of what the field says, up to the screen
+                done = asyncio.Event()
+                if node.call_later(done.set):
+                    with suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(done.wait(), 1)
 
-    async def run_action(self, *given: Any, **named: Any) -> bool:
+    async def run_action(self, action: Any, default_namespace: DOMNode | None = None, *given: Any) -> bool:
+        """Do what a key or a click asks for; a click on a screen that has closed since asks for nothing."""
+        if isinstance(default_namespace, Screen) and not default_namespace.is_active:
+            return False
         try:
-            return await super().run_action(*given, **named)
+            return await super().run_action(action, default_namespace, *given)
         except EmbcliError as error:
             self.notify(sentence(error), severity="error", markup=False)
-        except NoMatches:  # the screen is about to close
-            pass
         return False
 
     async def open(self, screen: Screen[Any]) -> None:
@@ -155,14 +159,18 @@ class Explorer(App[int]):
         """Go to a row and a column in the matrix, if that is on top, or else in a screen of the row."""
         view = self.screen
         if isinstance(view, MatrixScreen):
-            view.go_to(row, column)
+            view.matrix.go_to(row, column)
         elif row is not None:
             await self.open_row(row, column or 0)
         elif isinstance(view, RowScreen) and column is not None:
-            view.go_to(column)
+            view.values.go_to(column)
 
     async def action_keys(self) -> None:
         await self.push_screen(KeysScreen([*self.screen.active_bindings.values()]))
+
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
 
     async def action_back(self) -> None:
         if len(self.screen_stack) > 1:

@@ -51,10 +51,9 @@ class FindScreen(View):
 
     def on_mount(self) -> None:
         self.query_one(DataTable).add_columns("found", Text("ID", justify="right"), "token")
-        if self.app.words is None:
-            self.run_passes("", [(self._read, self._take)])
         self.show_found()
         if self.app.words is None:
+            self.run_passes("", [(self._read, self._take)])
             self.tell("reading the vocabulary …")
 
     def _read(self, _: Watch) -> Words:

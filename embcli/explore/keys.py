@@ -1,4 +1,4 @@
-"""Two small screens above the others: all keys, and where to go."""
+"""Small screens above the others: all keys, where to go, and textual's commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 
 from rich.table import Table
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import ActiveBinding, Binding, BindingType
+from textual.command import CommandPalette
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
@@ -50,3 +52,10 @@ class GoScreen(ModalScreen[None]):
         text = self.query_one(Input).value
         self.app.pop_screen()
         await self.app.go_to(text)
+
+
+class Palette(CommandPalette):
+    """Textual's, closed only once: its Enter takes several messages, and an Escape may come in between."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        return super().dismiss(result) if self.is_active else AwaitComplete()

@@ -219,10 +219,10 @@ class Matrix(ScrollView, can_focus=True):
         window = self.window()
         self.action_columns(screens * window.count if isinstance(window, _Window) else 0)
 
-    async def on_click(self, event: events.Click) -> None:
+    def on_click(self, event: events.Click) -> None:
         place = round(self.scroll_y) + event.y - 1
         if event.y > 0 and place == self.cursor:
-            await self.run_action("screen.open")
+            self.app.call_later(self.app.run_action, "open", self.screen)
         elif event.y > 0 and place < self.source.size:
             self.move_to(place)
 
@@ -261,9 +261,6 @@ class MatrixScreen(View):
     def on_mount(self) -> None:
         if self.sort == "norm":
             self.action_sort()
-
-    def go_to(self, row: int | None, column: int | None) -> None:
-        self.matrix.go_to(row, column)
 
     async def action_open(self) -> None:
         await self.app.open_row(self.matrix.row)

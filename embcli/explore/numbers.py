@@ -8,7 +8,6 @@ from itertools import groupby
 import numpy as np
 from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
 
 _FIXED_LIMIT, _LEAST = 1e6, 5e-5  # where four decimals say too much, or nothing
 _STYLES = {
@@ -43,11 +42,6 @@ def number_segments(values: np.ndarray, spec: str, width: int, dark: bool) -> li
     return [
         Segment("".join(text for _, text in same), style) for style, same in groupby(written, key=lambda each: each[0])
     ]
-
-
-def number_text(value: float, spec: str, dark: bool) -> Text:
-    """Return a number for a cell of a table."""
-    return Text(format(value, spec), sign_style(value, dark), justify="right")
 
 
 @lru_cache(4 * _STEPS)

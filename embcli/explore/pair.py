@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import DataTable
 
-from embcli.explore.numbers import number_format, number_text
+from embcli.explore.numbers import number_format, sign_style
 from embcli.explore.source import Source
 from embcli.explore.view import View
 
@@ -40,7 +40,7 @@ class PairScreen(View):
         table.add_columns(*(Text(name, justify="right") for name in ("column", *names, "A - B")))
         spec = number_format(self.values)[0]
         for column, values in zip(self.columns.tolist(), self.values.tolist(), strict=True):
-            cells = (number_text(value, spec, dark) for value in values)
+            cells = (Text(format(value, spec), sign_style(value, dark), justify="right") for value in values)
             table.add_row(Text(str(column), justify="right"), *cells)
         self.tell()
 

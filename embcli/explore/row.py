@@ -145,9 +145,6 @@ class RowScreen(View):
             cells = [Text(str(row), justify="right"), Text(format(score, spec), justify="right")]
             table.add_row(*([text] if names else []), *cells)
 
-    def go_to(self, column: int) -> None:
-        self.values.go_to(column)
-
     async def action_open(self) -> None:
         metric: Metric = "l2" if self.focused is not None and self.focused.id == "l2" else "cosine"
         ids = self.nearest.get(metric, (np.empty(0),))[0]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 from textual.worker import get_current_worker
@@ -21,10 +21,6 @@ from embcli.safe import in_line
 
 Item = TypeVar("Item")
 _BETWEEN = 0.2  # seconds from one sign of progress to the next
-
-
-class _Cancelled(Exception):
-    """The screen of the pass is gone."""
 
 
 class View(Screen[None]):
@@ -60,8 +56,8 @@ class View(Screen[None]):
             self.query_one("#title", Static).update(title, layout=False)
             self.query_one("#command", Static).update(f"$ {in_line('; '.join(self.commands()))}", layout=False)
 
-    async def on_data_table_row_selected(self) -> None:
-        await self.run_action("screen.open")
+    def on_data_table_row_selected(self) -> None:
+        self.app.call_later(self.app.run_action, "open", self)  # there, one after the other with keys
 
     @work(thread=True, exclusive=True)
     def run_passes(self, what: str, passes: list[tuple[Callable[[Watch], Any], Callable[[Any], None]]]) -> None:
@@ -73,14 +69,14 @@ class View(Screen[None]):
             passed = 0
             for item in items:
                 if worker.is_cancelled:
-                    raise _Cancelled
+                    raise CancelledError
                 yield item
                 passed += size(item)
                 if time.monotonic() - told > _BETWEEN:
                     told = time.monotonic()
                     self.app.call_from_thread(self.tell, f"{what} {passed / max(total, 1):.0%}")
 
-        with suppress(_Cancelled, RuntimeError):  # the screen is gone, or the app
+        with suppress(CancelledError, RuntimeError):  # the screen is gone, or the app
             for run, take in passes:
                 try:
                     found = run(watched)
@@ -93,7 +89,7 @@ class View(Screen[None]):
                 self.app.call_from_thread(self._deliver, take, found)
 
     def _deliver(self, take: Callable[[Any], None], found: Any) -> None:
-        with suppress(NoMatches):  # the screen is about to close
+        if self.is_attached:
             take(found)
             self.tell()
 
