@@ -93,7 +93,7 @@ class Store:
         entries = self.entries()
         excess = sum(entry.size for entry in entries) - LIMIT
         for entry in entries:
-            if excess > 0 and entry.path.name != name:
+            if excess > 0:
                 entry.path.unlink(missing_ok=True)
                 excess -= entry.size
 

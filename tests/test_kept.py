@@ -104,6 +104,8 @@ SPOILT: dict[str, Callable[[Path], object]] = {
     "empty": Path.touch,
     "nonsense": lambda place: place.write_bytes(b"nonsense" * 99),
     "other numbers": lambda place: np.save(place, np.zeros((6, 3))),
+    "whole numbers": lambda place: np.save(place, np.zeros((6, 3), np.int32)),
+    "columns": lambda place: np.save(place, np.zeros((3, 6), np.float32).T),
     "another shape": lambda place: np.save(place, np.zeros((3, 6), np.float32)),
     "objects": lambda place: np.save(place, np.full((6, 3), None), allow_pickle=True),
 }
