@@ -250,7 +250,7 @@ def test_a_config_that_contradicts_the_tensors_is_refused_in_a_sentence(
     assert said in run.refused("lookup", "--ids", "1", "--from", path)
     assert run.ok("lookup", "--ids", "1", "--from", path, "--show", "token").text
     if "no LayerNorm" in said:
-        assert f"hidden = not known: cannot read '{path}" in run.ok("info", "--from", path).text
+        assert f"hidden = not known: cannot read '{path}" in run.ok("info", "--from", path, COLUMNS="300").text
 
 
 PAGE = """\
