@@ -19,8 +19,7 @@ from tests.files.made import TOKENS, assert_rows, closed, matrix, refusal, writt
 def test_the_sizes_of_types_are_those_of_the_package() -> None:
     sizes = {kind.value: (kind.name, *GGML_QUANT_SIZES[kind]) for kind in GGML_QUANT_SIZES}
     known = {number: row for number, row in gguf._QUANTISED.items() if number in sizes}
-    assert len(known) > 20
-    assert known == {number: sizes[number] for number in known}
+    assert known == {number: row for number, row in sizes.items() if row[1] > 1}
     assert {number: NUMBER_FORMATS[name].stored.itemsize for number, name in gguf._PLAIN.items()} == {
         number: sizes[number][2] for number in gguf._PLAIN
     }
