@@ -25,6 +25,7 @@ from textual import events
 import embcli
 from embcli import encodings
 from embcli.cli.explore import speller
+from embcli.explore.matrix import Matrix
 from embcli.explore.numbers import heat_segments, number_format
 from embcli.explore.source import Words
 from embcli.tokens import shown
@@ -112,6 +113,16 @@ def test_every_screen_names_commands_that_print_its_numbers(inside: Embcli, tmp_
             assert numbers or "Find" in lines(app)[0]
 
     walk(steps, path if is_file else None)
+
+
+def test_the_cursor_stays_in_the_matrix(tmp_path: Path) -> None:
+    async def steps(app: Any, pilot: Any) -> None:
+        for keys, row in (["up"], 0), (["end", "down", "pagedown"], 499), (["home"], 0):
+            await pilot.press(*keys)
+            await settle(pilot)
+            assert app.screen.query_one(Matrix).cursor == row
+
+    walk(steps, broken(tmp_path))
 
 
 def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path: Path) -> None:
