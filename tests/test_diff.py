@@ -148,6 +148,7 @@ def test_two_dtypes_are_compared_by_value(tmp_path: Path, left: torch.dtype, rig
     one, other = (each.double().numpy() for each in held)
     assert found.equal.tolist() == (one == other).all(axis=1).tolist()
     assert found.equal[EDITED].all()
+    assert found.dtypes == tuple(str(dtype).removeprefix("torch.") for dtype in (left, right))
     np.testing.assert_allclose(found.distances, np.linalg.norm(one - other, axis=1), rtol=1e-12)
 
 
