@@ -23,7 +23,7 @@ from embcli.files.safetensors import header
 from embcli.formats import Data
 from embcli.notes import Notes, Watch, unwatched
 from embcli.records import Array, Names, Piece, Records
-from embcli.safe import in_data
+from embcli.words import in_data
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LARGE_JSON = 10_000_000  # numbers

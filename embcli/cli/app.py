@@ -780,9 +780,9 @@ def cache(
     output: o.Output = None,
 ) -> None:
     """Show where layers are kept, and how much space each takes; or remove them."""
-    from embcli.safe import in_line
     from embcli.store import Store
     from embcli.verbs.cache import clear, contents
+    from embcli.words import in_line
 
     store = Store.from_environment(PrintedNotes())
     if action == "clear":

@@ -11,8 +11,7 @@ from typing import TextIO, TypeVar
 from embcli.cli.options import flag_of
 from embcli.errors import EmbcliError
 from embcli.notes import Notes
-from embcli.safe import in_line, shortened
-from embcli.words import spelled
+from embcli.words import in_line, shortened, spelled
 
 Item = TypeVar("Item")
 _PATIENCE = 1.0  # seconds before a bar is shown

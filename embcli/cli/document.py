@@ -4,7 +4,7 @@ import json
 from io import StringIO
 from typing import Any
 
-from embcli.safe import printable
+from embcli.words import printable
 
 _INDENT = "  "
 

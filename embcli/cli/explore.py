@@ -12,7 +12,7 @@ from embcli.cli.opening import opened
 from embcli.cli.options import flag_of
 from embcli.cli.text import argument
 from embcli.errors import InputError, OutputError, lacks
-from embcli.safe import in_line
+from embcli.words import in_line
 
 if TYPE_CHECKING:
     from embcli.explore.source import Spell

@@ -22,7 +22,7 @@ from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, Fo
 from embcli.names import Color, Theme
 from embcli.notes import unwatched
 from embcli.result import Result, Style, chosen_format, number_in, refuse_many, width_of
-from embcli.safe import printable
+from embcli.words import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

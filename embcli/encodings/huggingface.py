@@ -16,7 +16,7 @@ from embcli.binary import Binary, read_object, refused
 from embcli.encodings.encoding import NEVER, Derivation, Encoding, Step, derived
 from embcli.encodings.spelling import from_characters, from_piece, spans_of
 from embcli.encodings.vocabulary import LOCK, LONGEST, MOST_IDS, guarded, package
-from embcli.safe import in_data
+from embcli.words import in_data
 
 if TYPE_CHECKING:
     import tokenizers

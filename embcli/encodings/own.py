@@ -11,7 +11,7 @@ import numpy as np
 
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
-from embcli.safe import in_data
+from embcli.words import in_data
 
 _MOST_LISTED = 8  # words in a message
 _LONGEST_LISTED = 30  # characters of one of them

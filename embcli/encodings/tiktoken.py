@@ -25,7 +25,7 @@ from embcli.encodings.spelling import spans_of
 from embcli.encodings.splitting import blocks
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS, guarded
 from embcli.errors import InputError, does_not_load
-from embcli.safe import in_data
+from embcli.words import in_data
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -20,7 +20,7 @@ import numpy as np
 from embcli.binary import refused, shortened
 from embcli.encodings.encoding import Derivation, Encoding
 from embcli.errors import InputError, lacks
-from embcli.safe import in_data
+from embcli.words import in_data
 
 LONGEST = 1 << 27  # bytes of a file that lists tokens
 MOST_IDS = 1 << 22  # no vocabulary has more

@@ -17,7 +17,7 @@ from textual.worker import get_current_worker
 from embcli.errors import EmbcliError
 from embcli.explore.source import Source
 from embcli.notes import Watch
-from embcli.safe import in_line
+from embcli.words import in_line
 
 Item = TypeVar("Item")
 _BETWEEN = 0.2  # seconds from one sign of progress to the next

@@ -16,8 +16,8 @@ from rich.text import Text
 from embcli.page.colors import STYLES, sign_style
 from embcli.page.strips import Strips, Values
 from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, left_out, ruled
-from embcli.safe import in_line
 from embcli.selection import Excerpt
+from embcli.words import in_line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

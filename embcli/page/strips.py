@@ -18,8 +18,7 @@ from rich.text import Text
 
 from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, Scale, colors_of, means
 from embcli.page.table import GAP, Label, label_versions, ruled
-from embcli.safe import in_line
-from embcli.words import counted
+from embcli.words import counted, in_line
 
 if TYPE_CHECKING:
     from rich.color import Color

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import STYLES
-from embcli.safe import in_line
+from embcli.words import in_line
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,10 +20,9 @@ from embcli.names import __version__
 from embcli.notes import Notes
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.safe import in_data
 from embcli.store import Store
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
-from embcli.words import counted, in_bytes
+from embcli.words import counted, in_bytes, in_data
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
