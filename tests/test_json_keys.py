@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 import embcli
 from embcli.cli.app import command_line
 from embcli.names import ENCODINGS, FAULTS
-from embcli.verbs.compare.result import judge
+from embcli.verbs.compare.pair import judge
 from tests.inside import Inside
 
 Schema = dict[str, Any]

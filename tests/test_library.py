@@ -150,7 +150,7 @@ def test_a_comparison_is_that_of_the_command(
     format: FormatName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def with_even_clock(compare: Callable[[], Any]) -> Any:
-        monkeypatch.setattr("embcli.verbs.compare.layers._clock", itertools.count().__next__)
+        monkeypatch.setattr("embcli.verbs.compare.layers.clock", itertools.count().__next__)
         return compare()
 
     ran = with_even_clock(lambda: Inside()("compare", "-f", format, "-o", str(tmp_path / "theirs")))
