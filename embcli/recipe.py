@@ -99,21 +99,6 @@ class Quirk:
     when: When | None = None
 
 
-def formula_of(steps: tuple[Step, ...]) -> str:
-    """Return the order in which steps add rows to an input embedding: `(token x 2 + token_type) + position`."""
-    text = "token"
-    for step in steps:
-        match step:
-            case Scale(factor=factor):
-                text += f" x {factor:.6g}"
-            case AddPosition() | AddType():
-                term = "position" if isinstance(step, AddPosition) else "token_type"
-                text = f"{f'({text})' if ' + ' in text else text} + {term}"
-            case AddRow() if not text.endswith(" + rows 0"):
-                text += " + rows 0"
-    return text
-
-
 def in_words(steps: tuple[Step, ...]) -> str:
     """Return steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
     text, last = "token", None

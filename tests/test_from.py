@@ -271,7 +271,7 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(
     matrices, run = json.loads(found.out)["matrices"], json.loads(found.out)["run"]
     for name, rows in (("token", token), ("position", position), ("input", wanted)):
         assert_same_bits(np.array(matrices[name], np.float32), rows.numpy())
-    assert (run["token_type"], run["sum"]) == (0, "(token + token_type) + position")
+    assert (run["token_type"], run["sum"]) == (0, "token + token type 0 + position")
     assert run["tensors"]["token_type"] == "bert.embeddings.token_type_embeddings.weight"
     for name, rows in (
         ("none", token),

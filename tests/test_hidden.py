@@ -269,7 +269,7 @@ token         7  │  {t[1]}
 hidden        1  │  {h[1]}
 token: row ID of V = 20 tokens
 position: row p of C = 12 positions
-token type: row 0 of bert.embeddings.token_type_embeddings.weight, (3, 6); input = (token + token_type) + position
+token type: row 0 of bert.embeddings.token_type_embeddings.weight, (3, 6); input = token + token type 0 + position
 hidden: token + token type 0 + position, then LayerNorm; the first block of this bert model reads it
 
 Trace of token 1: token row 7 + type row 0 + position row 1 = input row 1
@@ -304,7 +304,7 @@ def test_the_page_shows_all_terms_and_the_trace_spells_out_the_norm(tmp_path: Pa
 def test_the_page_shows_rows_that_are_added_to_all_tokens_alike(tmp_path: Path) -> None:
     config = {"model_type": "ernie", "use_task_id": True}
     found = embcli.open(model(tmp_path, config, {**BERT_LIKE, "matrix": "task_type_embeddings"})).lookup([3, 7])
-    assert found.records().run["sum"] == "(token + token_type) + position + rows 0"
+    assert found.records().run["sum"] == "token + token type 0 + position + row 0 of task_type_embeddings"
     rows = [re.findall(r"-?[0-9]+\.[0-9]{4}", line) for line in str(found).splitlines() if line.startswith("+ rows 0")]
     assert rows == [[f"{value:.4f}" for value in WEIGHTS["matrix"][0].tolist()]] * 2
 

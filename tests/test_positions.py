@@ -51,7 +51,8 @@ def test_sinusoidal_dot_products_of_an_even_d_depend_on_the_distance_alone(d: in
 def test_rotary_positions_multiply_pairs_as_complex_numbers(
     dim: int, pairing: Any, at: list[int], theta: float
 ) -> None:
-    row, kind = normal(1, dim), Rotary(dim, pairing=pairing, theta=theta)
+    row = normal(1, dim)
+    kind = Rotary(dim, pairing=pairing, theta=theta, row=row)
     first = row[0, 0::2] if pairing == "interleaved" else row[0, : dim // 2]
     second = row[0, 1::2] if pairing == "interleaved" else row[0, dim // 2 :]
     angles = np.array([[place / theta ** (2 * i / dim) for i in range(dim // 2)] for place in at])
@@ -59,7 +60,7 @@ def test_rotary_positions_multiply_pairs_as_complex_numbers(
     turned = (first + 1j * second.astype(np.float64)) * np.exp(1j * angles)
     both = [turned.real, turned.imag]
     wanted = np.stack(both, axis=2).reshape(-1, dim) if pairing == "interleaved" else np.concatenate(both, axis=1)
-    np.testing.assert_allclose(kind.exact(row, np.array(at)), wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(kind.exact(np.array(at)), wanted, rtol=0, atol=1e-9)
 
 
 @untimed
@@ -68,13 +69,13 @@ def test_rotary_dot_products_are_equal_under_a_shift_of_both_positions(
     dim: int, pairing: Any, i: int, j: int, shift: int, seed: int
 ) -> None:
     query, key = normal(2, dim, seed)[:, None]
-    kind = Rotary(dim, pairing=pairing)
-    queries, keys = kind.exact(query, np.array([i, i + shift])), kind.exact(key, np.array([j, j + shift]))
+    queries = Rotary(dim, pairing=pairing, row=query).exact(np.array([i, i + shift]))
+    keys = Rotary(dim, pairing=pairing, row=key).exact(np.array([j, j + shift]))
     assert queries[0] @ keys[0] == pytest.approx(queries[1] @ keys[1], abs=1e-9 * dim)
 
 
 def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
-    assert not np.isfinite(Rotary(2).exact(np.array([[np.inf, 1]], np.float32), np.array([1]))).any()
+    assert not np.isfinite(Rotary(2, row=np.array([[np.inf, 1]], np.float32)).exact(np.array([1]))).any()
 
 
 @pytest.mark.parametrize(("dim", "theta"), [(3, 1e4), (1, 1e4), (4, 0.5), (4, math.inf), (4, math.nan), (4, -1.0)])
@@ -136,10 +137,11 @@ def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance() -> 
 @pytest.mark.parametrize("token_id", [None, 7])
 def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(pairing: Any, token_id: int | None) -> None:
     result = table("rotary", pairing=pairing, theta=50.0, ids=token_id)
-    kind, row = Rotary(D, pairing=pairing, theta=50.0), drawn()[0][[token_id or 0]]
+    row = drawn()[0][[token_id or 0]]
+    kind = Rotary(D, pairing=pairing, theta=50.0, row=row)
     found = everything(result)
     assert found["position"].tobytes() == kind.rows(np.arange(T)).tobytes()
-    assert found["input"].tobytes() == kind.exact(row, np.arange(T)).astype(np.float32).tobytes()
+    assert found["input"].tobytes() == kind.exact(np.arange(T)).astype(np.float32).tobytes()
     assert found["input"][0].tobytes() == row.tobytes()
     assert result.records().default == "position"
     chosen = everything(table("rotary", rows="3,1", columns="2,0", pairing=pairing, theta=50.0, ids=token_id))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from embcli.names import SHORT_LENGTH
-from embcli.positions.kind import Matrix, Positions, Words, dot_products
+from embcli.positions.kind import Matrix, Positions, dot_products
 
 K = 16  # the largest distance with a row of its own
 
@@ -29,44 +29,36 @@ class Relative(Positions):
     def document(self) -> dict[str, Any]:
         return {"clip": K}
 
-    def layer_rows(self, length: int) -> int:
-        return 2 * K + 1
+    @property
+    def size(self) -> str:
+        return f"D = {self.dim:,} columns, k = {K}"
 
-    def needs_row(self, similarity: bool) -> bool:
-        return similarity
+    @property
+    def sentences(self) -> tuple[str, str]:
+        formula = "From token i to token j: the row of the distance j - i, clipped to ±k."
+        return formula, "With this row: equal at equal distances, the same for all distances >= k."
 
     def distances(self, of: np.ndarray, to: np.ndarray) -> np.ndarray:
         """Return the clipped distances of these positions (n,) to those (m,), (n, m) int64."""
-        clipped: np.ndarray = np.clip(to[None, :] - of[:, None], -K, K)
-        return clipped
+        return np.asarray(np.clip(to[None, :] - of[:, None], -K, K))
 
-    def matrices(self, length: int, columns: np.ndarray, token_id: int, row: np.ndarray) -> list[Matrix]:
+    def matrices(self, length: int, columns: np.ndarray) -> list[Matrix]:
         """Return the rows of all pairs of positions, (T, T, D), their distances, (T, T), and the picked rows."""
         every, largest, layer = np.arange(length), min(K, length - 1), self.layer.rows(np.arange(2 * K + 1))
         clipped = f"The distances, clipped, (T, T) = ({length:,}, {length:,})"
         picked = f"The rows that they pick of the layer, (2k + 1, D) = ({2 * K + 1:,}, {self.dim:,})"
-        rows = Matrix("", lambda distances: layer[distances + K][:, columns], columns, heading=picked, label="distance")
+
+        def rows(distances: np.ndarray) -> np.ndarray:
+            return np.asarray(layer[distances + K][..., columns])
+
+        numbers = np.arange(-largest, largest + 1)
         return [
-            Matrix(
-                "position",
-                lambda at: layer[self.distances(at, every) + K][..., columns],
-                columns,
-                (length,),
-                heading=None,
-            ),
+            Matrix("position", lambda at: rows(self.distances(at, every)), columns, (length,), heading=None),
             Matrix("distance", lambda at: self.distances(at, every), every, dtype="int64", heading=clipped),
-            replace(rows, numbers=np.arange(-largest, largest + 1)),
+            Matrix("", rows, columns, heading=picked, label="distance", numbers=numbers),
         ]
 
-    def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    def products(self, to: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         layer = self.layer.rows(np.arange(2 * K + 1)).astype(np.float64)
-        by_distance = dot_products(layer, row[0].astype(np.float64))  # (2k + 1,)
+        by_distance = dot_products(layer, self.row[0].astype(np.float64))  # (2k + 1,)
         return lambda at: by_distance[self.distances(at, to) + K]
-
-    def words(self, length: int, stored: bool) -> Words:
-        return Words(
-            "Relative positions",
-            f"T = {length:,} positions, D = {self.dim:,} columns, k = {K:,}",
-            "From token i to token j: the row of the distance j - i, clipped to ±k.",
-            "With this row: equal at equal distances, the same for all distances >= k.",
-        )

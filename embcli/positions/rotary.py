@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from embcli.errors import LayerError
 from embcli.names import DEFAULT_THETA, Pairing
-from embcli.positions.kind import Matrix, Positions, Words, dot_products, frequencies, in_turn
+from embcli.positions.kind import ONLY_THE_DISTANCE, Matrix, Positions, frequencies, in_turn
 
 
 @final
@@ -25,6 +24,8 @@ class Rotary(Positions):
     """
 
     options = ("pairing", "theta", "ids")
+    needs_row = True
+    note = "Models rotate queries and keys like this, not the embedding."
 
     pairing: Pairing = "interleaved"
     theta: float = DEFAULT_THETA
@@ -37,8 +38,16 @@ class Rotary(Positions):
 
     @property
     def columns(self) -> int:
-        """D/2 angles, one for each pair of columns."""
         return self.dim // 2
+
+    @property
+    def size(self) -> str:
+        return f"D/2 = {self.columns:,} angles"
+
+    @property
+    def sentences(self) -> tuple[str, str]:
+        pairs = f"pairs are {self.pairing}"
+        return f"Pair i of the columns is rotated by p · {self.theta:,.12g}^(-2i/D); {pairs}.", ONLY_THE_DISTANCE
 
     @property
     def pairs(self) -> np.ndarray:
@@ -46,52 +55,38 @@ class Rotary(Positions):
         every = np.arange(self.dim)
         return every.reshape(-1, 2) if self.pairing == "interleaved" else every.reshape(2, -1).T
 
+    def angles(self, positions: np.ndarray) -> np.ndarray:
+        """Return the angles of these positions, in radians, (n, D/2) float64."""
+        return np.asarray(positions[:, None] * frequencies(self.dim, self.theta))
+
     def rows(self, positions: np.ndarray) -> np.ndarray:
-        """Return the angles of these positions, in radians, (n, D/2) float32."""
-        angles: np.ndarray = (positions[:, None] * frequencies(self.dim, self.theta)).astype(np.float32)
-        return angles
+        return self.angles(positions).astype(np.float32)
 
-    def exact(self, row: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return a row (1, D) float32, rotated at these positions, (n, D) float64.
+    @np.errstate(invalid="ignore", over="ignore")  # a weight may be infinite
+    def exact(self, positions: np.ndarray) -> np.ndarray:
+        """Return the token row, rotated at these positions, (n, D) float64.
 
-        >>> Rotary(2).exact(np.array([[1.0, 0.0]]), np.array([0, 1])).round(4).tolist()
+        >>> Rotary(2, row=np.array([[1.0, 0.0]])).exact(np.array([0, 1])).round(4).tolist()
         [[1.0, 0.0], [0.5403, 0.8415]]
         """
         first, second = self.pairs.T
-        radians = positions[:, None] * frequencies(self.dim, self.theta)
-        cosines, sines = np.cos(radians), np.sin(radians)
+        cosines, sines = np.cos(self.angles(positions)), np.sin(self.angles(positions))
         rotated = np.empty((len(positions), self.dim))
-        with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite
-            rotated[:, first] = row[:, first] * cosines - row[:, second] * sines
-            rotated[:, second] = row[:, first] * sines + row[:, second] * cosines
+        rotated[:, first] = self.row[:, first] * cosines - self.row[:, second] * sines
+        rotated[:, second] = self.row[:, first] * sines + self.row[:, second] * cosines
         return rotated
 
-    def matrices(self, length: int, columns: np.ndarray, token_id: int, row: np.ndarray) -> list[Matrix]:
+    def matrices(self, length: int, columns: np.ndarray) -> list[Matrix]:
         """Return the angles of the chosen pairs, and their columns of the rotated token row."""
         is_interleaved, pairs = self.pairing == "interleaved", self.pairs[columns]
         rotated = (pairs if is_interleaved else pairs.T).reshape(-1)  # in the order of a row
-        what = f"The row of token ID {token_id}, rotated: columns {pairs[0, 0]} and {pairs[0, 1]} are a pair"
+        what = f"The row of token ID {self.token_id}, rotated: columns {pairs[0, 0]} and {pairs[0, 1]} are a pair"
         angles, apart = "The angles in radians; one column per pair", in_turn(rotated) if is_interleaved else 1
+
+        def rows(positions: np.ndarray) -> np.ndarray:
+            return self.exact(positions)[:, rotated].astype(np.float32)
+
         return [
             Matrix("position", lambda at: self.rows(at)[:, columns], columns, heading=angles),
-            Matrix(
-                "input",
-                lambda at: self.exact(row, at)[:, rotated].astype(np.float32),
-                rotated,
-                heading=what,
-                apart=apart,
-            ),
+            Matrix("input", rows, rotated, heading=what, apart=apart),
         ]
-
-    def products(self, to: np.ndarray, row: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        others = self.exact(row, to).T
-        return lambda at: dot_products(self.exact(row, at), others)
-
-    def words(self, length: int, stored: bool) -> Words:
-        return Words(
-            "Rotary positions",
-            f"T = {length:,} positions, D/2 = {self.columns:,} angles",
-            f"Pair i of the columns is rotated by p · {self.theta:,.12g}^(-2i/D); pairs are {self.pairing}.",
-            "They depend only on the distance: equal along each diagonal.",
-            "Models rotate queries and keys like this, not the embedding.",
-        )

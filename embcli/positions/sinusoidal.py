@@ -9,12 +9,12 @@ from typing import final
 import numpy as np
 
 from embcli.names import DEFAULT_THETA
-from embcli.positions.kind import AddedPositions, Words, frequencies, in_turn
+from embcli.positions.kind import ONLY_THE_DISTANCE, Positions, frequencies
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Sinusoidal(AddedPositions):
+class Sinusoidal(Positions):
     """Absolute positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves, which are added.
 
     Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends with a sine.
@@ -23,8 +23,9 @@ class Sinusoidal(AddedPositions):
 
     formula: Callable[[np.ndarray], np.ndarray] | None = None  # a model's formula: positions (n,) -> (n, D) float32
 
-    def apart(self, columns: np.ndarray) -> int:
-        return 1 if self.formula else in_turn(columns)
+    @property
+    def alternates(self) -> bool:  # type: ignore[override]
+        return self.formula is None
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         return self.formula(positions) if self.formula else self.exact(positions).astype(np.float32)
@@ -43,16 +44,14 @@ class Sinusoidal(AddedPositions):
         waves[:, 1::2] = np.cos(radians[:, : self.dim // 2])
         return waves
 
-    def words(self, length: int, stored: bool) -> Words:
-        own = "The model's own formula: sines in the first half of the columns, cosines in the second; rows are added."
-        even = "They depend only on the distance: equal along each diagonal."
+    @property
+    def sentences(self) -> tuple[str, str]:
+        if self.formula:
+            halves = "sines in the first half of the columns, cosines in the second"
+            return f"The model's own formula: {halves}; rows are added.", ONLY_THE_DISTANCE
         odd = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
-        return Words(
-            "Sinusoidal positions",
-            f"T = {length:,} positions, D = {self.dim:,} columns",
-            own if self.formula else "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.",
-            odd if self.dim % 2 and not self.formula else even,
-        )
+        formula = "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added."
+        return formula, odd if self.dim % 2 else ONLY_THE_DISTANCE
 
     def source_in_words(self, first_position: int) -> str:
         if self.formula:

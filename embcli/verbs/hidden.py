@@ -6,56 +6,65 @@ torch is imported when the first of its steps runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from embcli.positions.kind import AddedPositions
+from embcli.positions.learned import Learned
+from embcli.positions.sinusoidal import Sinusoidal
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step
 from embcli.weights.build import loading_torch
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
-    """What steps add to rows, and how they are applied."""
+class Term:
+    """Rows of some tokens that are a term of their input embeddings, or what comes of them."""
 
-    positions: AddedPositions | None
-    token_type: np.ndarray | None  # (1, columns) float32
+    name: str  # token, x 2, type, position, rows 0; input, hidden
+    sign: str  # before its name in a sum
+    values: np.ndarray  # (n, columns) float32, or (1, columns) if all are alike; of a scale the rows after it
+    numbers: np.ndarray | None = None  # of its rows in a layer, or the positions, (n,) int64
+    factor: float | None = None  # of a scale
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What the steps of a model add to rows, and how they are applied."""
+
+    positions: Learned | Sinusoidal | None
+    token_type: np.ndarray  # (1, columns) float32; empty if none is added
     values: Callable[[str], np.ndarray]  # returns a tensor by its name, as float32
 
-    def walk(
-        self, steps: Iterable[Step], rows: np.ndarray, places: np.ndarray
-    ) -> Iterator[tuple[Step, np.ndarray | None, np.ndarray]]:
-        """Yield each step, what it adds to rows (n, columns) at these positions (n,), and the rows after it.
+    def apply(self, steps: Iterable[Step], rows: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, list[Term]]:
+        """Return rows (n, columns) at these positions (n,) after all steps, and the terms of their sum.
 
-        Rows that are added are (n, columns), or (1, columns) for all alike; None stands for a step that adds none.
         A projection takes the rows of a whole text: a row may depend on the rows beside it, and a product of many rows
         has other bits than that of one.
         """
+        terms: list[Term] = []
         for step in steps:
             added = None
             match step:
-                case AddPosition() if self.positions is not None:
-                    added = self.positions.rows(places)
-                case AddType():
-                    added = self.token_type
-                case AddRow(tensors=names):
-                    added = np.concatenate([self.values(name)[:1] for name in names], axis=1)
                 case Scale(factor=factor):
                     rows = rows * np.float32(factor)
+                    terms.append(Term(f"x {factor:.4g}", "", rows, factor=factor))
                 case Norm():
                     rows = _normed(step, rows, self.values(step.weight), self.values(step.bias) if step.bias else None)
                 case Project():
                     rows = self._projected(step, rows)
-            rows = rows if added is None else rows + added
-            yield step, added, rows
-
-    def apply(self, steps: Iterable[Step], rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return rows (n, columns) at these positions (n,) after all steps."""
-        for _, _, after in self.walk(steps, rows, places):
-            rows = after
-        return rows
+                case AddPosition() if self.positions is not None:
+                    added = Term("position", "+", self.positions.rows(places), places)
+                case AddType(row=row):
+                    added = Term("type", "+", self.token_type, np.full(len(rows), row))
+                case AddRow(tensors=names):
+                    added = Term("rows 0", "+", np.concatenate([self.values(name)[:1] for name in names], axis=1))
+            if added is not None:
+                rows = rows + added.values
+                if terms and terms[-1].name == added.name:  # row 0 of several matrices is one term
+                    added = replace(added, values=terms.pop().values + added.values)
+                terms.append(added)
+        return rows, terms
 
     def _projected(self, step: Project, rows: np.ndarray) -> np.ndarray:
         """Return the rows of a text multiplied by a matrix, in the shape in which a model does it, (1, T, columns)."""
@@ -67,11 +76,9 @@ class Terms:
         if step.beside:
             more = np.concatenate([self.values(name)[:1] for each in step.beside for name in each.tensors], axis=1)
             rows = np.concatenate([rows, np.repeat(more, len(rows), axis=0)], axis=1)
-        weight, bias = torch.from_numpy(self.values(step.weight)), None
-        if step.bias:
-            bias = torch.from_numpy(self.values(step.bias))
-        projected: np.ndarray = torch.nn.functional.linear(torch.from_numpy(rows)[None], weight, bias)[0].numpy()
-        return projected
+        weight = torch.from_numpy(self.values(step.weight))
+        bias = torch.from_numpy(self.values(step.bias)) if step.bias else None
+        return np.asarray(torch.nn.functional.linear(torch.from_numpy(rows)[None], weight, bias)[0])
 
 
 def _normed(step: Norm, rows: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
@@ -87,8 +94,7 @@ def _normed(step: Norm, rows: np.ndarray, weight: np.ndarray, bias: np.ndarray |
             centred = values - values.mean(-1, keepdim=True)
             values = centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + step.epsilon)
         normed = values * gain if offset is None else values * gain + offset
-    array: np.ndarray = normed.numpy()
-    return array
+    return np.asarray(normed)
 
 
 def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
@@ -110,6 +116,6 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
         columns = torch.arange(dim, dtype=torch.int64).float()[None]
         turns = at * (1 / torch.pow(10000, (2 * (columns // 2)) / dim))
         waves = torch.cat([torch.sin(turns[:, 0::2]), torch.cos(turns[:, 1::2])], dim=1)
-    rows: np.ndarray = waves.numpy()
+    rows = np.asarray(waves)
     rows[positions < 0] = 0
     return rows

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -17,16 +17,16 @@ from embcli.files.numbers import rounded_to
 from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES, check_choice
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
-from embcli.positions.kind import AddedPositions
+from embcli.positions.kind import in_turn
 from embcli.positions.learned import Learned
 from embcli.positions.sinusoidal import Sinusoidal
-from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step, formula_of, in_words
+from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step, in_words
 from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids, check_length, id_in_words
-from embcli.verbs.hidden import Terms, sinusoids
+from embcli.verbs.hidden import Steps, Term, sinusoids
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -43,17 +43,6 @@ _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
-    """Rows of some tokens that are a term of their input embeddings, or what comes of them."""
-
-    name: str  # token, x 2, type, position, rows 0; input, hidden
-    sign: str  # before its name in a sum
-    values: np.ndarray  # (n, columns) float32; of a scale the rows after it
-    numbers: np.ndarray | None = None  # of its rows in a layer, or the positions, (n,) int64
-    factor: float | None = None  # of a scale
-
-
-@dataclass(frozen=True, eq=False)
 class Lookup(Result, verb="lookup", content="embeddings"):
     """The result of a lookup: (T, D) token rows and what `steps` add to them are the (T, D) input embeddings.
 
@@ -64,13 +53,12 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
     tokens: Tokens
     layer: Layer  # (V, D)
-    positions: AddedPositions | None
     kind: JoinedKind  # of the positions
     columns: np.ndarray  # of the token layer, (chosen columns,) int64
     columns_chosen: bool  # by the user
     origin: Origin
     steps: tuple[Step, ...]  # from a token row to the input embedding
-    added: Terms  # what the steps add
+    added: Steps  # what they add
     matrices: Names
     show: Names | None  # of the matrices, as the user chose
     recipe: Recipe | None = None  # None for seeded layers, and if the model's is unknown or not followed
@@ -121,49 +109,30 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         rows = self.layer.rows(ids)
         terms = [Term("token", "", rows, ids)]
         if {"position", "input", "hidden"} & {*names}:
-            for step, added, total in self.added.walk(self.steps, rows, positions):
-                rows = total
-                values = np.broadcast_to(rows if added is None else added, rows.shape)
-                match step:
-                    case Scale(factor=factor):
-                        terms.append(Term(f"x {factor:.4g}", "", values, factor=factor))
-                    case AddPosition():
-                        terms.append(Term("position", "+", values, positions))
-                    case AddType(row=row):
-                        terms.append(Term("type", "+", values, np.full(len(index), row)))
-                    case _ if terms[-1].name == "rows 0":
-                        terms[-1] = replace(terms[-1], values=terms[-1].values + values)
-                    case _:
-                        terms.append(Term("rows 0", "+", values))
-            terms.append(Term("input", "=", rows, places))
+            rows, added = self.added.apply(self.steps, rows, positions)
+            terms += [*added, Term("input", "=", rows, places)]
         if "hidden" in names and "hidden" in self.matrices:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
-        return [replace(term, values=_picked(term.values, self.columns_of(term.name))) for term in terms]
+        return [replace(term, values=self._picked(term, len(index))) for term in terms]
+
+    def _picked(self, term: Term, count: int) -> np.ndarray:
+        """Return the chosen columns of a term, (count, columns); all of them, in order, without a copy."""
+        columns, size = self.columns_of(term.name), term.values.shape[1]
+        is_whole = np.array_equal(columns, np.arange(size))
+        return np.broadcast_to(term.values if is_whole else term.values[:, columns], (count, len(columns)))
 
     def _hidden(self, index: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return what the first block reads at these tokens with these input rows, (n, D) -> (n, H) float32.
-
-        A projection takes whole texts: a row may depend on the rows beside it.
-        """
+        """Return what the first block reads at these tokens with these input rows, (n, D) -> (n, H) float32."""
         if not any(isinstance(step, Project) for step in self.rest):
-            return self.added.apply(self.rest, rows, self._positions[index])
+            return self.added.apply(self.rest, rows, self._positions[index])[0]
         sequence, place = self.tokens.places(index)
         hidden = np.empty((len(index), self.recipe.width if self.recipe else 0), np.float32)
-        for number in np.unique(sequence).tolist():
-            hidden[sequence == number] = self._hidden_of_sequence(number)[place[sequence == number]]
+        for number in np.unique(sequence).tolist():  # a projection takes whole texts
+            whole = np.arange(*self.tokens.starts[number : number + 2].tolist())
+            steps, token = (*self.steps, *self.rest), self.layer.rows(self.tokens.ids[whole])
+            read, _ = self.added.apply(steps, token, self._positions[whole])
+            hidden[sequence == number] = read[place[sequence == number]]
         return hidden
-
-    @cached_property
-    def _hidden_of_sequence(self) -> Callable[[int], np.ndarray]:
-        """What the first block reads of a sequence by its number, (T, H) float32; the last one is kept."""
-
-        @lru_cache(1)
-        def rows(number: int) -> np.ndarray:
-            index = np.arange(*self.tokens.starts[number : number + 2].tolist())
-            token = self.layer.rows(self.tokens.ids[index])
-            return self.added.apply((*self.steps, *self.rest), token, self._positions[index])
-
-        return rows
 
     @cached_property
     def _positions(self) -> np.ndarray:
@@ -181,7 +150,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             run |= {"kind": self.kind}
         for step in (*self.steps, *self.rest):
             if isinstance(step, AddType):
-                run |= {"token_type": step.row, "sum": formula_of(self.steps)}
+                run |= {"token_type": step.row, "sum": in_words(self.steps)}
         if self.recipe is not None:
             run |= {"recipe": self.recipe.words} | ({"part": self.recipe.part} if self.recipe.part else {})
         return Records(
@@ -208,48 +177,45 @@ class Lookup(Result, verb="lookup", content="embeddings"):
         from embcli.page import words
         from embcli.verbs.parts import origin_lines
 
-        page = self._picture(options.max_width) if self.draw else []
-        page += self._table()
-        meaning = self._meaning()
-        if meaning and (line := words("; ".join(meaning))).cell_len <= options.max_width:
-            page.append(line)
-        else:
-            page += map(words, meaning)
+        page = [*(self._picture(options.max_width) if self.draw else ()), *self._table()]
+        meaning = [*self._meaning()]
+        line = words("; ".join(meaning))
+        page += [line] if meaning and line.cell_len <= options.max_width else map(words, meaning)
         if self.tokens.sequences == 2:
             one, other = np.split(self.tokens.ids, self.tokens.starts[1:2])
             if not np.array_equal(one, other) and np.array_equal(np.sort(one), np.sort(other)):
                 page.append(words("Both sequences are the same bag of tokens in different orders:"))
                 same = "equal token rows, different input embeddings."
-                page.append(words(same if self.positions else "equal input embeddings: the order is lost."))
+                page.append(words(same if self.added.positions else "equal input embeddings: the order is lost."))
         if self.trace is not None:
             page += self._trace(self.trace, options.max_width)
         return [*page, *origin_lines(self.origin)]
 
-    def _table(self) -> list[RenderableType]:
-        """Return the terms of all tokens, or the matrices that the user chose, below a title."""
+    def _table(self) -> Iterator[RenderableType]:
+        """Yield the terms of all tokens, or the matrices that the user chose, below a title."""
         from embcli.page import Matrix, Values, title, words
 
         rows = Excerpt.ends(_MOST, len(self))
         index = self.index(rows.places)
-        is_sum = self.shown == self.matrices
+        is_sum, positions = self.shown == self.matrices, self.added.positions
         terms = [term for term in self.terms(index, self.shown) if is_sum or term.name in self.shown]
         named = f"{' and '.join(self.shown).capitalize()} embeddings"
-        if is_sum:
-            is_input = not self.steps  # a token row is the input
-            terms = [term for term in terms if not (is_input and term.name == "input")]
-            steps = tuple(step for step in self.steps if not isinstance(step, AddRow))
-            formula = in_words(steps).replace("sinusoidal ", "")
-            named = "Input embeddings, input = token" if is_input else f"Input embeddings = {formula} embeddings"
-        page: list[RenderableType] = [title(f"{named}: {self._sizes()}")]
+        if is_sum and not self.steps:  # a token row is the input
+            terms = [term for term in terms if term.name != "input"]
+            named = "Input embeddings, input = token"
+        elif is_sum:
+            formula = in_words(tuple(step for step in self.steps if not isinstance(step, AddRow)))
+            named = f"Input embeddings = {formula.replace('sinusoidal ', '')} embeddings"
+        yield title(f"{named}: {self._sizes()}")
         projected = [term for term in terms if len(self.columns_of(term.name)) != len(self.columns)]
         for part in filter(None, ([term for term in terms if term not in projected], projected)):
             columns = self.columns_of(part[0].name)
             if part is projected:
-                page.append(words(f"What the first block reads: H = {counted(len(columns), 'column')}"))
+                yield words(f"What the first block reads: H = {counted(len(columns), 'column')}")
             values = np.stack([term.values for term in part], axis=1).reshape(-1, len(columns))
-            table = Matrix(
+            yield Matrix(
                 self._labels(index, part, is_sum),
-                [Values(values, apart=self.positions.apart(columns) if self.positions else 1)],
+                [Values(values, apart=in_turn(columns) if positions and positions.alternates else 1)],
                 columns,
                 [len(part) * gap for gap in rows.gaps],
                 precision=self.style.precision,
@@ -257,8 +223,6 @@ class Lookup(Result, verb="lookup", content="embeddings"):
                 every=self.columns_chosen and part is not projected,
                 rows_left_out=rows.missing("row"),
             )
-            page.append(table)
-        return page
 
     def _sizes(self) -> str:
         """Return the sizes of the matrices with their units, and how many of the tokens the user chose."""
@@ -294,27 +258,26 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             labels.insert(0, Label("seq", sequences))
         return labels
 
-    def _meaning(self) -> list[str]:
-        """Return where the rows come from, unless the title says it."""
-        shown, recipe, lines, formula = self.shown, self.recipe, [], formula_of(self.steps)
+    def _meaning(self) -> Iterator[str]:
+        """Yield where the rows come from, unless the title says it."""
+        shown, recipe, origin, formula = self.shown, self.recipe, self.origin, in_words(self.steps)
         types = [step for step in self.steps if isinstance(step, AddType)]
         if "token" in shown and not self.draw:
-            tensor = f"tensor {self.origin.tensors['token']}, " if self.origin.is_other else ""
-            lines.append(f"token: row ID of {tensor}V = {counted(self.layer.shape[0], 'token')}")
-        if "position" in shown and self.positions is not None:
-            lines.append(f"position: {self.positions.source_in_words(self.origin.first_position)}")
+            tensor = f"tensor {origin.tensors['token']}, " if origin.is_other else ""
+            yield f"token: row ID of {tensor}V = {counted(self.layer.shape[0], 'token')}"
+        if "position" in shown and self.added.positions is not None:
+            yield f"position: {self.added.positions.source_in_words(origin.first_position)}"
         if "input" in shown and not types and not any(isinstance(step, AddPosition) for step in self.steps):
-            lines.append(f"input: {formula if self.steps else 'the token row, the same at every position'}")
+            yield f"input: {formula if self.steps else 'the token row, the same at every position'}"
         elif shown == ("input",):
-            lines.append(f"input: {formula if recipe else 'the token row plus the position row'}")
+            yield f"input: {formula if recipe else 'the token row plus the position row'}"
         if "input" in shown and types:
-            tensor, (rows, width) = self.origin.tensors["token_type"], self.origin.shapes["token_type"]
-            lines.append(f"token type: row {types[0].row} of {tensor}, ({rows:,}, {width:,}); input = {formula}")
+            tensor, (rows, width) = origin.tensors["token_type"], origin.shapes["token_type"]
+            yield f"token type: row {types[0].row} of {tensor}, ({rows:,}, {width:,}); input = {formula}"
         if "hidden" in shown and recipe is not None:
-            lines.append(f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it")
+            yield f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it"
         if recipe is not None and recipe.part is not None:
-            lines.append(f"part: {recipe.part}")
-        return lines
+            yield f"part: {recipe.part}"
 
     def _picture(self, width: int) -> list[RenderableType]:
         """Return the token layer with the picked rows marked, and where they go: as many positions as fit."""
@@ -397,30 +360,21 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             yield ruled(labels, gaps=columns.gaps, has_rule=False)
 
 
-def _picked(values: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return these columns; all of them, in order, without a copy."""
-    whole = len(columns) == values.shape[1] and bool((columns == np.arange(len(columns))).all())
-    return values if whole else values[:, columns]
-
-
 def lookup(
     tokens: Tokens,
     source: Source,
     *,
     special: bool = False,
-    show: Names | None = None,
+    show: Names | str | None = None,
     columns: str | None = None,
     trace: int | None = None,
     draw: bool = False,
     only: str | None = None,
     position: JoinedKind | None = None,
 ) -> Lookup:
-    """Return the rows that tokens pick, at their positions; `special` recognises special tokens in `only`.
-
-    Raises InputError for an ID without a row, for a sequence longer than the position layer, for columns out of range,
-    for a token to trace that does not exist, and for `only` a token that does not occur.
-    """
+    """Return the rows that tokens pick, at their positions; `special` recognises special tokens in `only`."""
     check_choice("position", position, JOINED_KINDS)
+    show = (show,) if isinstance(show, str) else show
     for name in show or ():
         check_choice("show", name, MATRICES)
     if position == NO_POSITIONS and "position" in (show or ()):
@@ -430,10 +384,11 @@ def lookup(
     check_ids(tokens, vocabulary_size, grows=seeded)
     kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()))
     every = (*steps, *(recipe.rest if recipe else ()))
-    waves = recipe.position if recipe and recipe.position and recipe.position.waves else None
-    positions: AddedPositions | None = None
-    if waves or kind == "sinusoidal":
-        positions = Sinusoidal(dim, formula=partial(sinusoids, waves, dim) if waves else None)
+    positions: Learned | Sinusoidal | None = None
+    if recipe and recipe.position and recipe.position.waves:
+        positions = Sinusoidal(dim, formula=partial(sinusoids, recipe.position, dim))
+    elif kind == "sinusoidal":
+        positions = Sinusoidal(dim)
     elif kind == DEFAULT_KIND or any(isinstance(step, AddPosition) for step in every):
         positions = Learned(dim)
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
@@ -446,9 +401,9 @@ def lookup(
     asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids}
     if isinstance(positions, Learned):
         asked["position"] = np.arange(tokens.longest)
-    types = [step.row for step in every if isinstance(step, AddType)]
-    if types:
-        asked["token_type"] = np.array(types)
+    types = np.array([step.row for step in every if isinstance(step, AddType)], np.int64)
+    if len(types):
+        asked["token_type"] = types
     layers = source.open(asked)
     if recipe is not None:
         _note_other_ways(source, recipe, tokens, layers.origin)
@@ -456,16 +411,15 @@ def lookup(
     return Lookup(
         tokens=tokens,
         layer=layers["token"],
-        positions=positions and replace(positions, opened=layers.get("position")),
         kind=kind,
         columns=chosen,
         columns_chosen=columns is not None,
         origin=layers.origin,
         steps=steps,
-        added=Terms(
-            positions and replace(positions, opened=layers.get("position")),
-            layers["token_type"].rows(asked["token_type"]) if types else None,
-            cache(recipe.values) if recipe else dict[str, np.ndarray]().__getitem__,
+        added=Steps(
+            positions and replace(positions, layer=layers.get("position")),
+            layers["token_type"].rows(types) if len(types) else np.empty((0, 0), np.float32),
+            recipe.values if recipe else dict[str, np.ndarray]().__getitem__,
         ),
         matrices=tuple(name for name in MATRICES if has.get(name, True)),
         show=show,

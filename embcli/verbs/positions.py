@@ -14,6 +14,7 @@ from embcli.layer import Origin, Source, shape_of
 from embcli.names import DEFAULT_CONTEXT_LENGTH, PAIRINGS, SHORT_LENGTH, Pairing, __version__, check_choice
 from embcli.positions import DEFAULT_KIND, KINDS, Kind, check_options, kind_of
 from embcli.positions.kind import Matrix, Positions
+from embcli.positions.relative import K
 from embcli.positions.sinusoidal import Sinusoidal
 from embcli.records import Array, Records, in_pieces
 from embcli.result import MatrixOf, Result
@@ -45,7 +46,6 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     columns: np.ndarray  # of D, of pairs of D, or positions (similarity), (columns,) int64
     matrices: list[Matrix]
     origin: Origin | None  # of the layers; None for positions that are only computed
-    token_id: int  # of the row that the positions are applied to
     rows_chosen: bool  # by the user
     columns_chosen: bool
     is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
@@ -59,6 +59,7 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     def records(self) -> Records:
         """Return the matrices as data, with one row per position."""
         named = {each.name: each for each in self.matrices if each.name}
+        shapes = {name: (*each.between, len(each.columns)) for name, each in named.items()}
         origin = self.origin.document() if self.origin else {}
         return Records(
             run={"embcli": __version__, "kind": self.name, **origin, **self.kind.document()},
@@ -67,11 +68,11 @@ class PositionTable(Result, verb="positions", content="embeddings"):
             fields={"position": int},
             pieces=in_pieces(
                 len(self.chosen),
-                max(_PIECE // max(*(int(np.prod(each.shape)) for each in named.values()), 1), 1),
+                max(_PIECE // max(1, *(int(np.prod(shape)) for shape in shapes.values())), 1),
                 lambda index, names: dict.fromkeys(names, self.chosen[index]),
                 lambda index, names: {name: named[name].rows(self.chosen[index]) for name in names},
             ),
-            matrices={name: Array((len(self.chosen), *each.shape), each.dtype) for name, each in named.items()},
+            matrices={name: Array((len(self.chosen), *shapes[name]), each.dtype) for name, each in named.items()},
             columns=tuple(self.columns.tolist()),
             default=next(iter(named)),
         )
@@ -84,16 +85,17 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         if self.is_long:
             length, chosen = SHORT_LENGTH, chosen[:SHORT_LENGTH]
         first = f" 0 to {length - 1} of {self.length:,}" if self.is_long else ""
-        origin = None if self.origin is None or self.origin.is_seeded else self.origin  # a checkpoint
-        said, is_similarity = self.kind.words(length, stored=origin is not None), self.matrices[0].name == "similarity"
+        kind, is_similarity, (formula, products) = self.kind, self.matrices[0].name == "similarity", self.kind.sentences
         if is_similarity:
             heading = f"Dot products of {self.name} positions{first}: T = {counted(length, 'position')}"
-            head = [page.title(heading), page.words(said.products)]
-            if self.kind.needs_row(similarity=True):
-                head.append(page.words(f"The row is that of token ID {self.token_id}."))
+            head = [page.title(heading), page.words(products)]
+            if "ids" in kind.options:
+                head.append(page.words(f"The row is that of token ID {kind.token_id}."))
         else:
-            head = [page.title(f"{said.name}{first}: {said.shape}"), page.words(said.formula)]
-        end = [page.words(line) for line in ("" if is_similarity else said.note, self.reason) if line]
+            heading = f"{self.name.capitalize()} positions{first}: T = {length:,} positions, {kind.size}"
+            head = [page.title(heading), page.words(formula)]
+        end = [page.words(line) for line in ("" if is_similarity else kind.note, self.reason) if line]
+        origin = None if self.origin is None or self.origin.is_seeded else self.origin  # a checkpoint
         if origin is not None and not (self.reason and "position" not in origin.tensors):
             layer = "position" if "position" in origin.tensors else "token"
             has_offset = layer == "position" and origin.first_position
@@ -152,51 +154,42 @@ def positions(
     rows: str | None = None,
     columns: str | None = None,
 ) -> PositionTable:
-    """Return the matrices of T positions; unless T is given, it is the kind's own, or the length of the source's layer.
-
-    Unless a kind is given, it is that of the model. Without a T a page shows the first positions only.
-
-    Raises InputError for rows and columns that are out of range, for an ID without a row, for an option that the kind
-    does not have, and for a kind that a checkpoint does not contain; LayerError for sizes that are out of range.
-    """
+    """Return the matrices of T positions; T is by default the kind's own, or the length of the source's layer."""
     check_choice("kind", kind, KINDS)
     check_choice("pairing", pairing, PAIRINGS)
-    name, reason = (kind, "") if kind is not None else _kind_of_model(source)
+    name, reason, length, dim = _chosen(source, kind, context_length)
     check_options(name, pairing=pairing, theta=theta, ids=ids)
     token_ids = parse_ids("0" if ids is None else str(ids))
     if len(token_ids) != 1:
         raise InputError(f"ids must be one token ID, not {len(token_ids)}: {str(ids)[:40]!r}", parameters=("ids",))
-    length, dim = _length_and_dim(source, name, context_length)
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
     given: dict[str, Any] = {"pairing": pairing, "theta": theta}
     how = kind_of(name)(dim, **{option: value for option, value in given.items() if value is not None})
-    if isinstance(how, Sinusoidal) and (waves := source.recipe and source.recipe.position):
+    waves = source.recipe and source.recipe.position
+    if isinstance(how, Sinusoidal) and waves:
         how = replace(how, formula=partial(sinusoids, waves, dim))
-    source = source.resized(how.layer_rows(length))
     chosen = select(rows, length, "position")
     of_columns = select(columns, length if similarity else how.columns, "column")
     asked: dict[str, np.ndarray | None] = {}
-    if how.needs_row(similarity):
+    if "ids" in how.options and (similarity or how.needs_row):
         asked["token"] = token_ids
         check_ids(Tokens(token_ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0])
     if how.has_layer:
         asked["position"] = None
-    layers = source.open(asked)
-    how = replace(how, opened=layers.get("position"))
-    row = layers["token"].rows(token_ids) if "token" in layers else np.empty((0, 0), np.float32)
+    layers = source.resized(2 * K + 1 if name == "relative" else length).open(asked)
     is_stored = name == DEFAULT_KIND and not source.origin.is_seeded
+    row = layers["token"].rows(token_ids) if "token" in layers else None
+    how = replace(how, layer=layers.get("position"), is_stored=is_stored, row=row, token_id=int(token_ids[0]))
+    dots = [Matrix("similarity", how.products(of_columns), of_columns)] if similarity else None
     return PositionTable(
         name=name,
         kind=how,
         length=length,
         chosen=chosen,
         columns=of_columns,
-        matrices=[Matrix("similarity", how.products(of_columns, row), of_columns)]
-        if similarity
-        else how.matrices(length, of_columns, int(token_ids[0]), row),
+        matrices=dots or how.matrices(length, of_columns),
         origin=layers.origin if layers else None,
-        token_id=int(token_ids[0]),
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
         is_long=context_length is None and rows is None and not is_stored and length > SHORT_LENGTH,
@@ -205,33 +198,26 @@ def positions(
     )
 
 
-def _kind_of_model(source: Source) -> tuple[Kind, str]:
-    """Return the kind of positions that a model adds, and why; raises InputError for one that adds none."""
-    recipe = None if source.origin.is_seeded else source.recipe
-    if recipe is None:
-        return DEFAULT_KIND, ""
-    if not recipe.is_known:
-        if source.shape("position") is None:
+def _chosen(source: Source, kind: Kind | None, context_length: int | None) -> tuple[Kind, str, int, int]:
+    """Return the kind of positions, why it is that of the model if nobody chose it, T, and D.
+
+    Raises InputError for a model that adds no positions, or not of this kind.
+    """
+    seeded, recipe, shape, reason = source.origin.is_seeded, source.recipe, source.shape("position"), ""
+    waves = recipe and recipe.position and recipe.position.waves
+    if kind is None and recipe is not None:
+        if not recipe.is_known and shape is None:
             raise InputError(f"which positions a {shortened(recipe.model)} model has is not known")
-        return DEFAULT_KIND, ""
-    if recipe.position is None:
-        raise InputError(f"{recipe.positions_in_words}; no position rows are added, so there is nothing to show")
-    return "sinusoidal" if recipe.position.waves else "learned", recipe.positions_in_words
-
-
-def _length_and_dim(source: Source, kind: Kind, context_length: int | None) -> tuple[int, int]:
-    """Return T and D; raises InputError for a kind that a checkpoint does not contain."""
-    default = kind_of(kind).default_length
-    if source.origin.is_seeded:
-        stored, dim = shape_of(source, "position")
-        return default or stored if context_length is None else context_length, dim
-    waves = source.recipe.position.waves if source.recipe and source.recipe.position else ""
-    if kind == "sinusoidal" and waves:
-        length = DEFAULT_CONTEXT_LENGTH if context_length is None else context_length
-        return length, shape_of(source, "token")[1]
-    if kind != DEFAULT_KIND:
-        raise InputError(f"kind {kind} is computed, not read from a file", parameters=("kind",))
-    shape = source.shape("position")
+        if recipe.is_known:
+            reason = recipe.positions_in_words
+        if recipe.is_known and recipe.position is None:
+            raise InputError(f"{reason}; no position rows are added, so there is nothing to show")
+    name: Kind = kind or ("sinusoidal" if waves and reason else DEFAULT_KIND)
+    if seeded or (name == "sinusoidal" and waves):
+        default = kind_of(name).default_length or (shape[0] if seeded and shape else DEFAULT_CONTEXT_LENGTH)
+        return name, reason, default if context_length is None else context_length, shape_of(source, "token")[1]
+    if name != DEFAULT_KIND:
+        raise InputError(f"kind {name} is computed, not read from a file", parameters=("kind",))
     if shape is None:
-        raise InputError(f"this model has no {kind} positions")
-    return shape
+        raise InputError(f"this model has no {name} positions")
+    return name, reason, *shape
