@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
 
     Text = str | Sequence[str] | Sequence[int] | np.ndarray | Sequences | Tokens
 
-_NAMED = re.compile(r"[^\W\d_]")  # a letter, which no ID has
-
 
 def seeded(
     vocab: int | None = None,
@@ -66,9 +63,9 @@ def seeded(
     """Return a model with random layers, bit for bit those of PyTorch after `torch.manual_seed(seed)`.
 
     The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the position layer, drawn right after it,
-    `torch.nn.Embedding(context_length, dim)`, (C, D). V is that of the encoding unless it is given. Nothing is
-    drawn yet; a layer that has been drawn is kept in the user's cache folder unless `no_cache`. Raises InputError for
-    an unknown encoding, and LayerError for shapes and seeds out of range.
+    `torch.nn.Embedding(context_length, dim)`, (C, D). V is by default that of the encoding. Nothing is drawn yet; what
+    has been drawn is kept in the user's cache folder unless `no_cache`. Raises InputError for an unknown encoding,
+    and LayerError for shapes and seeds out of range.
 
     >>> seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
     ['1.2753', '-0.201', '-0.1606']
@@ -78,20 +75,15 @@ def seeded(
     from embcli.weights.seeded import Seeded
     from embcli.weights.source import SeededSource
 
-    known = encodings.get(encoding)
+    known, remarks = encodings.get(encoding), Notes() if notes is None else notes
     size = known.vocabulary_size if vocab is None else vocab
-    spec = Seeded(size, dim, context_length, seed)
-    remarks = Notes() if notes is None else notes
     store = None if no_cache else Store.from_environment(remarks)
-    return Model(SeededSource(spec, store, encodings.labels_rows(known, size), remarks), known)
+    spec, labels = Seeded(size, dim, context_length, seed), encodings.labels_rows(known, size)
+    return Model(SeededSource(spec, store, labels, remarks), known)
 
 
 def open(
-    path: str | Path,
-    *,
-    encoding: str | None = None,
-    tensor: str | None = None,
-    notes: Notes | None = None,
+    path: str | Path, *, encoding: str | None = None, tensor: str | None = None, notes: Notes | None = None
 ) -> Model:
     """Return a real model: a file, a folder, or `org/name[@revision]` in the local Hugging Face cache.
 
@@ -111,25 +103,20 @@ def open(
 
     remarks = Notes() if notes is None else notes
     checkpoint = Checkpoint(str(path), tensor, remarks)
-    tensors, reason = checkpoint.tensors, ""
+    (rows, _), tensors, reason = shape_of(checkpoint, "token"), checkpoint.tensors, ""
     if encoding is not None:
         known: Encoding | None = encodings.get(encoding)
     else:
         known = encodings.encoding_of_file(tensors.path, tensors.own_words(), remarks)
-        if known is None and (known := encodings.encoding_of_size(shape_of(checkpoint, "token")[0])):
+        if known is None and (known := encodings.encoding_of_size(rows)):
             reason = f"{known.name}, by the number of rows"
         if known is not None and not checkpoint.has_tokens:
-            known = encodings.labels_rows(known, shape_of(checkpoint, "token")[0])
+            known = encodings.labels_rows(known, rows)
     return Model(checkpoint.with_encoding(known, reason), known)
 
 
 def tokenizers(
-    text: Text,
-    encodings: Sequence[str],
-    *,
-    special: bool = False,
-    lines: bool = False,
-    notes: Notes | None = None,
+    text: Text, encodings: Sequence[str], *, special: bool = False, lines: bool = False, notes: Notes | None = None
 ) -> Tokenizers:
     """Return one text, or several, under several tokenizers: the tokens of each, and where they cut differently.
 
@@ -183,28 +170,19 @@ class Model:
         return f"<embcli.Model of {self.source.origin.name}, (V, D) = ({size:,}, {dim:,}), encoding {encoding}>"
 
     def __contains__(self, text: object) -> bool:
-        if not isinstance(text, str) or self.encoding is None:
-            return False
-        try:
-            ids = self.encoding.encode(text)
-        except InputError:
-            return False
+        ids: Sequence[int] | np.ndarray = ()
+        with suppress(InputError):
+            ids = self.encoding.encode(text) if isinstance(text, str) and self.encoding else ()
         return len(ids) == 1 and int(ids[0]) < len(self)
 
     def __getitem__(self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray) -> np.ndarray:
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").token
-        if isinstance(key, slice):
-            return self._rows(np.arange(*key.indices(len(self))))
-        if isinstance(key, int | np.integer):
-            return np.asarray(self._rows(np.array([key]))[0])
-        return self._rows(np.asarray(key))
-
-    def _rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return rows of the token layer, (n,) -> (n, D) float32."""
-        tokens = self.tokens(ids)
+        ids = np.arange(*key.indices(len(self))) if isinstance(key, slice) else np.asarray(key)
+        tokens = self.tokens(np.atleast_1d(ids))
         check_ids(tokens, len(self), grows=self.source.origin.is_seeded)
-        return self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
+        rows = self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
+        return np.asarray(rows if ids.ndim else rows[0])
 
     def tokens(
         self, given: Text, special: bool = False, lines: bool = False, spans: bool = False, around: bool = True
@@ -216,28 +194,23 @@ class Model:
         if isinstance(given, Tokens):
             return given
         sequences = _sequences(given, lines)
-        if sequences.texts is not None and self.encoding is None:
+        encoding = self.source.encoding if sequences.texts is None else self.encoding
+        if sequences.texts is not None and encoding is None:
             raise InputError(
                 "these rows belong to no known encoding: give ids, or encoding", parameters=("ids", "encoding")
             )
-        encoding = self.encoding if sequences.texts is not None else self.source.encoding
         tokens = tokenize(sequences, encoding, special, spans, around)
-        if tokens.from_text and around and not special:
-            self._note_around()
+        if encoding and tokens.from_text and around and not special:
+            read = [
+                f"{' '.join(shown(encoding.token_bytes(each)) for each in ids)} {where}"
+                for ids, where in zip(encoding.around, ("before", "after"), strict=True)
+                if ids
+            ]
+            if read:
+                self.notes.add(f"the model reads {' and '.join(read)} a text; special adds them", ("special",))
         if not len(tokens):
             self.notes.add("the input is empty: there are no tokens")
         return tokens
-
-    def _note_around(self) -> None:
-        """Add a note on the tokens that the model reads around a text."""
-        around = self.encoding.around if self.encoding else ((), ())
-        words = [
-            f"{' '.join(shown(self.encoding.token_bytes(each)) for each in ids)} {where}"
-            for ids, where in zip(around, ("before", "after"), strict=True)
-            if self.encoding and ids
-        ]
-        if words:
-            self.notes.add(f"the model reads {' and '.join(words)} a text; special adds them", parameters=("special",))
 
     def tokenize(self, text: Text, *, special: bool = False, lines: bool = False) -> Tokenization:
         """Return the tokens of a text: IDs, bytes, and the span of each in characters.
@@ -303,18 +276,15 @@ class Model:
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
         """
-        check_choice("layer", layer, get_args(Layer))
+        from embcli.verbs.weights import density_map, weights
+
+        check_choice("layer", str(layer), get_args(Layer))
         check_choice("sort", sort, get_args(Sort))
         if sort != "id" and map:
             raise InputError("sort is for rows; map shows them as one picture", parameters=("sort", "map"))
-        rows = self.numbered(rows, layer)
         if map:
-            from embcli.verbs.weights import density_map
-
             return density_map(self.source, layer, rows, columns, self.watch)
-        from embcli.verbs.weights import weights
-
-        return weights(self.source, layer, rows, columns, self.watch, sort)
+        return weights(self.source, layer, self.numbered(rows, layer), columns, self.watch, sort)
 
     def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.
@@ -327,7 +297,15 @@ class Model:
         encoding = self.source.encoding if layer == "token" else None
         if rows is None or encoding is None:
             return rows
-        return ",".join(_row(part, encoding) if _NAMED.search(part) else part for part in rows.split(","))
+        parts = rows.split(",")
+        for place, part in enumerate(parts):
+            if any(character.isalpha() for character in part):  # no ID
+                found = [ids for ids in map(encoding.encode, (part, f" {part}")) if len(ids) == 1]
+                if not found:
+                    what = f"{part[:40]!r} is {counted(len(encoding.encode(part)), 'token')}"
+                    raise InputError(f"rows takes IDs and tokens, and {what}", parameters=("rows",))
+                parts[place] = str(found[0][0])
+        return ",".join(parts)
 
     def lookup(
         self,
@@ -362,7 +340,7 @@ class Model:
             tokens,
             self.source,
             special=special,
-            show=(show,) if isinstance(show, str) else show,
+            show=show,
             columns=columns,
             trace=trace,
             draw=draw,
@@ -565,19 +543,6 @@ class Model:
         if not isinstance(self.source, Checkpoint):
             raise InputError("a seeded model has no file")
         return model_info(self.source, tensors)
-
-
-def _row(token: str, encoding: Encoding) -> str:
-    """Return the ID of a token; raises InputError for a text that is several tokens."""
-    ids = encoding.encode(token)
-    if len(ids) != 1:
-        spaced = encoding.encode(f" {token}")
-        if len(spaced) != 1:
-            raise InputError(
-                f"rows takes IDs and tokens, and {token[:40]!r} is {counted(len(ids), 'token')}", parameters=("rows",)
-            )
-        ids = spaced
-    return str(ids[0])
 
 
 def _sequences(given: Any, lines: bool) -> Sequences:
