@@ -1,13 +1,20 @@
-"""The errors that embcli raises on purpose: one or two lines each, for the person who can correct the input."""
+"""What is said beside a result: errors, one or two lines each, for the person who can correct the input, and remarks.
+
+Errors are raised on purpose; remarks belong to a result, but are not part of its data or its page.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 from embcli.words import in_bytes
 
+Item = TypeVar("Item")
+PATIENCE = 0.5  # seconds before somebody who waits is told what for
 _NO_MEMORY = re.compile("allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment")
 
 
@@ -107,3 +114,59 @@ def ran_out(error: Exception) -> bool:
     if isinstance(error, (RuntimeError, ImportError)):
         return bool(_NO_MEMORY.search(str(error)))
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+
+
+class Watch(Protocol):
+    """A function that shows how far a pass is."""
+
+    def __call__(self, items: Iterable[Item], total: int, size: Callable[[Item], int], /) -> Iterator[Item]:
+        """Yield the items of a pass as they come; `total` is the sum of their sizes."""
+
+
+def unwatched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
+    """Show nothing."""
+    return iter(items)
+
+
+class Notes:
+    """Remarks in order, each once; the command prints them as they come, by its own `added`, `slow` and `finish`.
+
+    >>> notes = Notes()
+    >>> notes.add("3 values were rounded to float32")
+    >>> list(notes)
+    ['3 values were rounded to float32']
+    """
+
+    def __init__(self, *remarks: str) -> None:
+        self._remarks = dict.fromkeys(remarks)
+        self._counts: list[Callable[[], str]] = []
+
+    def __reduce__(self) -> tuple[type[Notes], tuple[str, ...]]:
+        return Notes, tuple(self)
+
+    def add(self, remark: str, parameters: tuple[str, ...] = ()) -> None:
+        """Add a remark, with the parameters that it names in their order, unless it is already there."""
+        if remark not in self._remarks:
+            self._remarks[remark] = None
+            self.added(remark, parameters)
+
+    def count(self, remark: Callable[[], str]) -> None:
+        """Add a remark that changes while rows are read; it is empty if there is nothing to say."""
+        self._counts.append(remark)
+
+    @property
+    def counted(self) -> list[str]:
+        """The remarks that change while rows are read."""
+        return [text for remark in self._counts if (text := remark())]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._remarks, *self.counted])
+
+    def added(self, remark: str, parameters: tuple[str, ...]) -> None:
+        """Do nothing with a new remark."""
+
+    def slow(self, what: str) -> None:
+        """Do nothing with what takes more than PATIENCE."""
+
+    def finish(self) -> None:
+        """Do nothing at the end of a result."""

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from embcli.errors import LayerError
-from embcli.notes import Watch, unwatched
+from embcli.errors import LayerError, Watch, unwatched
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
-    from embcli.notes import Notes
+    from embcli.errors import Notes
     from embcli.recipe import Recipe
 
 _BLOCK = 1 << 18  # values in a block

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes, Watch, unwatched
 from embcli.layer import Source, shape_of
 from embcli.names import (
     DEFAULT_CONTEXT_LENGTH,
@@ -24,7 +24,6 @@ from embcli.names import (
     Sort,
     check_choice,
 )
-from embcli.notes import Notes, Watch, unwatched
 from embcli.text import Sequences, lines_of
 from embcli.tokens import Tokens, check_ids, check_known, shown, tokenize
 from embcli.words import counted

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from embcli.binary import Binary, read_object, shortened
-from embcli.errors import InputError
-from embcli.notes import Notes
+from embcli.errors import InputError, Notes
 
 PREFIX = "ollama:"
 _LONGEST = 1 << 22  # bytes of a manifest

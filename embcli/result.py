@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable, replacing_folder
-from embcli.errors import OutputError, lacks
+from embcli.errors import Notes, OutputError, Watch, lacks, unwatched
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, View, able
 from embcli.names import DEFAULT_PRECISION, Theme, check_choice
-from embcli.notes import Notes, Watch, unwatched
 
 if TYPE_CHECKING:
     import numpy as np

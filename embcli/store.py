@@ -19,8 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from embcli.atomic import PARTIAL, replacing
-from embcli.errors import OutputError
-from embcli.notes import Notes
+from embcli.errors import Notes, OutputError
 
 LIMIT = 2 * 10**9  # bytes
 _NAME = re.compile(rf"(token|position)-[\w.+-]+\.npy|{PARTIAL.pattern}")  # a partial file may be an abandoned one

@@ -18,10 +18,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import orjson
 
-from embcli.errors import OutputError
+from embcli.errors import Notes, OutputError, Watch, unwatched
 from embcli.files.safetensors import header
 from embcli.formats import Data
-from embcli.notes import Notes, Watch, unwatched
 from embcli.records import Array, Names, Piece, Records
 from embcli.words import in_data
 

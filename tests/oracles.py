@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embcli.errors import Notes
 from embcli.layer import Layer, Layers, Origin
-from embcli.notes import Notes
 from embcli.text import Sequences
 from embcli.tokens import Tokens, tokenize
 from embcli.weights.seeded import Seeded

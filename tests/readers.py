@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from embcli.errors import Notes
 from embcli.formats import Data
-from embcli.notes import Notes
 from embcli.records import Records
 from embcli.writers import write
 

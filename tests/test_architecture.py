@@ -41,7 +41,7 @@ ALLOWED = {
 CORE = (
     *("embcli.verbs", "embcli.weights", "embcli.files", "embcli.encodings", "embcli.positions", "embcli.verbs.search"),
     *("embcli.model", "embcli.layer", "embcli.store", "embcli.tokens", "embcli.text", "embcli.selection"),
-    *("embcli.records", "embcli.verbs.compare.pair", "embcli.errors", "embcli.words", "embcli.notes"),
+    *("embcli.records", "embcli.verbs.compare.pair", "embcli.errors", "embcli.words"),
 )
 AROUND = (*PORCH, "embcli.writers")
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from embcli.errors import LayerError
-from embcli.notes import Notes
+from embcli.errors import LayerError, Notes
 from embcli.weights import build
 from embcli.weights.build import NO_TORCH, cpu_capability, loading_torch, this_build
 from embcli.weights.seeded import Seeded

@@ -26,10 +26,9 @@ from torch.nn.functional import one_hot
 from torch.utils.flop_counter import FlopCounterMode
 
 from embcli import errors
-from embcli.errors import InputError, LayerError
+from embcli.errors import InputError, LayerError, Notes
 from embcli.layer import Origin
 from embcli.names import STEPS
-from embcli.notes import Notes
 from embcli.page import export
 from embcli.verbs.compare import Comparison, compare, layers
 from embcli.weights.seeded import Seeded

@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 
 from embcli import store as store_module
-from embcli.errors import LayerError, OutputError
+from embcli.errors import LayerError, Notes, OutputError
 from embcli.layer import Layer
-from embcli.notes import Notes
 from embcli.store import Store
 from embcli.weights import build
 from embcli.weights.seeded import Seeded

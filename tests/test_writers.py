@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 import embcli
 from embcli import formats
-from embcli.errors import OutputError
-from embcli.notes import Notes
+from embcli.errors import Notes, OutputError
 from embcli.records import Array, Names, Piece, Records, listed
 from embcli.writers import write
 from tests.readers import SEPARATED, assert_same_bits, float32, from_csv, from_json, from_ndjson, from_tsv, written

@@ -9,8 +9,7 @@ from contextlib import ExitStack, suppress
 from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
-from embcli.errors import EmbcliError
-from embcli.notes import Notes
+from embcli.errors import EmbcliError, Notes
 from embcli.words import in_line, shortened, spelled
 
 Item = TypeVar("Item")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from embcli.encodings.encoding import Encoding
 from embcli.encodings.tiktoken import DEFINITIONS, RankFileEncoding, TiktokenEncoding, loaded
-from embcli.errors import InputError, lacks
-from embcli.notes import Notes
+from embcli.errors import InputError, Notes, lacks
 
 __all__ = ["Encoding", "encoding_of_file", "encoding_of_size", "get", "labels_rows"]
 

@@ -10,10 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Input
 
-from embcli.errors import EmbcliError, InputError
+from embcli.errors import EmbcliError, InputError, Watch
 from embcli.explore.source import Source, Words
 from embcli.explore.view import View, sentence
-from embcli.notes import Watch
 from embcli.tokens import shown, tokens_of
 
 _MOST_TOKENS, _TOKEN = 1000, 40

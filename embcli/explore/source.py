@@ -11,10 +11,9 @@ import numpy as np
 from rich.text import Text
 from textual.cache import LRUCache
 
-from embcli.errors import InputError
+from embcli.errors import InputError, Watch
 from embcli.model import Model
 from embcli.names import Metric
-from embcli.notes import Watch
 from embcli.selection import select
 from embcli.tokens import shown, tokens_of
 from embcli.verbs.statistics import NormOrder

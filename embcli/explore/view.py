@@ -14,9 +14,8 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 from textual.worker import get_current_worker
 
-from embcli.errors import EmbcliError
+from embcli.errors import EmbcliError, Watch
 from embcli.explore.source import Source
-from embcli.notes import Watch
 from embcli.words import in_line
 
 Item = TypeVar("Item")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from embcli.binary import Binary
+from embcli.errors import Notes
 from embcli.files.tensors import Tensors
-from embcli.notes import Notes
 from embcli.text import is_text
 
 _HEAD = 1 << 16  # bytes that tell the format: the first line of word vectors can be this long

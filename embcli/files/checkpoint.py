@@ -12,13 +12,12 @@ import numpy as np
 
 from embcli.binary import Binary, read_object, shortened
 from embcli.encodings import Encoding
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes
 from embcli.files import names, open_tensors, recipes
 from embcli.files.roles import equal_rows, resolve
 from embcli.files.tensors import Tensor
 from embcli.hub import located
 from embcli.layer import Layer, Layers, Origin
-from embcli.notes import Notes
 from embcli.recipe import Recipe
 
 _LAYER_OF_GUESS = {"encoding": "token", "first_position": "position"}  # others are about the layer of their name

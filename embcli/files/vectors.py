@@ -12,11 +12,11 @@ import numpy as np
 
 from embcli.binary import Binary
 from embcli.encodings.own import OwnWords, Vocabulary
+from embcli.errors import Notes
 from embcli.files.numbers import NUMBER_FORMATS
 from embcli.files.stored import StoredLayer
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Layer
-from embcli.notes import Notes
 from embcli.text import is_text
 
 _WINDOW = 1 << 22  # bytes that are read at a time; no line is longer

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from embcli import ollama
 from embcli.binary import shortened
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
-from embcli.errors import InputError, LayerError
+from embcli.errors import InputError, LayerError, Notes
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
 from embcli.hub import cache_folder, cached_models
 from embcli.names import __version__
-from embcli.notes import Notes
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.store import Store

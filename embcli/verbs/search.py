@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from embcli.errors import Watch, unwatched
 from embcli.layer import Layer
 from embcli.names import Metric
-from embcli.notes import Watch, unwatched
 
 _BLOCK = 1 << 18  # values of a block
 _QUERIES = 1 << 10  # of a pass

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from embcli.errors import Watch, unwatched
 from embcli.layer import Layer, Meter, Summary
-from embcli.notes import Watch, unwatched
 from embcli.words import QUANTILES
 
 AT = tuple(QUANTILES.values())

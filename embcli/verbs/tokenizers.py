@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes
 from embcli.names import __version__
-from embcli.notes import Notes
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
 from embcli.text import Sequences

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError
+from embcli.errors import InputError, Watch, unwatched
 from embcli.layer import Layer, Meter, Origin, Source, Summary, shape_of
 from embcli.names import Sort
-from embcli.notes import Watch, unwatched
 from embcli.records import Array, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select

@@ -16,8 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from embcli.errors import LayerError, does_not_load, ran_out
-from embcli.notes import PATIENCE, Notes
+from embcli.errors import PATIENCE, LayerError, Notes, does_not_load, ran_out
 
 NO_TORCH = "none"
 _CPU_FLAGS = "/proc/cpuinfo"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.errors import PATIENCE, Notes
 from embcli.layer import Layer, Layers, Origin
-from embcli.notes import PATIENCE, Notes
 from embcli.store import Store
 from embcli.weights.build import Build, loading_torch, this_build
 from embcli.weights.seeded import Seeded

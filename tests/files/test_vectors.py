@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli.binary import Binary
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes
 from embcli.files import open_tensors, vectors
 from embcli.files.tensors import Tensors
 from embcli.files.vectors import VectorsFile
 from embcli.layer import Layer
-from embcli.notes import Notes
 from tests.files.made import assert_equal, assert_rows, matrix, refusal
 
 WORDS = ["the", "</s>", "nan", "1", "Café", "\u00a0", "a\u0085b", "the", ". . .", "at name@example.com", "-0.5"]
