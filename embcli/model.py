@@ -183,9 +183,7 @@ class Model:
         rows = self.source.open({"token": tokens.ids})["token"].rows(tokens.ids)
         return np.asarray(rows if ids.ndim else rows[0])
 
-    def tokens(
-        self, given: Text, special: bool = False, lines: bool = False, spans: bool = False, around: bool = True
-    ) -> Tokens:
+    def tokens(self, given: Text, special: bool = False, lines: bool = False, around: bool = True) -> Tokens:
         """Return the tokens of a text, of several texts, or of IDs; raises InputError for what is none of these.
 
         If `special` and `around`, these are also the tokens that the model reads before and after each text.
@@ -198,8 +196,8 @@ class Model:
             raise InputError(
                 "these rows belong to no known encoding: give ids, or encoding", parameters=("ids", "encoding")
             )
-        tokens = tokenize(sequences, encoding, special, spans, around)
-        if encoding and tokens.from_text and around and not special:
+        tokens = tokenize(sequences, encoding, special, around)
+        if encoding and tokens.texts is not None and around and not special:
             read = [
                 f"{' '.join(shown(encoding.token_bytes(each)) for each in ids)} {where}"
                 for ids, where in zip(encoding.around, ("before", "after"), strict=True)
@@ -222,9 +220,7 @@ class Model:
         """
         from embcli.verbs.tokenize import Tokenization
 
-        given = text if isinstance(text, Tokens) else _sequences(text, lines)
-        texts = () if isinstance(given, Tokens) else given.texts or ()
-        return Tokenization(self.tokens(given, special, spans=True), texts, special)
+        return Tokenization(self.tokens(text, special, lines))
 
     def merges(self, text: Text, *, special: bool = False, draw: bool = False) -> Merges:
         """Return how each piece of a text becomes tokens: merge by merge, or as the encoding does it.
@@ -236,8 +232,7 @@ class Model:
         """
         from embcli.verbs.merges import merges
 
-        sequences = _sequences(text, False)
-        return merges(self.tokens(sequences, special, around=False), sequences.texts or (), special, draw)
+        return merges(self.tokens(text, special, around=False), draw)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text that IDs stand for; bytes that are not UTF-8 become U+FFFD.
@@ -491,7 +486,7 @@ class Model:
             queries = queries_of_vectors(vector, self.shape[1])
         else:
             tokens = self.tokens(cast("Text", text), special, lines, around=False)
-            encoding = self.encoding if tokens.from_text else None
+            encoding = self.encoding if tokens.texts is not None else None
             queries = queries_of_tokens(tokens, encoding, plus, minus, len(self))
         return neighbors(self.source, queries, metric=metric, top=top, match=match, rows=rows, watch=self.watch)
 

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,8 +30,9 @@ class Tokens:
     starts: np.ndarray  # (sequences + 1,) int64
     encoding: Encoding | None  # of the IDs; None if they are only row numbers
     many: bool = False  # whether rows name the sequence that they belong to
-    find_spans: Callable[[], np.ndarray | None] = lambda: None
-    from_text: bool = False  # whether a text was encoded
+    texts: tuple[str, ...] | None = None  # that were encoded, one per sequence; None for IDs
+    special: bool = False  # whether special tokens in the texts were recognised
+    added: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # IDs before and after each text
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -39,7 +40,16 @@ class Tokens:
     @cached_property
     def spans(self) -> np.ndarray | None:
         """First and last + 1 character of each token, (T, 2) int64; None if the bytes determine them."""
-        return self.find_spans()
+        if self.texts is None or self.encoding is None:
+            return None
+        before, after = map(len, self.added)  # their spans are empty
+        spans = [np.empty((0, 2), np.int64)]
+        for text in self.texts:
+            known = self.encoding.spans(text, self.special)
+            if known is None:
+                return None
+            spans += [np.zeros((before, 2), np.int64), known, np.full((after, 2), len(text))]
+        return np.concatenate(spans)
 
     def window(self, length: int) -> Tokens:
         """Return the same tokens, each sequence split into sequences of at most `length` tokens."""
@@ -72,6 +82,11 @@ class Tokens:
     def _bytes(self) -> Callable[[int], bytes | None]:
         return cache(self.encoding.token_bytes) if self.encoding else lambda _: None
 
+    def measured(self, measure: Callable[[bytes], int]) -> np.ndarray:
+        """Return a number that the bytes of each token give, (T,) int64."""
+        ids, places = distinct(self.ids)
+        return np.array([measure(token or b"") for token in self.bytes_of(ids)], np.int64)[places]
+
     @property
     def field_types(self) -> dict[str, FieldType]:
         """The fields of a token's row: sequence (if there are many), position, ID, token (of a known encoding)."""
@@ -88,43 +103,25 @@ class Tokens:
         return {name: fields[name] for name in names if name in fields}
 
 
-def tokenize(
-    given: Sequences, encoding: Encoding | None, special: bool = False, spans: bool = False, around: bool = True
-) -> Tokens:
+def tokenize(given: Sequences, encoding: Encoding | None, special: bool = False, around: bool = True) -> Tokens:
     """Return the tokens of texts, which need an encoding, or of IDs.
 
-    `spans` keeps the texts, for the spans of tokens whose bytes are not those of the text. `special` tokens are
-    recognised, and if `around`, those that a model reads before and after a text are added.
+    `special` tokens are recognised, and if `around`, those that a model reads before and after a text are added.
     """
     if given.texts is None or encoding is None:
         arrays = given.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
         return Tokens(np.concatenate([np.empty(0, np.int64), *arrays]), starts, encoding, given.many)
     ids, lengths = bytearray(), [0]  # as bytes: a million small arrays are many times slower
-    before, after = encoding.around if special and around else ((), ())
+    added = encoding.around if special and around else ((), ())
+    before, after = (np.array(each, np.uint32) for each in added)
     for text in given.texts:
-        encoded = encoding.encode(text, special)
-        for part in (np.array(before, np.uint32), encoded, np.array(after, np.uint32)):
+        parts = before, encoding.encode(text, special), after
+        for part in parts:
             ids += part.data
-        lengths.append(len(before) + len(encoded) + len(after))
-    find_spans = partial(_spans, given.texts, encoding, special, (before, after)) if spans else lambda: None
+        lengths.append(sum(map(len, parts)))
     array = np.frombuffer(ids, np.uint32)
-    return Tokens(array, np.cumsum(lengths), encoding, given.many, find_spans, from_text=True)
-
-
-def _spans(
-    texts: tuple[str, ...], encoding: Encoding, special: bool, around: tuple[tuple[int, ...], ...]
-) -> np.ndarray | None:
-    """Return the spans of the tokens of texts, (T, 2) int64, if the encoding knows them; those around are empty."""
-    before, after = map(len, around)
-    spans = bytearray()
-    for text in texts:
-        known = encoding.spans(text, special)
-        if known is None:
-            return None
-        for part in (np.zeros((before, 2), np.int64), known, np.full((after, 2), len(text))):
-            spans += part.tobytes()
-    return np.frombuffer(spans, np.int64).reshape(-1, 2)
+    return Tokens(array, np.cumsum(lengths), encoding, given.many, given.texts, special, added)
 
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:
@@ -225,21 +222,16 @@ def shown(token: bytes | None) -> str:
 
 
 def _shown_character(character: str, previous: str) -> str:
-    if character in _SHOWN:
-        return _SHOWN[character]
-    if character.isascii() and character.isprintable():
-        return character
-    category = unicodedata.category(character)
-    # Terminals disagree on the width of spacing marks (Mc) and of characters that a virama (9) joins.
-    varies_in_width = category == "Mc" or unicodedata.combining(character) == 9 or character in _JOINING
-    has_no_letter = category in ("Mn", "Me") and not previous.isalpha()
-    return _escaped(character) if varies_in_width or has_no_letter or not character.isprintable() else character
-
-
-def _escaped(character: str) -> str:
-    r"""Return a character as an escape: `\x1b`, `\u00a0`, `\u202e`, `\U0001f1e6`.
+    r"""Return a character, or an escape: `\x1b`, `\u00a0`, `\u202e`, `\U0001f1e6`.
 
     Only ASCII is written with `\x`: from `\x80` on, such an escape means a byte that is not a character.
     """
-    code = ord(character)
+    if character in _SHOWN:
+        return _SHOWN[character]
+    category, code = unicodedata.category(character), ord(character)
+    # Terminals disagree on the width of spacing marks (Mc) and of characters that a virama (9) joins.
+    varies_in_width = category == "Mc" or unicodedata.combining(character) == 9 or character in _JOINING
+    has_no_letter = category in ("Mn", "Me") and not previous.isalpha()
+    if character.isprintable() and not varies_in_width and not has_no_letter:
+        return character
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

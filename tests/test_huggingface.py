@@ -141,7 +141,7 @@ def opened(path: Path) -> HuggingFaceEncoding:
 
 
 def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> list[tuple[bytes, int, int, bool]]:
-    tokens = tokenize(Sequences(texts=(text,)), encoding, special, spans=True)
+    tokens = tokenize(Sequences(texts=(text,)), encoding, special)
     return [
         (token, int(start), int(end), bool(joined))
         for each in Tokenization(tokens).spans()

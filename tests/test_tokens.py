@@ -30,7 +30,7 @@ named = st.lists(st.sampled_from(NUMBER_FORMATS)).map("".join)
 
 
 def of_text(text: str, name: str = "gpt2", special: bool = False) -> Tokens:
-    return tokenize(Sequences(texts=(text,)), encodings.get(name), special, spans=True)
+    return tokenize(Sequences(texts=(text,)), encodings.get(name), special)
 
 
 def of_lines(lines: list[str]) -> Tokens:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from embcli.encodings.encoding import Derivation, Step
 from embcli.errors import InputError
-from embcli.records import Names, Piece, Records, run_of
+from embcli.records import Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.selection import Excerpt
-from embcli.tokens import Tokens, shown, token_text
+from embcli.tokens import PIECE, Tokens, shown, token_text
 from embcli.words import counted
 
 if TYPE_CHECKING:
@@ -20,12 +22,10 @@ if TYPE_CHECKING:
     from rich.style import Style
     from rich.text import Text
 
-    from embcli.encodings import Encoding
 
 _TYPES: dict[str, type] = {"step": int, "left": str, "right": str, "rank": int, "score": float, "id": int, "token": str}
 _MOST_ROWS, _MOST_TREES = 200, 50
 _APART, _BETWEEN = 2, 4  # cells between the leaves of a tree, and between trees
-_PIECE = 1 << 12  # pieces of a text
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,31 +51,24 @@ class Merges(Result, verb="merges", content="list"):
         return {"piece": int, **{name: kind for name, kind in _TYPES.items() if name in used}}
 
     def records(self) -> Records:
-        """Return a row for each step of each piece."""
+        """Return a row for each step of each piece; tokens are texts as everywhere."""
+        rows = [(number, step, each) for number, piece in enumerate(self.pieces) for step, each in piece.rows]
+
+        def values(index: np.ndarray, _: Names) -> dict[str, Any]:
+            numbers, steps, each = zip(*(rows[place] for place in index.tolist()), strict=True)
+            return {
+                "piece": numbers,
+                "step": steps,
+                "left": [token_text(step.left) for step in each],
+                "right": [token_text(step.right) for step in each],
+                "rank": [step.rank for step in each],
+                "score": [step.score for step in each],
+                "id": [step.token_id for step in each],
+                "token": [token_text(self.spelled(step)) for step in each],
+            }
+
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))
-        return Records(run, "steps", sum(len(piece.rows) for piece in self.pieces), self.fields, self._pieces)
-
-    def _pieces(self, fields: Names, _: Names) -> Iterator[Piece]:
-        for start in range(0, len(self.pieces), _PIECE):
-            rows = [
-                self._row(number, step, each)
-                for number, piece in enumerate(self.pieces[start : start + _PIECE], start)
-                for step, each in piece.rows
-            ]
-            yield Piece(len(rows), {name: [row[name] for row in rows] for name in fields})
-
-    def _row(self, piece: int, number: int, step: Step) -> dict[str, Any]:
-        """Return a step as a row; tokens are texts as everywhere."""
-        return {
-            "piece": piece,
-            "step": number,
-            "left": token_text(step.left),
-            "right": token_text(step.right),
-            "rank": step.rank,
-            "score": step.score,
-            "id": step.token_id,
-            "token": token_text(self.spelled(step)),
-        }
+        return Records(run, "steps", len(rows), self.fields, in_pieces(len(rows), PIECE, values))
 
     def spelled(self, step: Step) -> bytes | None:
         """Return the bytes of the token that a step makes."""
@@ -124,23 +117,29 @@ class Merges(Result, verb="merges", content="list"):
 
     def _trees(self, width: int) -> Iterator[RenderableType]:
         """Yield a tree for each piece, as many side by side as fit."""
+        from rich.text import Text
+
         from embcli.page import Drawing, token_style, words
 
-        row: list[list[Text]] = []
+        lines: list[Text] = []
         for number, piece in enumerate(self.pieces[:_MOST_TREES]):
             tree = self._tree(piece, token_style(number), width)
-            if row and sum(_width(each) + _BETWEEN for each in row) + _width(tree) > width:
-                yield Drawing(_side_by_side(row))
+            beside = max((line.cell_len for line in lines), default=-_BETWEEN) + _BETWEEN
+            if lines and beside + max(line.cell_len for line in tree) > width:
+                yield Drawing(lines)
                 yield ""
-                row = []
-            row.append(tree)
-        yield Drawing(_side_by_side(row))
+                lines, beside = [], 0
+            lines += [Text() for _ in tree[len(lines) :]]
+            for line, part in zip(lines, tree, strict=False):
+                line.append(" " * (beside - line.cell_len)).append_text(part)
+        yield Drawing(lines)
         if len(self.pieces) > _MOST_TREES:
             yield ""
             yield words(f"Not drawn: {counted(len(self.pieces) - _MOST_TREES, 'more piece')}.")
 
     def _tree(self, piece: Derivation, style: Style, width: int) -> list[Text]:
         """Return a piece as a tree: its symbols, the merges below them, the IDs at the bottom; or as a line."""
+        from rich.cells import cell_len
         from rich.text import Text
 
         from embcli.page import title, words
@@ -151,39 +150,88 @@ class Merges(Result, verb="merges", content="list"):
                 for step in piece.steps
             )
             return [title(shown(b"".join(piece.symbols))).append_text(words(f" → {' + '.join(tokens)}", "not bold"))]
-        if sum(_cells(shown(symbol)) + _APART for symbol in piece.symbols) > width + _APART:
+        if sum(cell_len(shown(symbol)) + _APART for symbol in piece.symbols) > width + _APART:
             return [words(f"{len(piece.symbols):,} symbols are wider than the page; the table has their merges.")]
-        first, *others, last = _tree_lines(piece, self.tokens.encoding)
+        nodes = [_Node(symbol, [shown(symbol)], (cell_len(shown(symbol)) - 1) // 2) for symbol in piece.symbols]
+        for step in piece.steps:
+            pairs = [(left.token, right.token) for left, right in pairwise(nodes)]
+            place = pairs.index((step.left or b"", step.right or b""))
+            nodes[place : place + 2] = [_joined(nodes[place : place + 2])]
+        tokens = dict(zip(piece.ids, self.tokens.bytes_of(np.array(piece.ids, np.int64)), strict=True))
+        if len(nodes) > 1 and [*tokens.values()] == [b"".join(piece.symbols)]:
+            nodes = [_joined(nodes)]  # the vocabulary has the piece, and no merges lead to it
+        height, left = max(len(node.lines) for node in nodes), [*piece.ids]
+        for remaining, node in zip(range(len(nodes), 0, -1), nodes, strict=True):
+            ids: list[int] = []  # one, those of the bytes of an unknown symbol, or none if the vocabulary lacks these
+            size = 0
+            while left and size < len(node.token):
+                token = tokens[left[0]] or b""
+                if len(left) < remaining and (ids or not node.token.startswith(token)):
+                    break
+                ids.append(left.pop(0))
+                size += len(token)
+            node.extend(height)
+            node.add(" ".join(map(str, ids)))
+        first, *others, last = _side_by_side(nodes)
         return [Text(first, "dim"), *map(Text, others), Text(last, style)]
 
 
-def _width(lines: Sequence[Text]) -> int:
-    return max(line.cell_len for line in lines)
+@dataclass(eq=False)
+class _Node:
+    """A symbol, or what merges made: the lines of its tree, and the cell of the middle of its text."""
+
+    token: bytes
+    lines: list[str]
+    middle: int
+
+    @property
+    def width(self) -> int:
+        from rich.cells import cell_len
+
+        return max(map(cell_len, self.lines))
+
+    def extend(self, height: int) -> None:
+        """Draw a line down to a height."""
+        self.lines += [" " * self.middle + "│"] * (height - len(self.lines))
+
+    def add(self, text: str) -> None:
+        """Write a text around the middle, within the width if it fits there."""
+        from rich.cells import cell_len
+
+        cells = cell_len(text)
+        self.lines.append(" " * max(min(self.middle - (cells - 1) // 2, self.width - cells), 0) + text)
 
 
-def _side_by_side(trees: list[list[Text]]) -> list[Text]:
-    from rich.text import Text
+def _side_by_side(nodes: Sequence[_Node]) -> list[str]:
+    """Return the lines of nodes that are equally high, as lines beside each other."""
+    from rich.cells import set_cell_size
 
-    widths = [*(_width(tree) + _BETWEEN for tree in trees[:-1]), 0]
-    lines = []
-    for parts in zip_longest(*trees):
-        line = Text()
-        for part, width in zip(parts, widths, strict=True):
-            text = part or Text()
-            line.append_text(text)
-            line.append(" " * (width - text.cell_len))
-        lines.append(line)
-    return lines
+    rows = zip(*([set_cell_size(line, node.width) for line in node.lines] for node in nodes), strict=True)
+    return [(" " * _APART).join(row).rstrip() for row in rows]
 
 
-def merges(tokens: Tokens, texts: tuple[str, ...], special: bool = False, draw: bool = False) -> Merges:
+def _joined(parts: Sequence[_Node]) -> _Node:
+    """Return the node that parts are merged to, below them."""
+    for part in parts:
+        part.extend(max(len(each.lines) for each in parts))
+    begins = accumulate((part.width + _APART for part in parts), initial=0)
+    first, *between, last = (begin + part.middle for begin, part in zip(begins, parts, strict=False))
+    middle = (first + last) // 2
+    branches = {**dict.fromkeys(between, "┴"), first: "╰", last: "╯", middle: "┼" if middle in between else "┬"}
+    node = _Node(b"".join(part.token for part in parts), _side_by_side(parts), middle)
+    node.lines.append(" " * first + "".join(branches.get(cell, "─") for cell in range(first, last + 1)))
+    node.add(shown(node.token))
+    return node
+
+
+def merges(tokens: Tokens, draw: bool = False) -> Merges:
     """Return the steps from the pieces of texts to their tokens.
 
     Raises InputError for IDs, for an encoding that does not tell its steps, and for steps that lead to other tokens.
     """
-    if tokens.encoding is None or not tokens.from_text:
+    if tokens.encoding is None or tokens.texts is None:
         raise InputError("only a text has merges, not its IDs")
-    pieces = tuple(piece for text in texts for piece in tokens.encoding.derivations(text, special))
+    pieces = tuple(piece for text in tokens.texts for piece in tokens.encoding.derivations(text, tokens.special))
     derived = [token_id for piece in pieces for token_id in piece.ids]
     own = tokens.ids.tolist()
     if derived != own:
@@ -192,95 +240,3 @@ def merges(tokens: Tokens, texts: tuple[str, ...], special: bool = False, draw: 
             f"the steps of {tokens.encoding.name} lead to other tokens than its own, from token {place:,} on"
         )
     return Merges(tokens, pieces, draw)
-
-
-@dataclass(eq=False)
-class _Node:
-    """A symbol, or what a merge made of its parts: its cells, the middle of its text, and how many merges are above."""
-
-    token: bytes
-    parts: tuple[_Node, ...] = ()
-    start: int = 0
-    end: int = 0
-    middle: int = 0
-    level: int = 0
-
-    def place(self, start: int) -> int:
-        """Give the node and its parts their cells, from a start on; return the end."""
-        self.start, end = start, start
-        for part in self.parts:
-            end = part.place(end) + _APART
-        self.end = end - _APART if self.parts else start + _cells(shown(self.token))
-        self.middle = (self.parts[0].middle + self.parts[-1].middle if self.parts else start + self.end - 1) // 2
-        self.level = max((part.level + 1 for part in self.parts), default=0)
-        return self.end
-
-
-def _tree_lines(piece: Derivation, encoding: Encoding | None) -> list[str]:
-    """Return the lines of a tree, from the symbols at the top to the IDs at the bottom."""
-    nodes = [_Node(symbol) for symbol in piece.symbols]
-    for step in piece.steps:
-        k = next(
-            k for k, pair in enumerate(pairwise(nodes)) if (pair[0].token, pair[1].token) == (step.left, step.right)
-        )
-        nodes[k : k + 2] = [_Node(step.token, (nodes[k], nodes[k + 1]))]
-    if len(piece.ids) < len(nodes):  # the vocabulary has the piece, and no merges lead to it
-        nodes = [_Node(b"".join(node.token for node in nodes), tuple(nodes))]
-    below = _below(nodes, piece.ids, encoding)
-    end = -_APART
-    for node, ids in zip(nodes, below, strict=True):
-        start = end + _APART
-        end = max(node.place(start), start + len(ids))
-    height = 2 * max(node.level for node in nodes) + 1
-    canvas = [[" "] * end for _ in range(height + 1)]
-    for node, ids in zip(nodes, below, strict=True):
-        _draw(node, canvas)
-        for line in canvas[2 * node.level + 1 : height]:
-            line[node.middle] = "│"
-        _write(canvas[height], node, ids)
-    return ["".join(line).rstrip() for line in canvas]
-
-
-def _below(nodes: list[_Node], ids: Sequence[int], encoding: Encoding | None) -> list[str]:
-    """Return the ID of each node, or those of the bytes of a symbol that the vocabulary does not have."""
-    below, left = [], [*ids]
-    for place, node in enumerate(nodes):
-        count, size = 0, 0
-        while count < len(left) and (not count or (size < len(node.token) and len(left) - count >= len(nodes) - place)):
-            token = encoding.token_bytes(left[count]) if encoding else None
-            count, size = count + 1, size + len(token or b"")
-        below.append(" ".join(map(str, left[:count])))
-        del left[:count]
-    return below
-
-
-def _draw(node: _Node, canvas: list[list[str]]) -> None:
-    """Draw a node, its parts, and the lines between them."""
-    _write(canvas[2 * node.level], node, shown(node.token))
-    for part in node.parts:
-        _draw(part, canvas)
-        for line in canvas[2 * part.level + 1 : 2 * node.level - 1]:
-            line[part.middle] = "│"
-    if node.parts:
-        first, *between, last = (part.middle for part in node.parts)
-        row = canvas[2 * node.level - 1]
-        row[first : last + 1] = "─" * (last - first + 1)
-        for place in between:
-            row[place] = "┴"
-        row[first], row[node.middle], row[last] = "╰", "┼" if node.middle in between else "┬", "╯"
-
-
-def _write(line: list[str], node: _Node, text: str) -> None:
-    """Write a text around the middle of a node, within its cells if it fits there.
-
-    A character of two cells takes two places, the second of them empty.
-    """
-    cells = [cell for character in text for cell in (character, *[""] * (_cells(character) - 1))]
-    start = max(min(node.middle - (len(cells) - 1) // 2, node.end - len(cells)), node.start)
-    line[start : start + len(cells)] = cells
-
-
-def _cells(text: str) -> int:
-    from rich.cells import cell_len
-
-    return cell_len(text)
