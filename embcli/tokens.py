@@ -85,7 +85,8 @@ class Tokens:
     def measured(self, measure: Callable[[bytes], int]) -> np.ndarray:
         """Return a number that the bytes of each token give, (T,) int64."""
         ids, places = distinct(self.ids)
-        return np.array([measure(token or b"") for token in self.bytes_of(ids)], np.int64)[places]
+        numbers = np.array([measure(token or b"") for token in self.bytes_of(ids)], np.int64)
+        return np.asarray(numbers[places])
 
     @property
     def field_types(self) -> dict[str, FieldType]:

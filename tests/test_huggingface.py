@@ -142,10 +142,12 @@ def opened(path: Path) -> HuggingFaceEncoding:
 
 def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> list[tuple[bytes, int, int, bool]]:
     tokens = tokenize(Sequences(texts=(text,)), encoding, special)
+    result = Tokenization(tokens)
     return [
-        (token, int(start), int(end), bool(joined))
-        for each in Tokenization(tokens).spans()
-        for token, start, end, joined in zip(each.tokens, each.start, each.end, each.joined, strict=True)
+        (token or b"", start, end, joined)
+        for token, (start, end), joined in zip(
+            tokens.bytes_of(tokens.ids), result.spans.tolist(), result.joined.tolist(), strict=True
+        )
     ]
 
 

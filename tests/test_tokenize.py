@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wcwidth import wcswidth
 
 import embcli
-from embcli import encodings, tokens
+from embcli import encodings
 from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.names import ENCODINGS
@@ -28,8 +28,7 @@ def decode(ids: np.ndarray, encoding: Encoding) -> bytes:
 
 
 def spans(result: Tokens) -> list[tuple[int, int]]:
-    pieces = list(Tokenization(result).spans())
-    return [(int(start), int(end)) for each in pieces for start, end in zip(each.start, each.end, strict=True)]
+    return [tuple(span) for span in Tokenization(result).spans.tolist()]
 
 
 def slow_spans(sequence: list[bytes]) -> list[tuple[int, int]]:
@@ -46,13 +45,9 @@ def slow_spans(sequence: list[bytes]) -> list[tuple[int, int]]:
 
 
 @untimed
-@given(named, st.integers(1, 5))
-@example("a<|reserved_200018|>b<|endofprompt|>c", 1)
-def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: str, piece: int) -> None:
-    result = of_text(text, "o200k_harmony", special=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE", piece)
-        found = spans(result)
+@given(named)
+@example("a<|reserved_200018|>b<|endofprompt|>c")
+def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: str) -> None:
     parts = re.split(r"(<\|\w+\|>)", text)  # a special token is a part
     ends = np.cumsum([0, *map(len, parts)])
     wanted: list[tuple[int, int]] = []
@@ -60,41 +55,23 @@ def test_spans_tile_a_text_with_special_tokens_whichever_name_they_have(text: st
         own = [HARMONY.token_bytes(at) or b"" for at in HARMONY.tiktoken.encode_ordinary(part)]
         inside = [(0, len(part))] if part.startswith("<|") and part.endswith("|>") else slow_spans(own)
         wanted += [(int(start) + first, int(start) + end) for first, end in inside]
-    assert found == wanted
+    assert spans(of_text(text, "o200k_harmony", special=True)) == wanted
 
 
 @untimed
-@given(st.lists(texts, max_size=4), st.integers(1, 9))
-def test_spans_start_anew_in_each_line(lines: list[str], piece: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE", piece)
-        found = spans(of_lines(lines))
+@given(st.lists(texts, max_size=4))
+def test_spans_start_anew_in_each_line(lines: list[str]) -> None:
     encoded = [[GPT2.tiktoken.decode_single_token_bytes(i) for i in GPT2.tiktoken.encode_ordinary(s)] for s in lines]
-    assert found == [span for sequence in encoded for span in slow_spans(sequence)]
+    assert spans(of_lines(lines)) == [span for sequence in encoded for span in slow_spans(sequence)]
 
 
 @untimed
-@given(
-    st.lists(st.lists(st.sampled_from([64, 97, 244, 10545, 12520, 50169]), max_size=8), max_size=4), st.integers(1, 5)
-)
-@example([[64], [97, 12520, 97, 244, 64]], 1)
-def test_spans_of_ids_that_begin_or_end_within_a_character(ids: list[list[int]], piece: int) -> None:
+@given(st.lists(st.lists(st.sampled_from([64, 97, 244, 10545, 12520, 50169]), max_size=8), max_size=4))
+@example([[64], [97, 12520, 97, 244, 64]])
+def test_spans_of_ids_that_begin_or_end_within_a_character(ids: list[list[int]]) -> None:
     result = tokenize(Sequences(ids=tuple(np.array(each, np.int64) for each in ids), many=True), GPT2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "PIECE", piece)
-        found = spans(result)
     parts = [[GPT2.tiktoken.decode_single_token_bytes(token) for token in each] for each in ids]
-    assert found == [span for sequence in parts for span in slow_spans(sequence)]
-
-
-def test_spans_across_the_real_pieces() -> None:
-    text = "日🤖 word\n" * 2500
-    result = of_text(text)
-    pieces = list(Tokenization(result).spans())
-    assert len(pieces) > 3
-    assert {len(each.tokens) for each in pieces[:-1]} == {tokens.PIECE}
-    assert any(each.joined[0] for each in pieces[1:])  # a border within a character
-    assert spans(result) == slow_spans([token for each in pieces for token in each.tokens])
+    assert spans(result) == [span for sequence in parts for span in slow_spans(sequence)]
 
 
 ROWS = {
@@ -134,14 +111,6 @@ def test_ids_without_a_token_are_refused(name: str, wrong: int, why: str) -> Non
     ):
         with pytest.raises(InputError, match=f"^ID {wrong} at position 2 is not a token of {name}: {why}$"):
             use()
-
-
-@pytest.mark.parametrize("wanted", [("id",), ("position", "id"), ("sequence",)])
-def test_no_bytes_are_looked_up_for_numbers_alone(wanted: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    records = Tokenization(of_lines(["a 日", "", "b"])).records()
-    monkeypatch.setattr(Tokens, "bytes_of", lambda *_: pytest.fail("bytes of tokens were looked up"))
-    (piece,) = records.pieces(wanted, ())
-    assert {name: piece.fields[name].tolist() for name in wanted} == {name: ROWS[name] for name in wanted}
 
 
 @untimed

@@ -145,11 +145,11 @@ class Merges(Result, verb="merges", content="list"):
         from embcli.page import title, words
 
         if not piece.merges:
-            tokens = (
+            parts = (
                 f"{shown(self.spelled(step))}{'' if step.score is None else f' {step.score:.4f}'}"
                 for step in piece.steps
             )
-            return [title(shown(b"".join(piece.symbols))).append_text(words(f" → {' + '.join(tokens)}", "not bold"))]
+            return [title(shown(b"".join(piece.symbols))).append_text(words(f" → {' + '.join(parts)}", "not bold"))]
         if sum(cell_len(shown(symbol)) + _APART for symbol in piece.symbols) > width + _APART:
             return [words(f"{len(piece.symbols):,} symbols are wider than the page; the table has their merges.")]
         nodes = [_Node(symbol, [shown(symbol)], (cell_len(shown(symbol)) - 1) // 2) for symbol in piece.symbols]
