@@ -236,6 +236,14 @@ def test_a_piece_that_no_merges_lead_to_is_drawn_as_one_node(tmp_path: Path) -> 
     assert drawn[1:5] == ["x  y  z", "╰──┼──╯", "  xyz", "  256"]
 
 
+def test_a_byte_that_the_vocabulary_lacks_is_drawn_without_an_id(tmp_path: Path) -> None:
+    known = {"merges": MERGES, "pre": "gpt-2", "words": [word for word in WORDS if word != "z"], "kinds": KINDS[1:]}
+    opened = model(written(tmp_path / "model.gguf", "gpt2", **known))
+    drawn = ["a  b  z  a  b", "╰┬─╯  │  ╰┬─╯", " ab   │   ab", "259      259"]
+    for text, lines in (("abzab", drawn), ("z", ["z", ""])):
+        assert str(opened.merges(text, draw=True)).splitlines()[1:-2] == lines
+
+
 def test_rows() -> None:
     rows = json.loads(run.ok("tokenize", "is a", "--merges", "-f", "json").text)["steps"]
     assert rows == [
