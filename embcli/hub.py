@@ -1,6 +1,7 @@
 """A path or the name of a model -> the file to read; models are looked up in the places where programs hold them.
 
-The network is never used. The guide "Understand caching" of huggingface_hub describes its cache.
+The network is never used, nothing is started or written. The guide "Understand caching" of huggingface_hub describes
+its cache, the docs/faq of Ollama its folders.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from embcli import ollama
-from embcli.binary import shortened
-from embcli.errors import InputError
-from embcli.ollama import expanded
+from embcli.binary import Binary, read_object, shortened
+from embcli.errors import InputError, Notes
 
 _PART = r"\w[\w.-]{0,95}"  # of a name, at most as long as the hub allows
 _MODEL = re.compile(rf"(?P<name>{_PART}(?:/{_PART})?)(?:@(?P<revision>{_PART}(?:/{_PART}){{0,3}}))?", re.ASCII)
@@ -36,11 +36,18 @@ _FILES = (
     "*.npy",
     "*.vec",
 )
-
-
 _SUFFIXES = {Path(each).suffix for each in _FILES}  # of files, which nobody means as the name of a model
 # The files of a tokenizer in order of preference.
 TOKENIZERS = ("tokenizer.json", "tekken.json", "tokenizer.model", "*.tiktoken", "vocab.json", "vocab.txt")
+
+OLLAMA = "ollama:"  # before the name of a model that Ollama holds
+_OLLAMAS_NAME = re.compile(
+    rf"(?:(?:(?P<host>{_PART}(?::\d+)?)/)?(?P<namespace>{_PART})/)?(?P<model>{_PART})(?::(?P<tag>{_PART}))?", re.ASCII
+)
+_HOSTS = ("ollama.com", "registry.ollama.ai")  # of names without a host
+_MANIFESTS = ("manifests-v2", "manifests")  # the newer one first
+_LONGEST_MANIFEST = 1 << 22  # bytes
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 def model_file(folder: Path) -> Path:
@@ -78,42 +85,65 @@ def located(name: str, of_folder: Callable[[Path], Path] = model_file) -> Path:
         exists = False
     try:
         if not exists:
-            is_ollamas = name.startswith(ollama.PREFIX)
-            path = ollama.located(name.removeprefix(ollama.PREFIX)) if is_ollamas else _snapshot(name)
+            path = _of_ollama(name.removeprefix(OLLAMA)) if name.startswith(OLLAMA) else _snapshot(name)
         return of_folder(path) if path.is_dir() else path
     except OSError as error:
         raise InputError(f"cannot read {shortened(name)}: {error.strerror} ({error.filename})") from None
 
 
+# --- the Hugging Face cache ---------------------------------------------------------------------------------------
+
+
 def cache_folder() -> Path:
     """Return the folder of the local Hugging Face cache, from the environment variables of huggingface_hub."""
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    if named:
-        return expanded(named)
-    home = os.environ.get("HF_HOME")
-    if home:
-        return expanded(home) / "hub"
-    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface" / "hub"
+    home = os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    return _expanded(named or f"{home}/hub")
+
+
+def _expanded(path: str) -> Path:
+    """Return a path with the user's home and variables of the environment in it."""
+    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111 - keeps "~" if there is no home
 
 
 def cached_models(cache: Path) -> Iterator[tuple[str, Path]]:
     """Yield the names and the files of the models in a Hugging Face cache, of the main revision of each."""
     for folder in sorted(cache.glob("models--*")):
-        name = folder.name.removeprefix("models--").replace("--", "/", 1)
+        name = _name_of(folder)
         if _MODEL.fullmatch(name):
             with suppress(InputError, OSError):
                 yield name, model_file(_revision(folder, name, "main"))
 
 
+def _name_of(folder: Path) -> str:
+    return folder.name.removeprefix("models--").replace("--", "/", 1)
+
+
 def _snapshot(name: str) -> Path:
-    """Return the folder of a model's revision in the cache."""
+    """Return the folder of a model's revision in the cache; without an organisation, of the only model of this name."""
     named = _MODEL.fullmatch(name)
     if named is None:
         raise InputError(
             f"{shortened(name)} not found as a file or a folder, and not a name like org/name or name@main"
         )
-    folder = _repository(cache_folder(), named["name"])
-    return _revision(folder, named["name"], named["revision"] or "main")
+    cache, model = cache_folder(), named["name"]
+    folders = [cache / f"models--{model.replace('/', '--')}"]
+    if not folders[0].is_dir():
+        folders = sorted(cache.glob(f"models--*--{model}")) if "/" not in model else []
+    if len(folders) == 1:
+        return _revision(folders[0], model, named["revision"] or "main")
+    if folders:
+        names = ", ".join(map(_name_of, folders[:6]))
+        raise InputError(f"the Hugging Face cache has {len(folders)} models {shortened(model)}: {names}; choose one")
+    if Path(model).suffix in _SUFFIXES:
+        raise InputError(
+            f"{shortened(model)} not found as a file, and the Hugging Face cache has no model of this name"
+        )
+    raise InputError(
+        f"{shortened(model)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
+        f" downloads: run hf download {model}",
+        f"did you mean {OLLAMA}{model}?" if any(_manifests_of(model)) else f"nor in {ollama_places()}",
+    )
 
 
 def _revision(folder: Path, name: str, revision: str) -> Path:
@@ -130,21 +160,83 @@ def _revision(folder: Path, name: str, revision: str) -> Path:
     raise InputError(f"the Hugging Face cache has {shortened(name)}, but not its revision {revision!r}; it has {there}")
 
 
-def _repository(cache: Path, name: str) -> Path:
-    """Return the folder of a model in the cache; without an organisation, of the only model with this name."""
-    folder = cache / f"models--{name.replace('/', '--')}"
-    if folder.is_dir():
-        return folder
-    models = sorted(cache.glob(f"models--*--{name}")) if "/" not in name else []
-    if len(models) == 1:
-        return models[0]
-    if models:
-        names = ", ".join(path.name.removeprefix("models--").replace("--", "/", 1) for path in models[:6])
-        raise InputError(f"the Hugging Face cache has {len(models)} models {shortened(name)}: {names}; choose one")
-    if Path(name).suffix in _SUFFIXES:
-        raise InputError(f"{shortened(name)} not found as a file, and the Hugging Face cache has no model of this name")
-    raise InputError(
-        f"{shortened(name)} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}; embcli never"
-        f" downloads: run hf download {name}",
-        f"did you mean {ollama.PREFIX}{name}?" if ollama.has(name) else f"nor in {ollama.places()}",
-    )
+# --- Ollama -------------------------------------------------------------------------------------------------------
+
+
+def ollama_models(notes: Notes) -> Iterator[tuple[str, Path]]:
+    """Yield the names and the files of all models that Ollama holds; a note names one that cannot be found."""
+    for folder in _ollamas_folders():
+        names = set()
+        for manifests in (folder / each for each in _MANIFESTS):
+            for path in sorted(manifests.glob("*/*/*/*")):
+                host, namespace, model, tag = path.relative_to(manifests).parts
+                place = "" if host in _HOSTS else f"{host.replace('%3A', ':')}/"
+                owner = "" if namespace == "library" and not place else f"{namespace}/"
+                name = f"{place}{owner}{model}:{tag}"
+                if name in names or not _OLLAMAS_NAME.fullmatch(name):
+                    continue
+                names.add(name)
+                try:
+                    yield f"{OLLAMA}{name}", _blob_of(folder, path)
+                except (InputError, OSError) as error:
+                    notes.add(str(error))
+
+
+def _of_ollama(name: str) -> Path:
+    for folder, manifest in _manifests_of(name):
+        return _blob_of(folder, manifest)
+    shown = shortened(name)
+    raise InputError(f"{shown} not found in {ollama_places()}; embcli never downloads: run ollama pull {name[:80]}")
+
+
+def _ollamas_folders() -> list[Path]:
+    named = os.environ.get("OLLAMA_MODELS")
+    both = [_expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]  # the second one: of a service
+    return [_expanded(named)] if named else both
+
+
+def ollama_places() -> str:
+    """Return where Ollama keeps its models, in words."""
+    return f"Ollama's {' or '.join(repr(str(folder)) for folder in _ollamas_folders())}"
+
+
+def _manifests_of(name: str) -> Iterator[tuple[Path, Path]]:
+    """Yield the folders that have a model with this name, and its manifests."""
+    if (named := _OLLAMAS_NAME.fullmatch(name)) is None:
+        return
+    hosts = (named["host"].replace(":", "%3A"), named["host"]) if named["host"] else _HOSTS
+    for folder in _ollamas_folders():
+        for manifests in _MANIFESTS:
+            for host in hosts:
+                path = folder.joinpath(manifests, host, named["namespace"] or "library", named["model"])
+                path /= named["tag"] or "latest"
+                with suppress(OSError):
+                    if path.is_file():
+                        yield folder, path
+
+
+def _blob_of(folder: Path, path: Path) -> Path:
+    """Return the GGUF that a manifest leads to; raises InputError if it leads to none."""
+
+    def objects(name: str) -> list[dict[str, Any]]:
+        listed = manifest.get(name)
+        return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+    def blob(described: dict[str, Any]) -> Path:
+        digest = _DIGEST.fullmatch(str(described.get("digest")))
+        if digest is None:
+            raise binary.refused(f"its digest {shortened(str(described.get('digest')))} is not sha256 and 64 digits")
+        found = folder / "blobs" / f"sha256-{digest[1]}"
+        if not found.is_file():
+            raise binary.refused(f"its blob {str(found)!r} is missing")
+        return found
+
+    binary = Binary(path)
+    manifest = read_object(binary, _LONGEST_MANIFEST)
+    if children := objects("manifests"):  # one for each program that can run it, of which two have a GGUF
+        ranked = [child for runner in ("ggml", "llamacpp") for child in children if child.get("runner") == runner]
+        manifest = read_object(Binary(blob((ranked or children)[0])), _LONGEST_MANIFEST)
+    for layer in objects("layers"):
+        if layer.get("mediaType") == "application/vnd.ollama.image.model":
+            return blob(layer)
+    raise binary.refused("it leads to no GGUF: it has no layer with a model")

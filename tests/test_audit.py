@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models
 import embcli
 from embcli import errors, formats
 from embcli.files.checkpoint import Checkpoint
-from embcli.files.stored import StoredLayer
+from embcli.files.tensors import StoredLayer
 from embcli.verbs.audit import Audit, audit
 from embcli.verbs.statistics import Covariance
 from tests.inside import Inside
@@ -250,7 +250,8 @@ def test_the_matrix_is_gone_through_twice_at_most(tmp_path: Path, monkeypatch: p
         return blocks(layer)
 
     def counted_rows(layer: StoredLayer, ids: np.ndarray) -> np.ndarray:
-        passes.append("rows")
+        if len(ids) < layer.shape[0]:  # all rows are a block
+            passes.append("rows")
         return rows(layer, ids)
 
     folder = model(tmp_path / "model", planted(False), **{"lm_head.weight": vectors(TOKENS + PADDING, seed=9)})

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from embcli import errors
-from embcli.files.stored import StoredLayer
+from embcli.files.tensors import StoredLayer
 from tests.conftest import Embcli
 from tests.inside import Inside
 from tests.oracles import assert_same_bits

@@ -72,10 +72,9 @@ def get(name: str) -> Encoding:
     """
     if name in DEFINITIONS:
         return TiktokenEncoding(name)
-    from embcli.hub import located, tokenizer_file
-    from embcli.ollama import PREFIX
+    from embcli.hub import OLLAMA, located, tokenizer_file
 
-    if "/" in name or name.endswith(_SUFFIXES) or name.startswith(PREFIX):
+    if "/" in name or name.endswith(_SUFFIXES) or name.startswith(OLLAMA):
         return _of_path(located(name, tokenizer_file), name)
     model = loaded("tiktoken.model")
     try:

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from embcli.binary import Binary, shortened
+from embcli.binary import Array, Binary, Header, read_header, read_numbers, read_words, shortened
 from embcli.encodings.pieces import BytePairs, Scores, Unigrams, WordPieces
 from embcli.encodings.spelling import bytes_of, from_characters, from_piece
 from embcli.encodings.splitting import Splitting, blocks, splittings
 from embcli.encodings.vocabulary import NamedToken, Splitter, VocabularyEncoding, guarded, package
 from embcli.errors import InputError
-from embcli.metadata import Array, Header, read_header, read_numbers, read_words
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # types of tokens
 _TYPE, _SCORE = (4, 5), (5, 6)  # types of arrays

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from embcli.binary import Binary
+from embcli.binary import Binary, read_object, shortened
 from embcli.errors import Notes
-from embcli.files.tensors import Tensors
+from embcli.files.tensors import Tensor, Tensors
 from embcli.text import is_text
 
 _HEAD = 1 << 16  # bytes that tell the format: the first line of word vectors can be this long
+_LONGEST_INDEX = 1 << 26  # bytes
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Format:
 
     name: str
     begins: Callable[[bytes], object]  # tells whether a file with these first bytes is of this format
-    open: Callable[[Binary, Notes], Tensors]
+    read: Callable[[Binary, Notes], Tensors]
 
 
 def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
@@ -30,7 +31,7 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
     head = binary.read(0, _HEAD)
     for known in formats():
         if known.begins(head):
-            return known.open(binary, Notes() if notes is None else notes)
+            return known.read(binary, Notes() if notes is None else notes)
     if head.startswith(b"version https://git-lfs"):
         raise binary.refused("it is a Git LFS pointer; download the file itself (git lfs pull)")
     if head.startswith(b"PAR1"):
@@ -51,20 +52,66 @@ def formats() -> Iterator[Format]:
     from embcli.files import safetensors
 
     # The length of its header, below 2**32, and a JSON object.
-    yield Format(
-        "safetensors", re.compile(rb"(?s).{4}\0{4}\{").match, lambda binary, _: safetensors.SafetensorsFile(binary)
-    )
+    begins = re.compile(rb"(?s).{4}\0{4}\{").match
+    yield Format("safetensors", begins, lambda binary, _: safetensors.read_safetensors(binary))
     from embcli.files import gguf
 
-    yield Format("GGUF", re.compile(b"GGUF").match, lambda binary, _: gguf.Gguf(binary))
+    yield Format("GGUF", re.compile(b"GGUF").match, lambda binary, _: gguf.read_gguf(binary))
     from embcli.files import npy
 
-    yield Format("npy", re.compile(rb"\x93NUMPY").match, lambda binary, _: npy.NpyFile(binary))
-    yield Format("npz", npy.npz_begins, lambda binary, _: npy.NpzFile(binary))  # before PyTorch: both are zip archives
-    from embcli.files import pt, sharded, vectors
+    yield Format("npy", re.compile(rb"\x93NUMPY").match, lambda binary, _: npy.read_npy(binary))
+    # Before PyTorch, as both are zip archives.
+    yield Format("npz", npy.npz_begins, lambda binary, _: npy.read_npz(binary))
+    from embcli.files import pt, vectors
 
     # A zip archive, or a pickle.
-    yield Format("PyTorch", re.compile(rb"PK\x03\x04|\x80[\x02-\x05]").match, lambda binary, _: pt.TorchFile(binary))
-    is_object = re.compile(rb'\s*\{\s*["}]').match
-    yield Format("a shard index", is_object, lambda binary, _: sharded.Sharded(binary, open_tensors))
-    yield Format("word vectors", vectors.FIRST_LINE.match, vectors.VectorsFile)
+    yield Format("PyTorch", re.compile(rb"PK\x03\x04|\x80[\x02-\x05]").match, lambda binary, _: pt.read_pt(binary))
+    yield Format("a shard index", re.compile(rb'\s*\{\s*["}]').match, lambda binary, _: _read_index(binary))
+    yield Format("word vectors", vectors.FIRST_LINE.match, vectors.read_vectors)
+
+
+def _read_index(binary: Binary) -> Tensors:
+    """Return the tensors of several files that an index maps them to; raises InputError for a file that is missing.
+
+    No file may be outside the folder, except through links, as those of the Hugging Face cache.
+    """
+    names, paths = read_object(binary, _LONGEST_INDEX).get("weight_map"), {}
+    if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
+        raise binary.refused("it is JSON, but not an index: it has no weight_map from tensors to files")
+    for file in dict.fromkeys(names.values()):
+        named, paths[file] = PurePath(file), binary.path.parent / file
+        if named.is_absolute() or ".." in named.parts:
+            raise binary.refused(f"it names a file outside its folder, {shortened(file)}")
+        try:
+            exists = paths[file].is_file()
+        except (OSError, ValueError):  # too long a name, a NUL in it, a cycle of links
+            exists = False
+        if not exists:
+            raise binary.refused(f"its file {shortened(file)} is missing")
+    name = "safetensors" if all(file.endswith(".safetensors") for file in paths) else "PyTorch"
+    return Tensors(binary, name, _Shards(binary, names, paths), files=paths.values())
+
+
+class _Shards(Mapping[str, Tensor]):
+    """The tensors of several files; each is opened when the first of its tensors is needed."""
+
+    def __init__(self, binary: Binary, names: dict[str, str], paths: dict[str, Path]) -> None:
+        self._binary, self._names, self._paths = binary, names, paths
+        self._parts: dict[str, Tensors] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        file = self._names[name]
+        if file not in self._parts:
+            part = open_tensors(self._paths[file])
+            if isinstance(part.tensors, _Shards):
+                raise self._binary.refused(f"its file {shortened(file)} is itself an index")
+            self._parts[file] = part
+        if name not in self._parts[file]:
+            raise self._binary.refused(f"its file {shortened(file)} has no tensor {shortened(name)}")
+        return self._parts[file][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -7,23 +7,20 @@ package widens quantised rows; it is loaded when they are needed. The format is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from embcli.binary import Binary, shortened
+from embcli.binary import Binary, Header, read_header, shortened
 from embcli.encodings.gguf import GgufEncoding
 from embcli.errors import InputError, lacks
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
-from embcli.files.tensors import Tensor, Tensors
-from embcli.metadata import Header, read_header
+from embcli.files.tensors import Tensor, Tensors, file_layer
+from embcli.layer import Layer
 
 # Types of quantised tensors by number: name, values per block, bytes per block.
-_QUANTISED = {
+QUANTISED = {
     2: ("Q4_0", 32, 18),
     3: ("Q4_1", 32, 20),
     6: ("Q5_0", 32, 22),
@@ -51,45 +48,30 @@ _QUANTISED = {
     40: ("NVFP4", 64, 36),
     41: ("Q1_0", 128, 18),
 }
-_PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
-_TYPE_NUMBERS = {name: number for number, (name, _, _) in _QUANTISED.items()}
+PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
 
 
-class Gguf(Tensors):
-    """The tensors of a GGUF file and of the other parts of its model.
+def read_gguf(binary: Binary) -> Tensors:
+    """Return the tensors of a GGUF file and of the other parts of its model.
 
     Raises InputError for a header that does not describe the file, and for missing parts.
     """
+    first, tensors = read_header(binary), {}
+    paths = _parts(binary, first) if first.metadata.get("split.count", 1) != 1 else [binary.path]
+    parts = [binary if path == binary.path else Binary(path) for path in paths]
+    headers = [first if part is binary else read_header(part) for part in parts]
+    for part, header in zip(parts, headers, strict=True):
+        for tensor in _tensors(part, header):
+            if tensor.name in tensors:
+                raise part.refused(f"it has the tensor {shortened(tensor.name)} twice")
+            tensors[tensor.name] = tensor
+    words = headers[0].arrays.get("tokenizer.ggml.tokens")
+    has_words = words is not None and words.has_strings
 
-    format = "GGUF"
+    def own_words() -> GgufEncoding | None:
+        return GgufEncoding(parts[0], headers[0], str(binary.path)) if has_words else None
 
-    def __init__(self, binary: Binary) -> None:
-        first = read_header(binary)
-        is_split = first.metadata.get("split.count", 1) != 1
-        paths = _parts(binary, first) if is_split else [binary.path]
-        self._binaries = {path: binary if path == binary.path else Binary(path) for path in paths}
-        headers = [first if part is binary else read_header(part) for part in self._binaries.values()]
-        tensors: dict[str, Tensor] = {}
-        for part, header in zip(self._binaries.values(), headers, strict=True):
-            for tensor in _tensors(part, header):
-                if tensor.name in tensors:
-                    raise part.refused(f"it has the tensor {shortened(tensor.name)} twice")
-                tensors[tensor.name] = tensor
-        super().__init__(binary, tensors, headers[0].metadata, self._binaries)
-        self._header = headers[0]
-
-    def _bytes(self, tensor: Tensor) -> Binary:
-        return self._binaries[tensor.file]
-
-    def _numbers(self, tensor: Tensor) -> NumberFormat:
-        is_quantised = tensor.dtype in _TYPE_NUMBERS
-        return _quantised(self._bytes(tensor), tensor) if is_quantised else super()._numbers(tensor)
-
-    def own_words(self) -> GgufEncoding | None:
-        """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
-        words = self._header.arrays.get("tokenizer.ggml.tokens")
-        binary = next(iter(self._binaries.values()))
-        return GgufEncoding(binary, self._header, str(self.path)) if words is not None and words.has_strings else None
+    return Tensors(binary, "GGUF", tensors, headers[0].metadata, paths, own_words)
 
 
 def _tensors(binary: Binary, header: Header) -> list[Tensor]:
@@ -109,44 +91,45 @@ def _tensors(binary: Binary, header: Header) -> list[Tensor]:
         place = start + size
         if place > binary.size:
             raise binary.refused(f"it is cut off: tensor {shortened(name)} ends at byte {place:,} of {binary.size:,}")
-        tensors.append(Tensor(name, shape, dtype, size, binary.path, start))
+        matrix = _quantised if kind in QUANTISED else file_layer
+        tensors.append(Tensor(name, shape, dtype, size, binary, start, matrix=matrix))
     return tensors
 
 
 def _described(binary: Binary, name: str, shape: tuple[int, ...], kind: int, available: int) -> tuple[str, int]:
     """Return a tensor's dtype and size in bytes; one of an unknown type takes all available bytes."""
-    if kind in _PLAIN:
-        return _PLAIN[kind], prod(shape) * NUMBER_FORMATS[_PLAIN[kind]].stored.itemsize
-    if kind not in _QUANTISED:
+    if kind in PLAIN:
+        return PLAIN[kind], prod(shape) * NUMBER_FORMATS[PLAIN[kind]].stored.itemsize
+    if kind not in QUANTISED:
         return f"type {kind}", max(available, 0)
-    dtype, values, size = _QUANTISED[kind]
+    dtype, values, size = QUANTISED[kind]
     if not shape or shape[-1] % values:
         raise binary.refused(f"tensor {shortened(name)} has rows that do not divide into {dtype}'s blocks of {values}")
     return dtype, prod(shape) // values * size
 
 
-def _quantised(binary: Binary, tensor: Tensor) -> NumberFormat:
-    """Return how the blocks of a tensor become float32."""
+def _quantised(tensor: Tensor) -> Layer:
+    """Return a matrix of blocks, which the gguf package widens."""
     try:
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
     except ImportError:
-        raise binary.refused(lacks(str(tensor), "models")) from None
-    number = _TYPE_NUMBERS[tensor.dtype]
-    _, values, size = _QUANTISED[number]
+        raise tensor.binary.refused(lacks(str(tensor), "models")) from None
+    number, values, size = next(
+        (number, *sizes) for number, (name, *sizes) in QUANTISED.items() if name == tensor.dtype
+    )
+
+    def widen(stored: np.ndarray, rows: np.ndarray) -> int:
+        if len(stored):  # the package fails for no rows
+            with np.errstate(all="ignore"):  # a block can have an infinite scale
+                rows[...] = dequantize(stored, GGMLQuantizationType(number))
+        return 0
+
     try:
-        widen = partial(_widened, dequantize, GGMLQuantizationType(number))
         widen(np.zeros((1, size), np.uint8), np.empty((1, values), np.float32))
     except (NotImplementedError, ValueError):
-        raise binary.refused(f"{tensor} has numbers that the installed gguf package does not read") from None
-    return NumberFormat(tensor.dtype, np.dtype("u1"), widen, (values, size))
-
-
-def _widened(dequantize: Callable[..., np.ndarray], kind: Any, stored: np.ndarray, rows: np.ndarray) -> int:
-    if len(stored):  # the package fails for no rows
-        with np.errstate(all="ignore"):  # a block can have an infinite scale
-            rows[...] = dequantize(stored, kind)
-    return 0
+        raise tensor.binary.refused(f"{tensor} has numbers that the installed gguf package does not read") from None
+    return file_layer(tensor, NumberFormat(tensor.dtype, np.dtype("u1"), widen, (values, size)))
 
 
 def _parts(binary: Binary, header: Header) -> list[Path]:

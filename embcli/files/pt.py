@@ -13,11 +13,10 @@ import re
 import zipfile
 from collections.abc import Callable
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from embcli.binary import Binary, Malformed, shortened
-from embcli.files.archives import DAMAGES, member_start, opened_archive
-from embcli.files.numbers import NumberFormat
+from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
 
 _ADVICE = "save its state_dict as safetensors"
@@ -57,57 +56,51 @@ class _Weight(NamedTuple):
     strides: tuple[int, ...] = ()
 
 
-class TorchFile(Tensors):
-    """The tensors of a PyTorch file, named by the keys that lead to them, joined with dots.
+def read_pt(binary: Binary) -> Tensors:
+    """Return the tensors of a PyTorch file, named by the keys that lead to them, joined with dots.
 
     Raises InputError for a file that torch.load refuses with `weights_only`, and for storages that are not in the file.
     """
+    archive = opened_archive(binary, f"older than PyTorch 1.6; {_ADVICE}")
+    members, listed = archive.NameToInfo, archive.infolist()
+    folder = next((name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl")), None)
+    if folder is None:
+        raise binary.refused("it is an archive without the data.pkl of torch.save")
+    data = members[f"{folder}/data.pkl"]
+    is_plain = all(info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed)
+    if not is_plain or len(members) < len(listed) or data.file_size > _LONGEST_PICKLE:
+        raise binary.refused("it is an archive that torch.save does not write")
 
-    format = "PyTorch"
+    def described(name: str, weight: _Weight) -> Tensor:
+        """Return a tensor whose numbers are in a member of the archive; raises Malformed unless all of them are."""
+        storage = weight.storage
+        if storage is None:
+            return Tensor(name, weight.shape, weight.dtype, 0, binary, 0, matrix=_without_numbers)
+        info, what = members.get(f"{folder}/data/{storage.key}"), f"its storage {shortened(storage.key)}"
+        if info is None:
+            raise Malformed(f"{what} is missing")
+        start, item = member_start(binary, info), _item_size(weight.dtype)
+        if storage.size != info.file_size or start + storage.size > binary.size:
+            raise Malformed(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
+        size = prod(weight.shape) * item
+        if size > storage.size:
+            raise Malformed(f"tensor {shortened(name)} claims more numbers than it has bytes")
+        return Tensor(name, weight.shape, weight.dtype, size, binary, start + weight.first * item, weight.strides)
 
-    def __init__(self, binary: Binary) -> None:
-        archive = opened_archive(binary, f"older than PyTorch 1.6; {_ADVICE}")
-        members = archive.NameToInfo
-        folder = next((name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl")), None)
-        if folder is None:
-            raise binary.refused("it is an archive without the data.pkl of torch.save")
-        data, listed = members[f"{folder}/data.pkl"], archive.infolist()
-        is_plain = all(info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1 for info in listed)
-        if not is_plain or len(members) < len(listed) or data.file_size > _LONGEST_PICKLE:
-            raise binary.refused("it is an archive that torch.save does not write")
-        try:
-            order = members.get(f"{folder}/byteorder")
-            if order and archive.open(order).read(4) == b"big":
-                raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
-            weights = _named_weights(_unpickled(archive.read(data)), binary.path.stem)
-            tensors = {name: _described(binary, name, each, members, folder) for name, each in weights.items()}
-        except Malformed as error:
-            raise binary.refused(str(error)) from None
-        except DAMAGES as error:
-            raise binary.refused(f"it is a damaged archive ({error})") from None
-        super().__init__(binary, tensors)
-
-    def _numbers(self, tensor: Tensor) -> NumberFormat:
-        if tensor.strides is None:
-            raise self.refused(f"{tensor} is negated or without data, so it has no plain numbers")
-        return super()._numbers(tensor)
+    try:
+        order = members.get(f"{folder}/byteorder")
+        if order and archive.open(order).read(4) == b"big":
+            raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
+        weights = _named_weights(_unpickled(archive.read(data)), binary.path.stem)
+        return Tensors(binary, "PyTorch", {name: described(name, weight) for name, weight in weights.items()})
+    except Malformed as error:
+        raise binary.refused(str(error)) from None
+    except DAMAGES as error:
+        raise binary.refused(f"it is a damaged archive ({error})") from None
 
 
-def _described(binary: Binary, name: str, weight: _Weight, members: dict[str, zipfile.ZipInfo], folder: str) -> Tensor:
-    """Return a tensor whose numbers are in a member of the archive; raises Malformed unless all of them are."""
-    storage = weight.storage
-    if storage is None:
-        return Tensor(name, weight.shape, weight.dtype, 0, binary.path, 0)
-    info, what = members.get(f"{folder}/data/{storage.key}"), f"its storage {shortened(storage.key)}"
-    if info is None:
-        raise Malformed(f"{what} is missing")
-    start, item = member_start(binary, info), _item_size(weight.dtype)
-    if storage.size != info.file_size or start + storage.size > binary.size:
-        raise Malformed(f"{what} claims {storage.size:,} bytes and has {info.file_size:,}")
-    size = prod(weight.shape) * item
-    if size > storage.size:
-        raise Malformed(f"tensor {shortened(name)} claims more numbers than it has bytes")
-    return Tensor(name, weight.shape, weight.dtype, size, binary.path, start + weight.first * item, weight.strides)
+def _without_numbers(tensor: Tensor) -> NoReturn:
+    raise tensor.binary.refused(f"{tensor} is negated or without data, so it has no plain numbers")
 
 
 def _named_weights(whole: Any, name: str) -> dict[str, _Weight]:

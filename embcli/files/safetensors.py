@@ -7,13 +7,11 @@ memory, and maps whole files, so headers are written and read here.
 from __future__ import annotations
 
 import json
-import os
 import re
 import struct
 from collections.abc import Mapping
 from math import prod
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from embcli.binary import Binary, Malformed, parsed_object
 from embcli.files.tensors import Tensor, Tensors
@@ -22,26 +20,13 @@ BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E4M3FN
 BITS |= {"F8_E5M2FNUZ": 8, "F8_E8M0": 8, "BF16": 16, "F16": 16, "F32": 32, "F64": 64, "C64": 64}
 BITS |= {f"{sign}{width}": width for sign in "IU" for width in (8, 16, 32, 64)}
 # The format's names of dtypes that become float32 -> numpy's names; other dtypes keep the format's name.
-_READ = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_READ |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
-_READ |= {f"{sign.upper() or 'I'}{width}": f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64)}
-_WRITTEN = {name: dtype for dtype, name in _READ.items()} | {"bool": "BOOL", "complex64": "C64"}
+NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+NAMES |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+NAMES |= {f"{sign.upper() or 'I'}{width}": f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64)}
+_WRITTEN = {name: dtype for dtype, name in NAMES.items()} | {"bool": "BOOL", "complex64": "C64"}
 _LONGEST = 100_000_000  # bytes of a header, a limit of the format
 _LARGEST = 2**63 - 1
 _SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-class SafetensorsFile(Tensors):
-    """The tensors of one safetensors file; raises InputError for every file that the safetensors library refuses."""
-
-    format = "safetensors"
-
-    def __init__(self, binary: Binary) -> None:
-        try:
-            tensors, metadata = read_header(binary.file, binary.path)
-        except Malformed as error:
-            raise binary.refused(str(error)) from None
-        super().__init__(binary, tensors, metadata)
 
 
 def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str]) -> bytes:
@@ -60,37 +45,37 @@ def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[st
     return struct.pack("<Q", length) + text.ljust(length)
 
 
-def read_header(file: BinaryIO, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors of an open file in the order of their bytes, and its metadata; nothing after these is read.
+def read_safetensors(binary: Binary) -> Tensors:
+    """Return the tensors of a file in the order of their bytes; raises InputError unless these fill the file.
 
-    Raises Malformed unless the tensors fill the file.
+    No file is accepted that the safetensors library refuses.
     """
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    length = int.from_bytes(file.read(8), "little")
-    if size < 8 + length:
-        raise Malformed(f"it is cut off: its header has {length:,} bytes, and {max(size - 8, 0):,} follow")
-    if length > _LONGEST:
-        raise Malformed(f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows")
-    data = file.read(length)
-    if data[:1] != b"{":
-        raise Malformed(f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'")
-    entries = parsed_object(data, "its header", _natural)
-    metadata = entries.pop("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(map(_is_text, (*entries, *metadata, *metadata.values()))):
-        raise Malformed("its header has a name or metadata that is not text")
-    place = 8 + length
-    described = [_tensor(name, entry, place, path) for name, entry in entries.items()]
-    ordered = sorted(described, key=lambda tensor: (tensor.start, tensor.size))
-    for tensor in ordered:
-        if tensor.start != place:
-            fault = "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
-            raise Malformed(f"tensor {tensor.name[:60]!r} {fault}")
-        place += tensor.size
-    if place != size:
-        cut = "it is cut off: " if place > size else ""
-        raise Malformed(f"{cut}its tensors end at byte {place:,}, and it has {size:,}")
-    return {tensor.name: tensor for tensor in ordered}, metadata
+    try:
+        length = int.from_bytes(binary.read(0, 8), "little")
+        if binary.size < 8 + length:
+            raise Malformed(f"it is cut off: its header has {length:,} bytes, and {max(binary.size - 8, 0):,} follow")
+        if length > _LONGEST:
+            raise Malformed(f"its header has {length:,} bytes, more than the {_LONGEST:,} that the format allows")
+        data, place = binary.read(8, length), 8 + length
+        if data[:1] != b"{":
+            raise Malformed(f"its header begins with {data[:1]!r} where a JSON object begins with b'{{'")
+        entries = parsed_object(data, "its header", _natural)
+        metadata = entries.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(map(_is_text, (*entries, *metadata, *metadata.values()))):
+            raise Malformed("its header has a name or metadata that is not text")
+        described = [_tensor(binary, name, entry, place) for name, entry in entries.items()]
+        ordered = sorted(described, key=lambda tensor: (tensor.start, tensor.size))
+        for tensor in ordered:
+            if tensor.start != place:
+                fault = "overlaps the one before it" if tensor.start < place else "leaves a hole before it"
+                raise Malformed(f"tensor {tensor.name[:60]!r} {fault}")
+            place += tensor.size
+        if place != binary.size:
+            cut = "it is cut off: " if place > binary.size else ""
+            raise Malformed(f"{cut}its tensors end at byte {place:,}, and it has {binary.size:,}")
+    except Malformed as error:
+        raise binary.refused(str(error)) from None
+    return Tensors(binary, "safetensors", {tensor.name: tensor for tensor in ordered}, metadata)
 
 
 def _natural(text: str) -> int:
@@ -104,13 +89,13 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and not _SURROGATES.search(value)
 
 
-def _tensor(name: str, entry: Any, data: int, path: Path) -> Tensor:
+def _tensor(binary: Binary, name: str, entry: Any, data: int) -> Tensor:
     try:
         dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         fits = isinstance(shape, list) and len(entry) == 3 and all(type(each) is int for each in (*shape, start, end))
         # The library refuses sizes whose product overflows, also beside a size of 0.
         if fits and BITS[dtype] * prod(shape) == 8 * (end - start) and prod(each or 1 for each in shape) <= _LARGEST:
-            return Tensor(name, tuple(shape), _READ.get(dtype, dtype), end - start, path, data + start)
+            return Tensor(name, tuple(shape), NAMES.get(dtype, dtype), end - start, binary, data + start)
     except (TypeError, KeyError, ValueError):
         pass
     raise Malformed(f"tensor {name[:60]!r} is not described by a dtype, a shape and data_offsets that fit together")

@@ -1,20 +1,85 @@
-"""The tensors of a checkpoint's file, of any format: described by name, read as layers."""
+"""The tensors of a checkpoint's file, of any format: described by name, read as layers and widened to float32."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from embcli.binary import Binary, refused, shortened
+from embcli.binary import Binary, shortened
 from embcli.encodings.encoding import Encoding
-from embcli.errors import InputError
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
-from embcli.files.stored import array_layer, file_layer
 from embcli.layer import Layer
+from embcli.selection import distinct
+
+
+class StoredLayer(Layer):
+    """A matrix whose numbers are widened to float32 when its rows are read.
+
+    `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width).
+    """
+
+    def __init__(
+        self, shape: tuple[int, int], numbers: NumberFormat, read: Callable[[np.ndarray], np.ndarray], dtype: str = ""
+    ) -> None:
+        self.shape, self.dtype = shape, dtype or numbers.name
+        self._numbers, self._read = numbers, read
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in the order of the file."""
+        wanted, places = distinct(ids.astype(np.int64))  # offsets can exceed 32 bits
+        rows, rounded = self._numbers.widened(self._read(wanted), self.shape[1])
+        self.rounded_values += rounded
+        return rows if np.array_equal(wanted, ids) else rows[places]
+
+    def stored(self, ids: np.ndarray) -> np.ndarray:
+        """Return these rows as they are stored, (n,) int64 -> (n, width), in the machine's byte order."""
+        wanted, places = distinct(ids.astype(np.int64))
+        stored = self._read(wanted)[places]
+        return np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
+
+    def widened(self, stored: np.ndarray) -> np.ndarray:
+        """Return rows as they are stored, (n, width), as float32, (n, D)."""
+        return self._numbers.widened(stored, self.shape[1])[0]
+
+
+def array_layer(array: np.ndarray, numbers: NumberFormat) -> StoredLayer:
+    """Return a matrix of numbers in an array, which may be mapped."""
+    rows, dim = array.shape
+    return StoredLayer((rows, dim), numbers, lambda ids: np.asarray(array[ids]))
+
+
+def file_layer(tensor: Tensor, numbers: NumberFormat | None = None) -> StoredLayer:
+    """Return a matrix in a file; the format of its numbers is that of its dtype, unless it is given.
+
+    Neighbouring rows are one read; a matrix that is not stored row after row is mapped.
+    """
+    if numbers is None and tensor.dtype not in NUMBER_FORMATS:
+        known = ", ".join(NUMBER_FORMATS)
+        raise tensor.binary.refused(f"{tensor} has numbers that embcli does not read; it reads {known}")
+    numbers, (rows, dim) = numbers or NUMBER_FORMATS[tensor.dtype], tensor.shape
+    item = numbers.stored.itemsize
+    if tensor.strides in (None, (dim, 1)):
+        width = numbers.width(dim)
+
+        def read(ids: np.ndarray) -> np.ndarray:
+            stored = np.empty((len(ids), width), numbers.stored)
+            first, last = runs(ids)
+            starts, lengths = tensor.start + ids[first] * width * item, (last - first) * width * item
+            tensor.binary.gather(stored, starts.tolist(), lengths.tolist())
+            return stored
+
+        return StoredLayer((rows, dim), numbers, read)
+    strides = [each * item for each in tensor.strides]
+    size = (rows - 1) * strides[0] + (dim - 1) * strides[1] + item
+    try:
+        mapped = np.memmap(tensor.binary.path, np.uint8, "r", tensor.start, (size,))
+    except (OSError, ValueError) as error:
+        raise tensor.binary.refused(f"{tensor} cannot be mapped ({error})") from None
+    return array_layer(np.ndarray((rows, dim), numbers.stored, mapped, 0, strides), numbers)
 
 
 @dataclass(frozen=True)
@@ -25,9 +90,10 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str  # of the stored numbers: "float32", "bfloat16", "Q4_K"
     size: int  # bytes in the file
-    file: Path
+    binary: Binary
     start: int  # offset of its first byte: two names with equal starts are one tensor
     strides: tuple[int, ...] | None = None  # items from one index to the next, by dimension; None for row after row
+    matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of it, if it has two dimensions
 
     def __str__(self) -> str:
         return f"{shortened(self.name)} ({', '.join(f'{size:,}' for size in self.shape)}) {self.dtype}"
@@ -40,84 +106,61 @@ class Tensor:
     @property
     def place(self) -> tuple[Path, int, tuple[int, ...]]:
         """Where the numbers are stored: equal for two names of one tensor."""
-        return self.file, self.start, self.shape
+        return self.binary.path, self.start, self.shape
 
 
 class Tensors(Mapping[str, Tensor]):
-    """The tensors of a checkpoint by name; a new format passes what it describes."""
-
-    format: str  # its name
-    metadata: Mapping[str, Any]  # what the file says about the model, uninterpreted
+    """The tensors of a checkpoint by name."""
 
     def __init__(
         self,
         binary: Binary,
+        format: str,  # its name
         tensors: Mapping[str, Tensor],
-        metadata: Mapping[str, Any] | None = None,
-        files: Iterable[Path] = (),
+        metadata: Mapping[str, Any] | None = None,  # what the file says about the model, uninterpreted
+        files: Iterable[Path] = (),  # that contain the tensors, if there are others
+        own_words: Callable[[], Encoding | None] = lambda: None,  # returns the encoding that the file's tokens make
     ) -> None:
-        self.path = binary.path
-        self.files = tuple(files) or (binary.path,)  # that contain the tensors
-        self.metadata = metadata or {}
-        self._binary = binary
-        self._tensors = tensors
+        self.path, self.format, self.metadata, self.own_words = binary.path, format, metadata or {}, own_words
+        self.files = tuple(files) or (binary.path,)
+        self.refused = binary.refused
+        self.tensors = tensors
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._tensors[name]
+        return self.tensors[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
+        return iter(self.tensors)
 
     def __len__(self) -> int:
-        return len(self._tensors)
+        return len(self.tensors)
 
     def layer(self, name: str) -> Layer:
         """Return a matrix as a layer of rows; raises InputError for a tensor that is none or cannot be read."""
         tensor = self[name]
         if not tensor.is_matrix:
             raise self.refused(f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1")
-        return self.matrix(tensor)
+        return tensor.matrix(tensor)
 
     def array(self, name: str) -> np.ndarray:
         """Return a whole tensor of one or two dimensions, as float32; raises InputError for another one."""
         tensor = self[name]
         if len(tensor.shape) == 1:
             strides = tensor.strides and (0, *tensor.strides)
-            row = self.matrix(replace(tensor, shape=(1, *tensor.shape), strides=strides))
-            return np.asarray(row.rows(np.zeros(1, np.int64))[0])
+            row = replace(tensor, shape=(1, *tensor.shape), strides=strides)
+            return np.asarray(row.matrix(row).rows(np.zeros(1, np.int64))[0])
         layer = self.layer(name)
         return layer.rows(np.arange(layer.shape[0]))
 
-    def matrix(self, tensor: Tensor) -> Layer:
-        """Return a two-dimensional tensor as a layer; raises InputError for numbers that do not become float32."""
-        rows, columns = tensor.shape
-        file, numbers, strides = self._bytes(tensor), self._numbers(tensor), tensor.strides or (columns, 1)
-        if strides == (columns, 1):
-            return file_layer(file, tensor.start, (rows, columns), numbers)
-        item = numbers.stored.itemsize
-        size = ((rows - 1) * strides[0] + (columns - 1) * strides[1] + 1) * item
-        try:
-            mapped = np.memmap(tensor.file, np.uint8, "r", tensor.start, (size,))
-        except (OSError, ValueError) as error:
-            raise self.refused(f"{tensor} cannot be mapped ({error})") from None
-        in_bytes = (strides[0] * item, strides[1] * item)
-        return array_layer(np.ndarray((rows, columns), numbers.stored, mapped, 0, in_bytes), numbers)
 
-    def _bytes(self, tensor: Tensor) -> Binary:
-        """Return what a tensor's numbers are read from."""
-        return self._binary
+def runs(ids: np.ndarray, gap: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return the starts and ends of runs of ascending IDs that are at most `gap` apart, both (runs,) int64.
 
-    def _numbers(self, tensor: Tensor) -> NumberFormat:
-        """Return how a tensor's numbers become float32; raises InputError if they do not."""
-        if tensor.dtype not in NUMBER_FORMATS:
-            reason = f"{tensor} has numbers that embcli does not read; it reads {', '.join(NUMBER_FORMATS)}"
-            raise refused(tensor.file, reason)
-        return NUMBER_FORMATS[tensor.dtype]
-
-    def own_words(self) -> Encoding | None:
-        """Return the encoding that the file's own tokens make, or None; they are read when the first is needed."""
-        return None
-
-    def refused(self, reason: str, hint: str = "", parameters: tuple[str, ...] = ()) -> InputError:
-        """Return the error that says why this file cannot be used."""
-        return self._binary.refused(reason, hint, parameters)
+    >>> first, last = runs(np.array([3, 4, 5, 9, 11]), gap=2)
+    >>> first.tolist(), last.tolist()
+    ([0, 3], [3, 5])
+    """
+    begins = np.ones(len(ids), bool)
+    begins[1:] = np.diff(ids) > gap
+    first = np.flatnonzero(begins)
+    return first, np.append(first[1:], len(ids))[: len(first)]

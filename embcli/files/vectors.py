@@ -6,6 +6,7 @@ An index says where the rows begin; one pass over the file makes it.
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +15,13 @@ from embcli.binary import Binary
 from embcli.encodings.own import OwnWords, Vocabulary
 from embcli.errors import Notes
 from embcli.files.numbers import NUMBER_FORMATS
-from embcli.files.stored import StoredLayer
-from embcli.files.tensors import Tensor, Tensors
+from embcli.files.tensors import StoredLayer, Tensor, Tensors
 from embcli.layer import Layer
 from embcli.text import is_text
 
-_WINDOW = 1 << 22  # bytes that are read at a time; no line is longer
+LONGEST_LINE = 1 << 22  # bytes
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
-_LARGE = 1 << 29  # bytes of a file that takes seconds to read
-_NEWLINE, _SPACE = b"\n "
+LARGE = 1 << 29  # bytes of a file that takes seconds to read
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
 FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
 _WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before numbers, to the end of the line
@@ -34,74 +33,56 @@ class Index:
 
     dim: int
     starts: np.ndarray  # (V,) int64, offsets in the file
-    lengths: np.ndarray  # (V,) uint32, bytes of the words
+    lengths: np.ndarray  # (V,) int64, bytes of the words
     words: bytes  # all words, concatenated
     end: int  # of the last row, an offset in the file
 
 
-class VectorsFile(Tensors):
-    """Word vectors as one matrix, whose rows stand for the file's own words.
+def read_vectors(binary: Binary, notes: Notes) -> Tensors:
+    """Return word vectors as one matrix, whose rows stand for the file's own words.
 
     Raises InputError for lines with different numbers of numbers, and for a first line with wrong sizes.
     """
+    match = _SIZES.match(binary.read(0, 64))
+    start, sizes = (match.end(), (int(match[1]), int(match[2]))) if match else (0, None)
+    if binary.size >= LARGE:
+        notes.add(f"{binary.path.name} is read whole to find its words; this takes a while")
+    is_binary = sizes is not None and not _looks_like_text(binary.read(start, _SAMPLE))
+    index = _of_binary(binary, start, sizes) if sizes and is_binary else _of_text(binary, start, sizes)
+    numbers = index.starts + index.lengths + 1  # the offsets of the rows
 
-    format = "word vectors"
-
-    def __init__(self, binary: Binary, notes: Notes) -> None:
-        match = _SIZES.match(binary.read(0, 64))
-        start, sizes = (match.end(), (int(match[1]), int(match[2]))) if match else (0, None)
-        if binary.size >= _LARGE:
-            notes.add(f"{binary.path.name} is read whole to find its words; this takes a while")
-        self._is_binary = sizes is not None and not _looks_like_text(binary.read(start, _SAMPLE))
-        if sizes is not None and self._is_binary:
-            self._index = _of_binary(binary, start, sizes)
-        else:
-            self._index = _of_text(binary, start, sizes)
-        self._first_line = 1 if sizes is None else 2
-        shape, first = (len(self._index.starts), self._index.dim), int(self._index.starts[0])
-        dtype = "float32" if self._is_binary else "decimal"
-        tensor = Tensor(binary.path.stem, shape, dtype, binary.size - first, binary.path, first)
-        super().__init__(binary, {tensor.name: tensor})
-
-    def matrix(self, tensor: Tensor) -> Layer:
-        """Return the matrix as a layer of rows."""
-        rows, dim = tensor.shape
-        return StoredLayer((rows, dim), NUMBER_FORMATS["float32"], self._read, tensor.dtype)
-
-    def own_words(self) -> OwnWords:
-        """Return the encoding that the file's words make."""
-        lengths, words = self._index.lengths, self._index.words
-        ends = np.cumsum(lengths, dtype=np.int64)
-        return OwnWords(self.path, lambda: Vocabulary(words, ends - lengths, ends))
-
-    def _read(self, ids: np.ndarray) -> np.ndarray:
-        index, rows = self._index, np.empty((len(ids), self._index.dim), np.float32)
-        starts, stops = index.starts + index.lengths + 1, np.append(index.starts[1:], index.end)  # of the numbers
-        base, window = 0, b""
-        with np.errstate(over="ignore"):
-            for place, row in enumerate(ids.tolist()):
-                start, stop = int(starts[row]), int(stops[row])
-                if stop > base + len(window):
-                    last = ids[min(place + 255, len(ids) - 1)]  # further rows, if they are near
-                    near = int(stops[last]) if stops[last] - start < _WINDOW else stop
-                    base, window = start, self._binary.read(start, near - start)
-                rows[place] = self._values(row, window[start - base : stop - base])
+    def read_binary(ids: np.ndarray) -> np.ndarray:
+        rows = np.empty((len(ids), index.dim), "<f4")
+        binary.gather(rows, numbers[ids].tolist(), [4 * index.dim] * len(ids))
         return rows
 
-    def _values(self, row: int, data: bytes) -> np.ndarray | list[float]:
-        """Return the numbers of a row: of a line of text, or binary numbers with newlines after them."""
-        dim = self._index.dim
-        if self._is_binary:
-            return np.frombuffer(data, "<f4", count=dim)
-        line = f"line {row + self._first_line:,}"
-        try:
-            values = [float(number) for number in data.split()]
-        except ValueError as error:
-            reason = str(error).removeprefix("could not convert string to float: ").removeprefix("b")
-            raise self._binary.refused(f"{line} has {reason} in place of a number") from None
-        if len(values) != dim:
-            raise self._binary.refused(f"{line} has {len(values):,} numbers, and others have {dim:,}")
-        return values
+    def read_text(ids: np.ndarray) -> np.ndarray:
+        rows, stops = np.empty((len(ids), index.dim), np.float32), np.append(index.starts[1:], index.end)
+        with np.errstate(over="ignore"):
+            for place, row in enumerate(ids.tolist()):
+                line = f"line {row + (1 if sizes is None else 2):,}"
+                fields = binary.read(int(numbers[row]), int(stops[row] - numbers[row])).split()
+                if len(fields) != index.dim:
+                    raise binary.refused(f"{line} has {len(fields):,} numbers, and others have {index.dim:,}")
+                try:
+                    rows[place] = [float(field) for field in fields]
+                except ValueError as error:
+                    reason = str(error).removeprefix("could not convert string to float: ").removeprefix("b")
+                    raise binary.refused(f"{line} has {reason} in place of a number") from None
+        return rows
+
+    def matrix(tensor: Tensor) -> Layer:
+        read = read_binary if is_binary else read_text
+        return StoredLayer((len(numbers), index.dim), NUMBER_FORMATS["float32"], read, tensor.dtype)
+
+    def own_words() -> OwnWords:
+        ends = np.cumsum(index.lengths, dtype=np.int64)
+        return OwnWords(binary.path, lambda: Vocabulary(index.words, ends - index.lengths, ends))
+
+    name, first, dtype = binary.path.stem, int(index.starts[0]), "float32" if is_binary else "decimal"
+    shape = len(numbers), index.dim
+    tensor = Tensor(name, shape, dtype, binary.size - first, binary, first, matrix=matrix)
+    return Tensors(binary, "word vectors", {name: tensor}, own_words=own_words)
 
 
 def _looks_like_text(sample: bytes) -> bool:
@@ -121,63 +102,47 @@ def _of_text(binary: Binary, start: int, sizes: tuple[int, int] | None) -> Index
     Without `sizes`, V and D of a first line, D is that of the first word. Raises InputError for a line with another
     number of numbers, and for another number of lines.
     """
-    line, dim = (1, None) if sizes is None else (2, sizes[1])
-    tail = binary.read(max(binary.size - _WINDOW, start), _WINDOW)
-    end = binary.size - len(tail) + len(tail.rstrip())
-    starts, lengths, words = [], [], []
-    place = start
-    while place < end:
-        data = binary.read(place, min(_WINDOW, end - place))
-        if place + len(data) == end:
-            data += b"\n"
-        data = data[: data.rfind(b"\n") + 1]
-        if not data:
-            raise binary.refused(f"line {line:,} has more than {_WINDOW:,} bytes; it is not a word vector")
-        if dim is None:
-            dim = len(data[: data.index(b"\n")].split()) - 1
-        begins, widths = _lines(binary, data, line, dim)
-        starts.append(begins + place)
-        lengths.append(widths)
-        words += [data[first : first + size] for first, size in zip(begins.tolist(), widths.tolist(), strict=True)]
-        place, line = place + len(data), line + len(begins)
+    dim, first, place, end = sizes[1] if sizes else 0, 2 if sizes else 1, start, start
+    starts, lengths, words = array("q"), array("q"), []
+    is_behind = False  # all rows: lines without anything may follow
+    with binary.path.open("rb") as file:
+        file.seek(start)
+        while line := file.readline(LONGEST_LINE):
+            place, number = place + len(line), f"line {first + len(starts):,}"
+            if not line.endswith(b"\n") and place < binary.size:
+                raise binary.refused(f"{number} has more than {LONGEST_LINE:,} bytes; it is not a word vector")
+            if line.isspace():
+                is_behind = True
+                continue
+            if is_behind:
+                raise binary.refused(f"{number} has 0 numbers after its word, not {dim:,}")
+            dim = dim or len(line.split()) - 1
+            length = line.find(b" ")
+            if length < 1 or line.count(b" ") - line.endswith(b" \n") != dim:
+                length = _length_of_word(binary, line, number, dim)
+            starts.append(place - len(line))
+            lengths.append(length)
+            words.append(line[:length])
+            end = place
     if not dim or not starts:
         raise binary.refused("it has no line of a word and its numbers")
-    if sizes is not None and sum(map(len, starts)) != sizes[0]:
-        raise binary.refused(f"its first line promises {sizes[0]:,} rows, and it has {sum(map(len, starts)):,}")
-    return Index(dim, np.concatenate(starts), np.concatenate(lengths).astype(np.uint32), b"".join(words), end)
+    if sizes is not None and len(starts) != sizes[0]:
+        raise binary.refused(f"its first line promises {sizes[0]:,} rows, and it has {len(starts):,}")
+    return Index(dim, np.frombuffer(starts, np.int64), np.frombuffer(lengths, np.int64), b"".join(words), end)
 
 
-def _lines(binary: Binary, data: bytes, line: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each line begins and how long its word is, both (lines,) int64."""
-    letters = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(letters == _NEWLINE)
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    spaces = np.append(np.flatnonzero(letters == _SPACE), len(data))
-    first = np.searchsorted(spaces, starts)
-    count = np.searchsorted(spaces, ends) - first - (letters[ends - 1] == _SPACE)
-    lengths: np.ndarray = spaces[first] - starts
-    for place in np.flatnonzero((count != dim) | (lengths == 0)).tolist():
-        lengths[place] = _length_of_word(binary, data[starts[place] : ends[place]], line + place, dim)
-    return starts, lengths
-
-
-def _length_of_word(binary: Binary, text: bytes, line: int, dim: int) -> int:
+def _length_of_word(binary: Binary, line: bytes, number: str, dim: int) -> int:
     """Return the length of the word in a line that has tabs, more spaces than D, or a word with spaces."""
-    fields = text.split()
+    fields = line.split()
     numbers = len(fields) - 1
-    if numbers > dim and not _is_number(fields[-dim - 1]):
-        return len(text.rsplit(None, dim)[0])  # the word has spaces
+    if numbers > dim:
+        try:
+            float(fields[-dim - 1])
+        except ValueError:
+            return len(line.rsplit(None, dim)[0])  # the word has spaces
     if numbers != dim:
-        raise binary.refused(f"line {line:,} has {max(numbers, 0):,} numbers after its word, not {dim:,}")
-    return text.index(fields[0]) + len(fields[0])
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
+        raise binary.refused(f"{number} has {max(numbers, 0):,} numbers after its word, not {dim:,}")
+    return line.index(fields[0]) + len(fields[0])
 
 
 def _of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
@@ -190,20 +155,19 @@ def _of_binary(binary: Binary, start: int, sizes: tuple[int, int]) -> Index:
         raise binary.refused(
             f"its first line promises {count:,} rows of {dim:,} numbers; {binary.size - start:,} bytes follow"
         )
-    starts, lengths, words = np.empty(count, np.int64), np.empty(count, np.uint32), []
+    starts, lengths, words = np.empty(count, np.int64), np.empty(count, np.int64), []
     window, base, place = b"", start, start
     for row in range(count):
-        space = window.find(b" ", place - base) if place - base < len(window) else -1
+        space = window.find(b" ", place - base)
         if space < 0:
-            window, base = binary.read(place, _WINDOW), place
+            window, base = binary.read(place, LONGEST_LINE), place
             space = window.find(b" ")
         word = window[place - base : space].lstrip(b"\n")
-        next_place = base + space + 1 + 4 * dim
-        if space < 0 or next_place > binary.size:
-            raise binary.refused(f"it ends within row {row:,} of {count:,}")
         starts[row], lengths[row] = base + space - len(word), len(word)
+        place = base + space + 1 + 4 * dim
+        if space < 0 or place > binary.size:
+            raise binary.refused(f"it ends within row {row:,} of {count:,}")
         words.append(word)
-        place = next_place
     if binary.read(place, 2) not in (b"", b"\n"):
         raise binary.refused(f"{binary.size - place:,} bytes follow the {count:,} rows that its first line promises")
     return Index(dim, starts, lengths, b"".join(words), place)

@@ -9,13 +9,12 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from embcli import ollama
 from embcli.binary import shortened
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
 from embcli.errors import InputError, LayerError, Notes
 from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
-from embcli.hub import cache_folder, cached_models
+from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
 from embcli.names import __version__
 from embcli.records import Records, listed
 from embcli.result import Result
@@ -223,7 +222,7 @@ class Models(Result, verb="info", content="list"):
 def local_models(notes: Notes) -> Models:
     """Return the models in the Hugging Face cache and those of Ollama; a note names one that cannot be read."""
     cache, models = cache_folder(), []
-    for name, path in (*cached_models(cache), *ollama.models(notes)):
+    for name, path in (*cached_models(cache), *ollama_models(notes)):
         try:
             tensors, shape = open_tensors(path), None
             with suppress(InputError):  # no tensor is known to be the token matrix
@@ -232,5 +231,5 @@ def local_models(notes: Notes) -> Models:
             models.append(LocalModel(in_data(name), tensors.format, shape, size))
         except (InputError, OSError) as error:
             notes.add(str(error))
-    places = (f"the Hugging Face cache {str(cache)!r}", ollama.places())
+    places = (f"the Hugging Face cache {str(cache)!r}", ollama_places())
     return Models(tuple(models), tuple(map(in_data, places)), notes=notes)

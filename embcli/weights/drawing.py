@@ -17,7 +17,7 @@ from threading import Lock
 import numpy as np
 import torch
 
-from embcli.files.stored import runs
+from embcli.files.tensors import runs
 from embcli.layer import Layer
 from embcli.selection import distinct
 from embcli.weights.jump import WORDS, jump

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embcli.binary import Binary
 from embcli.errors import InputError, Notes
 from embcli.files import open_tensors, vectors
 from embcli.files.tensors import Tensors
-from embcli.files.vectors import VectorsFile
 from embcli.layer import Layer
 from tests.files.made import assert_equal, assert_rows, matrix, refusal
 
@@ -136,7 +134,7 @@ def test_windows_of_any_size_give_the_same_rows(
 ) -> None:
     words = [f"w{number}" for number in range(500)]
     path = form(tmp_path / "m.txt", words, matrix(500, 2))  # type: ignore[operator]
-    monkeypatch.setattr(vectors, "_WINDOW", size)
+    monkeypatch.setattr(vectors, "LONGEST_LINE", size)
     _, layer, found = opened(path)
     assert found == words
     assert_rows(layer, matrix(500, 2))
@@ -145,18 +143,10 @@ def test_windows_of_any_size_give_the_same_rows(
 def test_a_note_is_made_where_going_through_a_file_takes_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_LARGE", 10)
+    monkeypatch.setattr(vectors, "LARGE", 10)
     notes = Notes()
-    VectorsFile(Binary(text_file(tmp_path / "large.txt", ["a", "b"], matrix(2, 3))), notes)
+    open_tensors(text_file(tmp_path / "large.txt", ["a", "b"], matrix(2, 3)), notes)
     assert list(notes) == ["large.txt is read whole to find its words; this takes a while"]
-
-
-@pytest.mark.parametrize("end", ["\n", " \n"])
-def test_regular_lines_are_not_gone_through_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
-) -> None:
-    monkeypatch.setattr(vectors, "_length_of_word", None)
-    assert opened(text_file(tmp_path / "m.vec", ["a", "b"], matrix(2, 3), header=True, end=end))[2] == ["a", "b"]
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
