@@ -270,15 +270,11 @@ class Model:
         >>> seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
         [['1.2753', '-0.201', '-0.1606']]
         """
-        from embcli.verbs.weights import density_map, weights
+        from embcli.verbs.weights import weights
 
         check_choice("layer", str(layer), get_args(Layer))
         check_choice("sort", sort, get_args(Sort))
-        if sort != "id" and map:
-            raise InputError("sort is for rows; map shows them as one picture", parameters=("sort", "map"))
-        if map:
-            return density_map(self.source, layer, rows, columns, self.watch)
-        return weights(self.source, layer, self.numbered(rows, layer), columns, self.watch, sort)
+        return weights(self.source, layer, self.numbered(rows, layer), columns, self.watch, sort, map)
 
     def numbered(self, rows: str | None, layer: Layer = "token") -> str | None:
         """Return chosen rows with IDs in place of tokens, which may begin with a space that is not given.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
+from embcli.notes import unwatched
 from embcli.page.colors import RAMP
-from embcli.verbs.weights import density_map
+from embcli.verbs.weights import Bins, weights
 from embcli.weights.seeded import Seeded
 from embcli.weights.source import SeededSource
 from tests.conftest import Embcli
@@ -31,11 +32,15 @@ matrices = st_numpy.arrays(
 )
 
 
+def bins(source: Any, rows: int, columns: int, watch: Any = unwatched) -> Bins:
+    return weights(source, "token", watch=watch, map=True).bins(rows, columns)  # type: ignore[attr-defined, no-any-return]
+
+
 @untimed
 @given(matrices, st.integers(1, 5), st.integers(1, 5))
 @np.errstate(all="ignore")
 def test_bins_are_those_of_plain_numpy(values: np.ndarray, rows: int, columns: int) -> None:
-    found = density_map(stub(values, values), "token").bins(rows, columns)
+    found = bins(stub(values, values), rows, columns)
     wide, (size, dim) = values.astype(float), values.shape
     whole = np.isfinite(wide)
     for place, row in enumerate(range(0, size, rows)):
@@ -63,7 +68,7 @@ def test_a_pass_is_watched_row_by_row() -> None:
             steps.append(size(block))  # type: ignore[operator]
             yield block
 
-    found = density_map(SeededSource(Seeded(3001, 33)), "token", watch=watch).bins(7, 2)  # type: ignore[arg-type]
+    found = bins(SeededSource(Seeded(3001, 33)), 7, 2, watch)
     assert sum(steps) == 3001
     np.testing.assert_allclose(found.sizes, expected(live(Seeded(3001, 33))["token"], 7, 2), rtol=1e-12)
 

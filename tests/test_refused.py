@@ -71,7 +71,7 @@ REFUSED = {  # a part of the error
     "weights --rows xyzzy": "--rows takes IDs and tokens, and 'xyzzy' is 2 tokens",
     "weights --rows -1": "'-1' does not choose rows",
     "weights --layer position --rows 1024": "row 1024 is out of range: there are 1,024, from 0 to 1023",
-    "weights --sort norm --map": "--sort is for rows; --map shows them as one picture",
+    "weights --sort norm --map": "--sort norm cannot be combined with --map, which shows the whole matrix in order",
     "weights --columns 1:2:3": "'1:2:3' does not choose columns",
     "lookup a --columns 3 --dim 3": "column 3 is out of range: there are 3, from 0 to 2",
     f"lookup --ids 1,2 {TOY} --trace 9": "--trace 9 is not a token: there are 2 tokens",

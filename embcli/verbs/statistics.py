@@ -12,7 +12,6 @@ from embcli.layer import Layer, Meter, Summary
 from embcli.words import QUANTILES
 
 AT = tuple(QUANTILES.values())
-_PENDING, _LEAST_ROWS = 1 << 18, 1 << 10  # values, and rows, that are worth a matrix product
 _ROUNDING = 2.0**-50  # of a column's mean; different float32 values differ by far more
 
 
@@ -48,35 +47,22 @@ class Covariance:
         self._origin = np.zeros(dim)
         self._sum = np.zeros(dim)  # of the rows minus the origin
         self._products = np.zeros((dim, dim))
-        self._pending: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
         """Add rows, (n, D) float64, which stay as they are."""
-        self._pending.append(rows)
-        if sum(map(len, self._pending)) >= max(_PENDING // len(self._sum), _LEAST_ROWS):
-            self._multiply()
-
-    def _multiply(self) -> None:
-        rows = np.concatenate([*self._pending, self._products[:0]])
         if not self.count and len(rows):
             self._origin = rows.mean(axis=0)
-        rows -= self._origin
+        rows = rows - self._origin
         self._sum += rows.sum(axis=0)
         self._products += rows.T @ rows
         self.count += len(rows)
-        self._pending = []
 
     def mean(self) -> np.ndarray:
-        """Return the mean row, (D,)."""
-        self._multiply()
         return self._origin + self._sum / max(self.count, 1)
 
     def matrix(self) -> np.ndarray:
         """Return the covariance, (D, D), divided by n - 1; a column that varies only by rounding has none."""
-        self._multiply()
-        matrix = np.outer(self._sum, self._sum / max(self.count, 1))
-        np.subtract(self._products, matrix, out=matrix)
-        matrix /= max(self.count - 1, 1)
+        matrix = (self._products - np.outer(self._sum, self._sum / max(self.count, 1))) / max(self.count - 1, 1)
         constant = np.diagonal(matrix) <= np.square(_ROUNDING * self._origin)
         matrix[constant], matrix[:, constant] = 0, 0
         return matrix

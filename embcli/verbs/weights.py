@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -58,12 +58,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         """Return rows of the layer, (n, chosen columns) float32."""
         return self.layer.rows(ids)[:, self.columns]
 
-    def tokens(self, ids: np.ndarray) -> list[bytes | None]:
-        """Return the bytes of the token that each row stands for."""
-        return tokens_of(ids, self.encoding)
-
     def records(self) -> Records:
-        """Return the matrix as data: the ID and token of each row, if sorted its norm and rank, and its values."""
         token: dict[str, FieldType] = {"token": str} if self.encoding else {}
         rank: dict[str, FieldType] = {"norm": float, "rank": int} if self.order else {}
         return Records(
@@ -83,11 +78,10 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         )
 
     def _fields(self, places: np.ndarray, names: Names) -> dict[str, Any]:
-        """Return the named fields of the rows at these places, (n,) int64."""
         ids = self.ids[places]
         values: dict[str, Any] = {"id": ids}
         if "token" in names:
-            values["token"] = list(map(token_text, self.tokens(ids)))
+            values["token"] = list(map(token_text, tokens_of(ids, self.encoding)))
         if self.order:
             values |= {"norm": self.order.norms[ids], "rank": self.order.ranks[ids]}
         return values
@@ -102,7 +96,6 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
 
     @property
     def title(self) -> str:
-        """The title of the page."""
         size, dim = self.layer.shape
         if self.name == "token" and self.origin.is_other:
             return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {counted(dim, 'column')}"
@@ -112,7 +105,6 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         return f"{self.name.capitalize()} weight matrix: {rows}, D = {counted(dim, 'column')}"
 
     def lines_below(self, summary: Summary) -> Iterator[Text]:
-        """Yield the origin, the size and a summary of the values of the matrix, and what its rows are not."""
         from embcli.page import NumberFormat, words
         from embcli.verbs.parts import origin_in_words, origin_lines
 
@@ -135,7 +127,7 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         rows = Excerpt.ends(_MOST_CHOSEN if self.rows_chosen else _MOST, len(self.ids))
         ids = self.ids[rows.places]
         label = "row" if self.origin.is_other and self.encoding is None else "ID"
-        tokens = self.tokens(ids) if self.encoding is not None else None
+        tokens = tokens_of(ids, self.encoding) if self.encoding is not None else None
         labels = id_labels(ids, tokens, "pos" if self.name == "position" else label)
         missing = rows.missing("row", self.ids)
         if self.order is not None:
@@ -158,6 +150,89 @@ class WeightMatrix(Result, verb="weights", content="embeddings"):
         yield from self.lines_below(summary)
 
 
+@dataclass(frozen=True)
+class Bins:
+    """A whole matrix in bins of consecutive rows and columns; the last bins may be smaller. Sums are in float64."""
+
+    sizes: np.ndarray  # (row bins, column bins) float64: root mean square; NaN or infinite if a value is
+    norms: np.ndarray  # (row bins,) float64: mean norm of the finite rows; NaN if there are none
+    zero_rows: np.ndarray  # (row bins,): number of zero rows
+    non_finite_rows: np.ndarray  # (row bins,): number of rows with NaN or infinity
+    zero_columns: np.ndarray  # (columns,) bool
+    non_finite_columns: np.ndarray  # (columns,) bool
+    summary: Summary
+
+
+@dataclass(frozen=True, eq=False)
+class WeightMap(WeightMatrix, verb="map", content="page"):
+    """A whole weight matrix, to be shown in bins; each call of `bins` passes over all rows."""
+
+    @np.errstate(invalid="ignore")  # of infinities
+    def bins(self, rows: int, columns: int) -> Bins:
+        """Return the matrix in bins of `rows` x `columns` values, from one pass."""
+        size, dim = self.layer.shape
+        first_rows, first_columns = np.arange(0, size, rows), np.arange(0, dim, columns)
+        squares, (norms, zero, bad) = np.zeros((len(first_rows), dim)), np.zeros((3, len(first_rows)))
+        meter, row = Meter(), 0
+        for block in self.watch(self.layer.blocks(), size, len):
+            exact = np.square(block, dtype=np.float64)
+            lengths = exact.sum(axis=1)
+            finite = np.isfinite(lengths)
+            bins = np.arange(row, row + len(block)) // rows
+            starts = np.flatnonzero(np.diff(bins, prepend=-1))
+            for total, values in (
+                (squares, exact),
+                (norms, np.sqrt(np.where(finite, lengths, 0))),
+                (zero, lengths == 0),
+                (bad, ~finite),
+            ):
+                total[bins[starts]] += np.add.reduceat(values, starts, dtype=np.float64)
+            meter.add(block)
+            row += len(block)
+        counts, of_columns = np.diff(np.append(first_rows, size)), squares.sum(axis=0)
+        per_bin = counts[:, None] * np.diff(np.append(first_columns, dim))
+        return Bins(
+            np.sqrt(np.add.reduceat(squares, first_columns, axis=1) / per_bin),
+            np.where(counts > bad, norms / np.maximum(counts - bad, 1), np.nan),
+            zero,
+            bad,
+            of_columns == 0,
+            ~np.isfinite(of_columns),
+            meter.summary(),
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from embcli.page import Label, Strips, Values, lines_of, strip_numbers, title, words
+
+        size, dim = self.layer.shape
+        rows = -(-size // max(lines_of(console) - _FRAME, 4))
+        starts = Label("from row", np.arange(0, size, rows))
+        after = [Label("", [], "left", minimum=2), Label("mean norm", [], minimum=_NORM)]
+        columns = -(-dim // strip_numbers(console, options.max_width, [starts], after))
+        bins, first = self.bins(rows, columns), np.arange(0, dim, columns)
+        marked = {_ZERO: (bins.zero_rows, bins.zero_columns), _BAD: (bins.non_finite_rows, bins.non_finite_columns)}
+        marks = ["".join(mark for mark, (each, _) in marked.items() if each[row]) for row in range(len(bins.norms))]
+        norms = [f"{norm:#.4g}".rstrip(".") for norm in bins.norms]
+        after = [replace(after[0], cells=marks), replace(after[1], cells=norms)]
+        zero, bad = (np.logical_or.reduceat(each, first) for _, each in marked.values())
+        below = np.where(bad, _BAD, np.where(zero, _ZERO, "")).tolist() if (bad | zero).any() else []
+        each = f"{counted(rows, 'row')} x {counted(columns, 'column')}"
+        yield title(self.title)
+        how = f"the root mean square of {each} each" if rows * columns > 1 else "|number|"
+        yield words(f"The size of all numbers: {how}")
+        ends = np.append(first[:-1], dim - 1)
+        yield Strips([starts], [Values(bins.sizes)], ends, (), after, self.style.precision, signed=False, below=below)
+        counts = [
+            f"{mark}: {counted(int(of_rows.sum()), 'row')} and {counted(int(of_columns.sum()), 'column')} {what}"
+            for (mark, (of_rows, of_columns)), what in zip(marked.items(), ("all zero", "not finite"), strict=True)
+            if of_rows.any() or of_columns.any()
+        ]
+        if counts:
+            yield words(f"{'; '.join(counts)}.")
+        yield ""
+        yield from self.lines_below(bins.summary)
+
+
 def weights(
     source: Source,
     layer: str,
@@ -165,12 +240,17 @@ def weights(
     columns: str | None = None,
     watch: Watch = unwatched,
     sort: Sort = "id",
+    map: bool = False,
 ) -> WeightMatrix:
     """Return the `token` or `position` layer of a source; `rows` and `columns` choose as in `0:5,100`.
 
     With `sort` by norm the rows are in the order of their norms, from a pass over the whole layer; see NormOrder.
-    Raises InputError for rows and columns out of range.
+    `map` returns a WeightMap, which is of all rows and columns. Raises InputError for rows and columns out of range.
     """
+    for name, given in (("sort", None if sort == "id" else sort), ("rows", rows), ("columns", columns)):
+        if map and given is not None:
+            problem = f"{name} {given[:40]} cannot be combined with map, which shows the whole matrix in order"
+            raise InputError(problem, parameters=(name, "map"))
     size, dim = shape_of(source, layer)
     encoding = source.encoding if layer == "token" else None
     ids, chosen = select(rows, size, "row"), select(columns, dim, "column")
@@ -178,7 +258,7 @@ def weights(
     order = norm_order(layers[layer], watch) if sort == "norm" else None
     if order is not None:
         ids = order.ids if rows is None else ids[np.argsort(order.ranks[ids], kind="stable")]
-    return WeightMatrix(
+    return (WeightMap if map else WeightMatrix)(
         name=layer,
         layer=layers[layer],
         ids=ids,
@@ -192,125 +272,3 @@ def weights(
         order=order,
         notes=source.notes,
     )
-
-
-@dataclass(frozen=True)
-class Bins:
-    """A whole matrix in bins of consecutive rows and columns; the last bins may be smaller. Sums are in float64."""
-
-    sizes: np.ndarray  # (row bins, column bins) float64: root mean square; NaN or infinite if a value is
-    norms: np.ndarray  # (row bins,) float64: mean norm of the finite rows; NaN if there are none
-    zero_rows: np.ndarray  # (row bins,) int64: number of zero rows
-    non_finite_rows: np.ndarray  # (row bins,) int64: number of rows with NaN or infinity
-    zero_columns: np.ndarray  # (columns,) bool
-    non_finite_columns: np.ndarray  # (columns,) bool
-    summary: Summary
-
-
-@dataclass(frozen=True, eq=False)
-class WeightMap(WeightMatrix, verb="map", content="page"):
-    """A whole weight matrix, to be shown in bins; each call of `bins` passes over all rows."""
-
-    def bins(self, rows: int, columns: int) -> Bins:
-        """Return the matrix in bins of `rows` x `columns` values, from one pass."""
-        sums, row = _Sums(self.layer.shape, rows, columns), 0
-        for block in self.watch(self.layer.blocks(), self.layer.shape[0], len):
-            sums.add(row, block)
-            row += len(block)
-        return sums.bins()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Label, Strips, Values, lines_of, strip_numbers, title, words
-
-        size, dim = self.layer.shape
-        rows = -(-size // max(lines_of(console) - _FRAME, 4))
-        starts = Label("from row", np.arange(0, size, rows))
-        after = [Label("", [], "left", minimum=2), Label("mean norm", [], minimum=_NORM)]
-        columns = -(-dim // strip_numbers(console, options.max_width, [starts], after))
-        bins = self.bins(rows, columns)
-        marked = ((_ZERO, bins.zero_rows, bins.zero_columns), (_BAD, bins.non_finite_rows, bins.non_finite_columns))
-        marks = ["".join(mark for mark, each, _ in marked if each[row]) for row in range(len(bins.norms))]
-        norms = [f"{norm:#.4g}".rstrip(".") for norm in bins.norms]
-        after = [Label("", marks, "left", minimum=2), Label("mean norm", norms, minimum=_NORM)]
-        first = np.arange(0, dim, columns)
-        zero, bad = (np.logical_or.reduceat(each, first) for _, _, each in marked)
-        below = [_BAD if no_number else _ZERO if empty else "" for empty, no_number in zip(zero, bad, strict=True)]
-        each = f"{counted(rows, 'row')} x {counted(columns, 'column')}"
-        yield title(self.title)
-        how = f"the root mean square of {each} each" if rows * columns > 1 else "|number|"
-        yield words(f"The size of all numbers: {how}")
-        ends = np.append(first[:-1], dim - 1)
-        below = below if any(below) else []
-        yield Strips([starts], [Values(bins.sizes)], ends, (), after, self.style.precision, signed=False, below=below)
-        counts = [
-            f"{mark}: {counted(int(of_rows.sum()), 'row')} and {counted(int(of_columns.sum()), 'column')} {what}"
-            for (mark, of_rows, of_columns), what in zip(marked, ("all zero", "not finite"), strict=True)
-            if of_rows.any() or of_columns.any()
-        ]
-        if counts:
-            yield words(f"{'; '.join(counts)}.")
-        yield ""
-        yield from self.lines_below(bins.summary)
-
-
-class _Sums:
-    """Sums of squares over the blocks so far."""
-
-    def __init__(self, shape: tuple[int, int], rows: int, columns: int) -> None:
-        self._shape, self._rows = shape, rows
-        self._first_rows, self._first_columns = np.arange(0, shape[0], rows), np.arange(0, shape[1], columns)
-        count = len(self._first_rows)
-        self._squares = np.zeros((count, len(self._first_columns)))
-        self._columns = np.zeros(shape[1])
-        self._norms = np.zeros(count)
-        self._zero, self._non_finite = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self._meter = Meter()
-
-    @np.errstate(invalid="ignore")  # of infinities
-    def add(self, row: int, block: np.ndarray) -> None:
-        """Add a block from a row on."""
-        exact = block.astype(np.float64)
-        np.square(exact, out=exact)
-        rows = exact.sum(axis=1)
-        self._meter.add(block)
-        first, last = row // self._rows, (row + len(block) - 1) // self._rows
-        for place in range(first, last + 1):
-            part = slice(max(place * self._rows - row, 0), (place + 1) * self._rows - row)
-            columns = exact[part].sum(axis=0)
-            self._columns += columns
-            self._squares[place] += np.add.reduceat(columns, self._first_columns)
-            finite = np.isfinite(rows[part])
-            self._norms[place] += np.sqrt(rows[part][finite]).sum()
-            self._non_finite[place] += np.count_nonzero(~finite)
-            self._zero[place] += np.count_nonzero(rows[part] == 0)
-
-    def bins(self) -> Bins:
-        """Return the bins of all blocks."""
-        size, dim = self._shape
-        rows = np.diff(np.append(self._first_rows, size))
-        counts = rows[:, None] * np.diff(np.append(self._first_columns, dim))
-        finite = rows - self._non_finite
-        norms = np.where(finite > 0, self._norms / np.maximum(finite, 1), np.nan)
-        return Bins(
-            np.sqrt(self._squares / counts),
-            norms,
-            self._zero,
-            self._non_finite,
-            self._columns == 0,
-            ~np.isfinite(self._columns),
-            self._meter.summary(),
-        )
-
-
-def density_map(
-    source: Source, layer: str, rows: str | None = None, columns: str | None = None, watch: Watch = unwatched
-) -> WeightMap:
-    """Return the map of the `token` or `position` layer of a source; `watch` counts rows.
-
-    Raises InputError if rows or columns were chosen: a map shows all of them.
-    """
-    for name, chosen in (("rows", rows), ("columns", columns)):
-        if chosen is not None:
-            problem = f"{name} {chosen[:40]} cannot be combined with map, which shows the whole matrix"
-            raise InputError(problem, parameters=(name, "map"))
-    return WeightMap(**vars(weights(source, layer, watch=watch)))

@@ -6,9 +6,9 @@ import os
 import platform
 import re
 import sys
-import threading
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,19 +39,21 @@ class Build:
 
     @property
     def version(self) -> str:
-        """The version of torch, without the commit."""
         return self.torch.rpartition("+")[0] or self.torch
 
     @property
     def described(self) -> dict[str, str]:
-        """What the origin of a layer tells of it."""
         return {"torch": self.version, "cpu_capability": cpu_capability() or self.machine}
 
 
 @lru_cache
 def this_build() -> Build:
-    """Return the build that would draw in this process."""
-    return Build(_torch(), platform.machine(), _processor(), _libc())
+    try:
+        libc = (os.confstr("CS_GNU_LIBC_VERSION") or "").replace(" ", "-")
+    except (AttributeError, ValueError, OSError):
+        libc = platform.release()
+    processor = f"{zlib.crc32(_flags()):08x}{os.environ.get('ATEN_CPU_CAPABILITY', '')}"
+    return Build(_torch(), platform.machine(), processor, libc)
 
 
 def cpu_capability() -> str | None:
@@ -76,32 +78,15 @@ def loading_torch(notes: Notes | None = None) -> Iterator[None]:
     if this_build().torch == NO_TORCH:
         raise LayerError("torch is not installed, and is needed here; pip install torch")
     if "torch" not in sys.modules:
-        error = _imported(notes or Notes())
-        if error is not None:
-            raise error if ran_out(error) else LayerError(does_not_load("torch", error))
-    yield
-
-
-def _imported(notes: Notes) -> Exception | None:
-    """Import torch in a thread; return the error if there is one."""
-    errors: list[Exception] = []
-
-    def load() -> None:
         try:
-            import_module("torch")
-        except Exception as error:
-            errors.append(error)
-
-    try:
-        thread = threading.Thread(target=load)
-        thread.start()
-    except RuntimeError as error:  # there is no memory for a thread
-        return error
-    thread.join(PATIENCE)
-    if thread.is_alive():
-        notes.slow("loading torch")
-    thread.join()
-    return errors[0] if errors else None
+            with ThreadPoolExecutor(1) as pool:
+                loading = pool.submit(import_module, "torch")
+                if wait([loading], PATIENCE).not_done and notes:
+                    notes.slow("loading torch")
+                loading.result()
+        except Exception as error:  # a package that is there can fail to load in any way
+            raise error if ran_out(error) else LayerError(does_not_load("torch", error)) from None
+    yield
 
 
 def _torch() -> str:
@@ -119,10 +104,6 @@ def _torch() -> str:
     return f"{names.get('__version__', 'unknown')}+{names.get('git_version', 'unknown')}"
 
 
-def _processor() -> str:
-    return f"{zlib.crc32(_flags()):08x}{os.environ.get('ATEN_CPU_CAPABILITY', '')}"
-
-
 def _flags() -> bytes:
     """Return the line of the processor's flags, empty if the system is not Linux."""
     try:
@@ -130,10 +111,3 @@ def _flags() -> bytes:
             return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
     except OSError:
         return b""
-
-
-def _libc() -> str:
-    try:
-        return (os.confstr("CS_GNU_LIBC_VERSION") or "").replace(" ", "-")
-    except (AttributeError, ValueError, OSError):
-        return platform.release()

@@ -30,7 +30,6 @@ class Seeded:
             refuse_too_large(f"a {name} layer", self.shape(name))
 
     def shape(self, name: str) -> tuple[int, int]:
-        """Return the shape of the `token` or of the `position` layer."""
         return (self.vocab if name == "token" else self.context_length), self.dim
 
 

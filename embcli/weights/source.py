@@ -57,23 +57,16 @@ class SeededSource:
 
     @property
     def origin(self) -> Origin:
-        """Where the numbers come from; that of open layers says more."""
         return Origin(seed=self.seeded.seed)
 
     def resized(self, context_length: int) -> SeededSource:
-        """Return the same source with a position layer of another length."""
         seeded = replace(self.seeded, context_length=context_length)
         return SeededSource(seeded, self.store, self.encoding, self.notes)
 
     def shape(self, name: str) -> tuple[int, int]:
-        """Return the shape of the `token` or of the `position` layer, before any number is drawn."""
         return self.seeded.shape(name)
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
-        """Return the named layers; for each, the IDs that will be asked for, or None for any.
-
-        Raises LayerError if a layer must be drawn and torch does not load.
-        """
         layers = {name: self._kept(name) or self._drawn(name, ids) for name, ids in wanted.items()}
         drawn_by = next((layer.build for layer in layers.values()), {})
         shapes = {name: layer.shape for name, layer in layers.items()}
