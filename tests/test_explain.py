@@ -111,7 +111,7 @@ def test_names_stand_out() -> None:
     bold = re.findall('<span style="[^"]*font-weight: bold[^"]*">(.*?)</span>', page)
     assert [html.unescape(each) for each in bold] == [
         "formats",
-        *(item.word for item in glossary.explain("formats").entries[0].items),
+        *(block.name for block in glossary.explain("formats").entries[0].blocks if block.name),
     ]
 
 

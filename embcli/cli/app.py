@@ -781,11 +781,12 @@ def cache(
 ) -> None:
     """Show where layers are kept, and how much space each takes; or remove them."""
     from embcli.store import Store
-    from embcli.verbs.cache import clear, contents
-    from embcli.words import in_line
+    from embcli.verbs.cache import files
+    from embcli.words import counted, in_bytes, in_line
 
-    store = Store.from_environment(PrintedNotes())
+    found = files(Store.from_environment(PrintedNotes()), remove=action == "clear")
     if action == "clear":
-        typer.echo(in_line(clear(store).removed))
+        removed = f"{counted(len(found.entries), 'file')} removed, {in_bytes(found.size)}, from {found.folder}"
+        typer.echo(in_line(removed))
     else:
-        output_for("list", format, output, color, width, theme).write(contents(store))
+        output_for("list", format, output, color, width, theme).write(found)

@@ -59,10 +59,6 @@ class Batches(Result, verb="batch", content="batches"):
     targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
     input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
 
-    def batch_of(self, places: np.ndarray) -> np.ndarray:
-        """Return the batches of the samples at these places in `order`, (n,) int64."""
-        return np.asarray(self.first + places // self.batch_size)
-
     def ids(self, samples: np.ndarray) -> np.ndarray:
         """Return the tokens of samples and the next one, (n, T + 1) int64: [:, :-1] are inputs, [:, 1:] targets."""
         starts = samples[:, None] * self.stride
@@ -75,7 +71,6 @@ class Batches(Result, verb="batch", content="batches"):
         return rows if len(self.columns) == rows.shape[-1] else rows[..., self.columns]
 
     def records(self) -> Records:
-        """Return the batches as data: a row for each sample; in ndjson a line for each batch."""
         shape = len(self.order), self.max_length
         step = max(_PIECE // (self.max_length * self.layer.shape[1]), 1)
         return Records(
@@ -91,30 +86,28 @@ class Batches(Result, verb="batch", content="batches"):
             },
             columns=tuple(self.columns.tolist()),
             default="input",
-            lines=self._lines(),
+            lines=Records(
+                self.run,
+                "batches",
+                -(-len(self.order) // self.batch_size),
+                {"batch": int, "inputs": list[int], "targets": list[int]},
+                self._batches,
+                {"input": Array((self.batch_size, self.max_length, len(self.columns)))},
+            ),
         )
 
     def _values(self, places: np.ndarray, names: Names) -> dict[str, np.ndarray]:
-        """Return the fields and matrices of the samples at these places in `order`."""
-        samples = self.order[places]
+        samples, batches = self.order[places], self.first + places // self.batch_size
         ids = self.ids(samples)
-        values = {"batch": self.batch_of(places), "sample": samples, "inputs": ids[:, :-1], "targets": ids[:, 1:]}
+        values = {"batch": batches, "sample": samples, "inputs": ids[:, :-1], "targets": ids[:, 1:]}
         return {**values, "input": self.embeddings(samples)} if "input" in names else values
 
-    def _lines(self) -> Records:
-        size = self.batch_size
-        batches = -(-len(self.order) // size)
-
-        def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
-            for batch in range(batches):
-                places = np.arange(batch * size, min((batch + 1) * size, len(self.order)))
-                values = {name: each[None] for name, each in self._values(places, matrices).items()}
-                values["batch"] = np.array([self.first + batch])
-                yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
-
-        shape = batches, size, self.max_length, len(self.columns)
-        types = {"batch": int, "inputs": list[int], "targets": list[int]}
-        return Records(self.run, "batches", batches, types, pieces, {"input": Array(shape)})
+    def _batches(self, fields: Names, matrices: Names) -> Iterator[Piece]:
+        for start in range(0, len(self.order), self.batch_size):
+            places = np.arange(start, min(start + self.batch_size, len(self.order)))
+            values = {name: each[None] for name, each in self._values(places, matrices).items()}
+            values["batch"] = values["batch"][:, 0]
+            yield Piece(1, {name: values[name] for name in fields}, {name: values[name] for name in matrices})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, ruled, title, words
@@ -145,14 +138,13 @@ class Batches(Result, verb="batch", content="batches"):
         yield from origin_lines(self.origin)
 
     def _table(self, width: int) -> Matrix:
-        """Return the inputs and targets of samples, side by side."""
         from embcli.page import Label, Matrix, Values, shorten
         from embcli.page.table import SHORTEST
 
         rows = Excerpt.ends(_MOST_SAMPLES, len(self.order))
         samples = self.order[rows.places]
         ids = self.ids(samples)  # (n, T + 1)
-        labels = [Label("batch", self.batch_of(rows.places))] if self.all else []
+        labels = [Label("batch", self.first + rows.places // self.batch_size)] if self.all else []
         labels.append(Label("sample", samples))
         if self.tokens.encoding is not None:
             cell = len(str(max(int(ids.max()), self.max_length - 1)))
@@ -164,7 +156,6 @@ class Batches(Result, verb="batch", content="batches"):
         return Matrix(labels, blocks, np.arange(self.max_length), rows.gaps, column="position", rows_left_out=missing)
 
     def _picture(self) -> Matrix:
-        """Return the input embedding of each token, sample by sample."""
         from embcli.page import Label, Matrix, Values
         from embcli.verbs.parts import token_label
 

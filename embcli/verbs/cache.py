@@ -19,19 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Files(Result, verb="cache", content="list"):
-    """Files of the cache."""
-
     folder: str
     entries: tuple[Entry, ...]
 
     @property
     def size(self) -> int:
         return sum(entry.size for entry in self.entries)
-
-    @property
-    def removed(self) -> str:
-        """A line about files that were removed."""
-        return f"{counted(len(self.entries), 'file')} removed, {in_bytes(self.size)}, from {self.folder}"
 
     def records(self) -> Records:
         used = [datetime.fromtimestamp(entry.used, timezone.utc).isoformat() for entry in self.entries]
@@ -57,22 +50,11 @@ class Files(Result, verb="cache", content="list"):
             yield ruled([Label("last used", used, "left"), Label("size", sizes), Label("layer", names, "left")])
 
 
-def contents(store: Store | None) -> Files:
-    """Return the kept files, least recently used first; raises OutputError if this user has no cache."""
-    store = _existing(store)
-    return Files(str(store.folder), tuple(store.entries()))
-
-
-def clear(store: Store | None) -> Files:
-    """Remove all kept and partial files, and return them.
+def files(store: Store | None, remove: bool = False) -> Files:
+    """Return the kept files, least recently used first; or remove all kept and partial files, and return them.
 
     Raises OutputError for a file that cannot be removed, and if this user has no cache.
     """
-    store = _existing(store)
-    return Files(str(store.folder), tuple(store.clear()))
-
-
-def _existing(store: Store | None) -> Store:
     if store is None:
         raise OutputError("there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME")
-    return store
+    return Files(str(store.folder), tuple(store.clear() if remove else store.entries()))

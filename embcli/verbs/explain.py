@@ -25,13 +25,10 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 FOLDER = Path(__file__).parents[1] / "data" / "explain"
-_ALSO, _FROM = "Also: ", "From: "
 
 
 @dataclass(frozen=True)
 class Block:
-    """A few sentences, a command line as it is typed, or an item of a list, which can have a name."""
-
     kind: Literal["prose", "command", "item"]
     text: str
     name: str = ""
@@ -39,8 +36,6 @@ class Block:
 
 @dataclass(frozen=True)
 class Entry:
-    """A word and its explanation."""
-
     word: str
     part: str  # the part of the glossary to which it belongs
     also: tuple[str, ...]  # other names of it
@@ -58,13 +53,6 @@ class Entry:
         """The command lines."""
         return tuple(each.text for each in self.blocks if each.kind == "command")
 
-    @property
-    def items(self) -> list[Entry]:
-        """Each item as an entry, which leads back to this one."""
-        whole = Block("command", f"embcli explain {self.word}")
-        items = [each for each in self.blocks if each.name]
-        return [Entry(each.name, self.part, (), (Block("prose", each.text), whole), "") for each in items]
-
 
 @dataclass(frozen=True, eq=False)
 class Explanations(Result, verb="explain", content="list"):
@@ -74,7 +62,6 @@ class Explanations(Result, verb="explain", content="list"):
     is_list: bool  # whether the page lists the words only
 
     def records(self) -> Records:
-        """Return the entries as rows."""
         return listed(
             {"embcli": __version__},
             "words",
@@ -135,18 +122,20 @@ def explain(word: str | None = None) -> Explanations:
 @cache
 def entries() -> tuple[Entry, ...]:
     """Return all entries, in the order of the book's chapter."""
-    read = []
-    for file in sorted(FOLDER.glob("*.md")):
-        part, *texts = re.split(r"^# ", file.read_text("utf-8"), flags=re.MULTILINE)
-        read += [_entry(part.strip(), *text.split("\n", 1)) for text in texts]
-    return tuple(read)
+    parts = [re.split(r"^# ", file.read_text("utf-8"), flags=re.MULTILINE) for file in sorted(FOLDER.glob("*.md"))]
+    return tuple(_entry(part.strip(), *text.split("\n", 1)) for part, *texts in parts for text in texts)
 
 
 @cache
 def named() -> dict[str, Entry]:
     """Return what is explained, by all of its names; a word goes before an item of the same name."""
-    items = {name: item for entry in entries() for item in entry.items for name in item.word.split(", ")}
-    return items | {name: entry for entry in entries() for name in (entry.word, *entry.also)}
+    names: dict[str, Entry] = {}
+    for entry in entries():
+        whole = Block("command", f"embcli explain {entry.word}")
+        for item in entry.blocks:
+            short = Entry(item.name, entry.part, (), (Block("prose", item.text), whole), "")
+            names |= dict.fromkeys(item.name.split(", ") if item.name else (), short)
+    return names | {name: entry for entry in entries() for name in (entry.word, *entry.also)}
 
 
 def _plain(word: str) -> str:
@@ -154,14 +143,14 @@ def _plain(word: str) -> str:
 
 
 def _entry(part: str, word: str, text: str) -> Entry:
-    also, source = "", ""
-    blocks: list[Block] = []
+    also: tuple[str, ...] = ()
+    source, blocks = "", []
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         line = " ".join(block.split())
-        if block.startswith(_ALSO):
-            also = block.removeprefix(_ALSO)
-        elif block.startswith(_FROM):
-            source = line.removeprefix(_FROM)
+        if line.startswith("Also: "):
+            also = tuple(line.removeprefix("Also: ").split(", "))
+        elif line.startswith("From: "):
+            source = line.removeprefix("From: ")
         elif block.startswith("    "):
             blocks += [Block("command", each.strip()) for each in block.split("\n")]
         elif block.startswith("- "):
@@ -170,4 +159,4 @@ def _entry(part: str, word: str, text: str) -> Entry:
                 blocks.append(Block("item", meaning, name) if colon else Block("item", name))
         else:
             blocks.append(Block("prose", line))
-    return Entry(word.strip(), part, tuple(also.split(", ")) if also else (), tuple(blocks), source)
+    return Entry(word.strip(), part, also, tuple(blocks), source)

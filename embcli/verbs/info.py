@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from embcli.binary import shortened
 from embcli.encodings.tiktoken import DEFINITIONS, rank_file
@@ -37,13 +37,13 @@ class Info(Result, verb="info", content="list"):
     versions: dict[str, str]
     cpu_capability: str | None  # None without torch
     cache: str | None  # a folder; None if this user has none
-    encodings: tuple[tuple[str, int, bool], ...]  # name, V, whether embcli carries its rank file
+    encodings: dict[str, tuple[int, bool]]  # by name: V, and whether embcli carries its rank file
 
     def records(self) -> Records:
-        """Return the encodings as rows."""
-        names, sizes, carried = map(list, zip(*self.encodings, strict=True))
+        sizes, carried = map(list, zip(*self.encodings.values(), strict=True))
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
-        return listed(run, "encodings", encoding=(str, names), vocabulary_size=(int, sizes), carried=(bool, carried))
+        named = (str, [*self.encodings])
+        return listed(run, "encodings", encoding=named, vocabulary_size=(int, sizes), carried=(bool, carried))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, ruled, words
@@ -52,30 +52,27 @@ class Info(Result, verb="info", content="list"):
         width = max(map(len, lines))
         yield from (words(f"{name:{width}}  {value}") for name, value in lines.items())
         yield ""
-        names, sizes, carried = zip(*self.encodings, strict=True)
-        is_carried = Label("carried", ["yes" if each else "no" for each in carried], "left")
-        yield ruled([Label("encoding", names, "left"), Label("tokens", [f"{size:,}" for size in sizes]), is_carried])
+        tokens = Label("tokens", [f"{size:,}" for size, _ in self.encodings.values()])
+        carried = Label("carried", ["yes" if each else "no" for _, each in self.encodings.values()], "left")
+        yield ruled([Label("encoding", [*self.encodings], "left"), tokens, carried])
 
 
 def info() -> Info:
     """Return what embcli runs on; torch itself is loaded only if its CPU capability is not known otherwise."""
     build, capability = this_build(), cpu_capability()
-    torch_version = build.version
+    versions = {"embcli": __version__, "python": platform.python_version(), "torch": build.version}
     if build.torch == NO_TORCH or capability is None:
         try:
             with loading_torch():
                 import torch
-            torch_version, capability = torch.__version__, torch.backends.cpu.get_cpu_capability()
+            versions["torch"], capability = torch.__version__, torch.backends.cpu.get_cpu_capability()
         except LayerError as error:
-            torch_version, capability = str(error), None
-    versions = {"embcli": __version__, "python": platform.python_version(), "torch": torch_version}
+            versions["torch"], capability = str(error), None
     for name in ("tiktoken", "numpy", "typer", "rich"):
         versions[name] = "not installed"
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
-    encodings = tuple(
-        (name, each.vocabulary_size, rank_file(each.ranks).is_file()) for name, each in DEFINITIONS.items()
-    )
+    encodings = {name: (each.vocabulary_size, rank_file(each.ranks).is_file()) for name, each in DEFINITIONS.items()}
     notes = Notes()
     store = Store.from_environment(notes)
     return Info(versions, capability, str(store.folder) if store else None, encodings, notes=notes)
@@ -179,10 +176,7 @@ def model_info(checkpoint: Checkpoint, every: bool = False) -> ModelInfo:
     return ModelInfo(checkpoint, tensors, notes=checkpoint.notes)
 
 
-@dataclass(frozen=True)
-class LocalModel:
-    """A model that a program holds."""
-
+class LocalModel(NamedTuple):
     name: str  # that a model is opened by
     format: str
     shape: tuple[int, int] | None  # (V, D); None if its token matrix is not known
@@ -191,13 +185,12 @@ class LocalModel:
 
 @dataclass(frozen=True, eq=False)
 class Models(Result, verb="info", content="list"):
-    """The models that were found, and where they were looked for."""
+    """The models that programs hold on this machine, and where they were looked for."""
 
     models: tuple[LocalModel, ...]
     places: tuple[str, ...]  # in words
 
     def records(self) -> Records:
-        """Return the models as rows."""
         return listed(
             {"embcli": __version__, "places": list(self.places)},
             "models",
@@ -211,10 +204,14 @@ class Models(Result, verb="info", content="list"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, ruled, words
 
-        names = Label("model", [each.name for each in self.models], "left", short=True)
-        formats = Label("format", [each.format for each in self.models], "left")
-        shapes = Label("V x D", [" x ".join(f"{size:,}" for size in each.shape or ()) for each in self.models])
-        yield ruled([names, formats, shapes, Label("bytes", [in_bytes(each.size) for each in self.models])])
+        yield ruled(
+            [
+                Label("model", [each.name for each in self.models], "left", short=True),
+                Label("format", [each.format for each in self.models], "left"),
+                Label("V x D", [" x ".join(f"{size:,}" for size in each.shape or ()) for each in self.models]),
+                Label("bytes", [in_bytes(each.size) for each in self.models]),
+            ]
+        )
         yield ""
         yield words(f"{counted(len(self.models), 'model')} in {', '.join(self.places)}")
 
