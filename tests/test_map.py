@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from embcli.notes import unwatched
+from embcli.errors import unwatched
 from embcli.page.colors import RAMP
 from embcli.verbs.weights import Bins, weights
 from embcli.weights.seeded import Seeded
