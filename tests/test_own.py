@@ -88,15 +88,14 @@ def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(
     assert tokens(inside, "weights", "--from", str(glove), "--rows", "0", *named) == ["other"]
 
 
-def test_words_are_found_by_their_first_ids() -> None:
+def test_words_are_found_by_their_first_ids(tmp_path: Path) -> None:
     """Against a dictionary; words of one length with equal first and last letters, empty ones, and the last one."""
     chance = np.random.default_rng(3)
-    words = [bytes(chance.choice([97, 98], chance.integers(0, 5)).tolist()) for _ in range(200)]
-    ends = np.cumsum([len(word) for word in words])
-    vocabulary = own.Vocabulary(b"".join(words), ends - [len(word) for word in words], ends)
-    wanted = {b"abab", b"b", b"aaaa", b"bbbb", b"aba", b"none", words[-1]} - {b""}
-    assert vocabulary.find_all(wanted) == {word: words.index(word) for word in wanted if word in words}
-    assert vocabulary.find_all(set()) == {}
+    words = ["".join(chance.choice(["a", "b"], chance.integers(0, 5))) for _ in range(200)]
+    known = own.OwnWords(tmp_path, "".join(words).encode(), np.array([*map(len, words)]))
+    wanted = [word for word in ("abab", "b", "aaaa", "bbbb", "aba", words[-1]) if word]
+    assert known.encode(" ".join(wanted)).tolist() == [words.index(word) for word in wanted]
+    assert known.encode("").tolist() == []
 
 
 def test_words_stand_where_they_stand_in_the_text(glove: Path) -> None:

@@ -17,9 +17,8 @@ from gguf import GGUFWriter
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
-from embcli.encodings.pieces import Unigrams
-from embcli.encodings.spelling import bytes_of, words_between
-from embcli.encodings.splitting import splittings
+from embcli.encodings.encoding import bytes_of, words_between
+from embcli.encodings.pieces import Unigrams, splittings
 from embcli.errors import InputError
 from tests.conftest import Embcli
 

@@ -56,11 +56,9 @@ def _of_path(path: Path, name: str) -> Encoding:
         from embcli.encodings.sentencepiece import SentencePieceEncoding
 
         return SentencePieceEncoding(path, name)
-    from embcli.encodings import huggingface
+    from embcli.encodings.huggingface import HuggingFaceEncoding
 
-    if path.name.endswith("vocab.json"):
-        return huggingface.PairsEncoding(path, name)
-    return (huggingface.BertEncoding if path.suffix == ".txt" else huggingface.HuggingFaceEncoding)(path, name)
+    return HuggingFaceEncoding(path, name)
 
 
 @lru_cache

@@ -1,22 +1,27 @@
-"""The interface of encodings, the steps by which a text becomes tokens, and the merges of byte-pair encoding."""
+"""The interface of encodings, how vocabularies spell bytes, and the merges of byte-pair encoding."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from embcli.errors import InputError
 
-if TYPE_CHECKING:
-    import numpy as np
-
 Order = Callable[[bytes, bytes], float]  # of two neighbours: the least is merged first, NEVER is not merged
 NEVER = float("inf")
+SPACE = "\u2581"  # SentencePiece's spelling of a space
+# GPT-2's encoder: printable characters of Latin-1 are their own bytes; the others are U+0100 and on, in order.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTES = {byte: byte for byte in _PRINTABLE} | {0x100 + place: byte for place, byte in enumerate(_OTHERS)}
+_BYTES |= dict.fromkeys(_OTHERS, 0x100)  # in Latin-1 such a character stands for no byte
 
 
 @dataclass(frozen=True)
@@ -90,13 +95,14 @@ class Encoding(ABC):
         raise InputError(f"{self.name} does not tell how it splits a text")
 
 
-def merged(parts: list[bytes], order: Order, trace: list[tuple[bytes, bytes]] | None = None) -> list[bytes]:
-    """Return the parts of a piece, merged; each merge, of a left and a right part, is added to `trace`.
+def merged(parts: list[bytes], order: Order) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """Return the parts of a piece, merged, and the merges: the left and the right part of each.
 
     >>> merged([b"a", b"b", b"c"], lambda left, right: {b"bc": 0, b"ab": 1}.get(left + right, float("inf")))
-    [b'a', b'bc']
+    ([b'a', b'bc'], [(b'b', b'c')])
     """
     before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
+    trace = []
     heap = [
         (least, place, len(left) + len(right))
         for place, (left, right) in enumerate(pairwise(parts))
@@ -108,8 +114,7 @@ def merged(parts: list[bytes], order: Order, trace: list[tuple[bytes, bytes]] | 
         other = after[place]
         if not parts[place] or other == len(parts) or len(parts[place]) + len(parts[other]) != length:
             continue  # one of the two was merged since
-        if trace is not None:
-            trace.append((parts[place], parts[other]))
+        trace.append((parts[place], parts[other]))
         parts[place] += parts[other]
         parts[other] = b""
         after[place] = after[other]
@@ -118,11 +123,11 @@ def merged(parts: list[bytes], order: Order, trace: list[tuple[bytes, bytes]] | 
         for left, right in ((before[place], place), (place, after[place])):
             if left >= 0 and right < len(parts) and (least := order(parts[left], parts[right])) != NEVER:
                 heappush(heap, (least, left, len(parts[left]) + len(parts[right])))
-    return [part for part in parts if part]
+    return [part for part in parts if part], trace
 
 
 def derived(
-    symbols: Sequence[bytes],
+    symbols: list[bytes],
     order: Order,
     find: Callable[[bytes], int | None],
     ids: Sequence[int] | None = None,
@@ -130,8 +135,7 @@ def derived(
     has_scores: bool = False,
 ) -> Derivation:
     """Return the merges of a piece, whose `symbols` are as in the vocabulary; its `ids` are those of its last parts."""
-    trace: list[tuple[bytes, bytes]] = []
-    parts = merged([*symbols], order, trace)
+    parts, trace = merged([*symbols], order)
     if ids is None:
         ids = [token_id for token_id in map(find, parts) if token_id is not None]
     made: dict[tuple[bytes, bytes], Step] = {}  # a long run has few different ones
@@ -140,3 +144,60 @@ def derived(
         rank, score = (None, -key) if has_scores else (int(key), None)
         made[left, right] = Step(spelled(left + right), find(left + right), spelled(left), spelled(right), rank, score)
     return Derivation(tuple(map(spelled, symbols)), tuple(map(made.__getitem__, trace)), tuple(ids))
+
+
+def bytes_of(word: bytes) -> bytes | None:
+    r"""Return the bytes of a word of a byte-level vocabulary; None if it has other characters.
+
+    >>> bytes_of("Ġmoves".encode())
+    b' moves'
+    """
+    try:
+        return word.decode().translate(_BYTES).encode("latin-1")
+    except UnicodeError:
+        return None
+
+
+def from_characters(word: bytes) -> bytes:
+    """Return the bytes of a word of a byte-level vocabulary; others are spelled as they are."""
+    return bytes_of(word) or word
+
+
+def from_piece(word: bytes) -> bytes:
+    r"""Return the bytes of a piece of SentencePiece.
+
+    >>> from_piece("▁moves".encode()), from_piece(b"<0x0A>")
+    (b' moves', b'\n')
+    """
+    byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
+    return bytes([int(byte[1], 16)]) if byte else word.replace(SPACE.encode(), b" ")
+
+
+def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
+    r"""Return a pattern of words, each with the spaces before it, such that no token reaches over their edges.
+
+    A space within a token is ignored: a merge is its two tokens with a space between them.
+
+    >>> words_between([b"a", b"\xe2\x96\x81a", b"b\xe2\x96\x81"]).findall("\u2581a\u2581\u2581b\u2581c\u2581d")
+    ['▁a', '▁▁b▁c', '▁d']
+    """
+    end = "\udcff"  # what a byte that UTF-8 never has is decoded to
+    text = b"\xff".join(tokens).decode(errors="surrogateescape")
+    inside = {match[1] for match in re.finditer(f"([^ {SPACE}{end}]) ?(?={SPACE})", text)}
+    before = "".join(map(re.escape, sorted(inside)))  # characters that a space can follow within a token
+    return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{before}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)
+
+
+def spans_of(tokens: list[bytes]) -> np.ndarray:
+    """Return the spans of tokens that spell a text, (n, 2) int64; a token with part of a character gets all of it."""
+    ends = np.cumsum([0, *map(len, tokens)])
+    return characters_of(b"".join(tokens), ends[:-1], ends[1:])
+
+
+def characters_of(text: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return the first and the end character of ranges of bytes, (n, 2) int64; part of a character counts as all."""
+    data = np.frombuffer(text, np.uint8)
+    begun = np.zeros(len(data) + 1, np.int32)  # characters that begin before each byte
+    np.cumsum(data & 0xC0 != 0x80, out=begun[1:])
+    first = begun[np.minimum(starts + 1, len(data))] - (starts < len(data))
+    return np.stack([np.maximum(first, 0), begun[ends]], axis=1).astype(np.int64)

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from embcli.binary import Array, Binary, Header, read_header, read_numbers, read_words, shortened
-from embcli.encodings.pieces import BytePairs, Scores, Unigrams, WordPieces
-from embcli.encodings.spelling import bytes_of, from_characters, from_piece
-from embcli.encodings.splitting import Splitting, blocks, splittings
+from embcli.encodings.encoding import bytes_of, from_characters, from_piece
+from embcli.encodings.pieces import BytePairs, Scores, Splitting, Unigrams, WordPieces, blocks, splittings
 from embcli.encodings.vocabulary import NamedToken, Splitter, VocabularyEncoding, guarded, package
 from embcli.errors import InputError
 
@@ -80,8 +79,8 @@ class GgufEncoding(VocabularyEncoding):
     def splitter(self) -> Splitter:  # type: ignore[override]
         if self._refusal is not None:
             raise self._refusal
-        for name in _PACKAGES.get(str(self.model), ()):
-            package(self.path, name, f"a tokenizer of the kind {self.model}")
+        for name in ("tokenizers", "sentencepiece") if self.model == "t5" else ():
+            package(self.path, name, "a tokenizer of the kind t5")
         return _SPLITTERS[str(self.model)](self)
 
     @cached_property
@@ -105,14 +104,14 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def _words(self) -> list[bytes]:
-        return self._listed(self._header.arrays["tokenizer.ggml.tokens"])
+        return self._listed("tokens")
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
         return dict(zip(self._words, range(len(self._words)), strict=True))
 
-    def _listed(self, array: Array) -> list[bytes]:
-        text, starts, ends = read_words(self._binary, array)
+    def _listed(self, name: str) -> list[bytes]:
+        text, starts, ends = read_words(self._binary, self._header.arrays[f"tokenizer.ggml.{name}"])
         return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     @cached_property
@@ -181,16 +180,13 @@ class GgufEncoding(VocabularyEncoding):
 
     def _of_merges(self) -> Splitter:
         stored, splitting = self._array("merges"), self._splitting or splittings()["default"]
-        if stored is None and splitting is splittings()["kimi-k2"]:
-            merges = []
-        elif stored is None or not stored.has_strings:
+        needed = splitting is not splittings()["kimi-k2"]
+        if not stored.has_strings if stored else needed:
             raise self._binary.refused("it has no merges (tokenizer.ggml.merges), so it cannot split a text")
-        else:
-            merges = self._listed(stored)
         known: Callable[[bytes], bytes | None] = bytes if "of_characters" in splitting.flags else bytes_of
         ids = {token: at for word, at in self._ids.items() if (token := known(word)) is not None}
         ranks: dict[tuple[bytes, bytes], int] = {}
-        for rank, merge in enumerate(merges):
+        for rank, merge in enumerate(self._listed("merges") if stored else ()):
             separator = max(merge.find(b" ", 1), 0)
             left, right = known(merge[:separator]), known(merge[separator + 1 :])
             if left and right:
@@ -203,9 +199,8 @@ class GgufEncoding(VocabularyEncoding):
 
     def _of_words(self) -> Splitter:
         lowers = self._flag("normalizer.lowercase", True)
-        return WordPieces(
-            self._ids, self._special("unknown", 100), lowers, self._flag("normalizer.strip_accents", lowers)
-        )
+        strips = self._flag("normalizer.strip_accents", lowers)
+        return WordPieces(self._ids, self._special("unknown", 100), lowers, strips)
 
     def _of_unigrams(self) -> Splitter:
         kinds, scores = self._stored_kinds, self._scores
@@ -235,7 +230,6 @@ def gguf_encoding(path: Path, name: str) -> GgufEncoding:
 
 
 _AROUND = {"llama": (1, 2), "gpt2": (11, 11), "t5": (None, 1)}  # BOS and EOS that the file does not name
-_PACKAGES = {"bert": ("tokenizers",), "t5": ("tokenizers", "sentencepiece")}
 _SPLITTERS: dict[str, Callable[[GgufEncoding], Splitter]] = {
     "gpt2": GgufEncoding._of_merges,
     "gemma4": GgufEncoding._of_merges,

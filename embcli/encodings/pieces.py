@@ -1,39 +1,118 @@
 """The rules by which llama.cpp splits a text: cut into pieces, each of which becomes tokens by itself.
 
-BPE and SentencePiece's merges are our own, because they also tell their steps; the longest and the best tokens of a
-word are found by `tokenizers`, and characters are replaced by `sentencepiece`.
+BPE and SentencePiece's merges are our own, because they also tell their steps; the best tokens of a word are found by
+`tokenizers`, and characters are replaced by `sentencepiece`. The pre-tokenizers that a GGUF file can name are in
+data/splittings.txt.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import chain
-from operator import itemgetter
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from embcli.encodings.encoding import NEVER, Derivation, Step, derived, merged
-from embcli.encodings.spelling import SPACE, characters_of, from_piece, words_between
-from embcli.encodings.splitting import Cache, Splitting
-from embcli.encodings.vocabulary import Splitter
+from embcli.encodings.encoding import (
+    NEVER,
+    SPACE,
+    Derivation,
+    Step,
+    characters_of,
+    derived,
+    from_piece,
+    merged,
+    words_between,
+)
 
 Parts = list[tuple[int, int]]  # IDs, and how many bytes of the piece each of them spells
 _NO_TOKEN = -1  # in place of an ID, for a part of a piece that the vocabulary cannot spell
+_CACHED = 1 << 18  # pieces whose tokens are kept: most pieces of a text occur often
 
 
-class Pieces(Splitter):
-    """The tokens of a piece depend on nothing around it."""
+@dataclass(frozen=True)
+class Splitting:
+    """A pre-tokenizer: rules that split a text in turn, and what else its name says about an encoding.
+
+    What a rule does not match is a piece, too. Merges of byte-pair encoding never cross the edges of pieces.
+    """
+
+    rules: tuple[str, ...]
+    flags: frozenset[str] = frozenset()
+
+    def pieces(self, text: str) -> Iterable[str]:
+        pieces: Iterable[str] = _split(self.rules[0], text)
+        for rule in self.rules[1:]:
+            pieces = chain.from_iterable(map(_splitter(rule), pieces))
+        return pieces
+
+
+def _split(rule: str, text: str) -> Iterator[str]:
+    """Yield what a rule matches in a text, and what is between."""
+    place = 0
+    for start, end in _edges(rule, text):
+        if start > place:
+            yield text[place:start]
+        if end > start:
+            yield text[start:end]
+        place = end
+    if place < len(text):
+        yield text[place:]
+
+
+def _edges(rule: str, text: str) -> Iterator[tuple[int, int]]:
+    follows = rule == "in thousands"
+    if not follows and rule != "before thousands":
+        yield from (match.span() for match in _compiled(rule).finditer(text))
+        return
+    for run in _compiled(r"\p{N}+" if follows else "[0-9]+").finditer(text):
+        start, end = run.span()
+        first = start + (end - start) % 3
+        yield from ((cut, cut) for cut in range(first + 3 * (follows and first == start), end + follows, 3))
+
+
+@cache
+def _splitter(rule: str) -> Callable[[str], tuple[str, ...]]:
+    return lru_cache(_CACHED)(lambda piece: tuple(_split(rule, piece)))
+
+
+@cache
+def _compiled(rule: str) -> Any:
+    import regex
+
+    return regex.compile(rule, regex.VERSION1)
+
+
+def blocks(name: str) -> Iterator[tuple[list[str], list[str], tuple[str, ...]]]:
+    """Yield the blocks of a file of data/: names, the words after the colon, and the rules in the lines below."""
+    facts = (Path(__file__).parents[1] / "data" / name).read_text("utf-8")
+    for block in facts.replace("\n        ", "").split("\n\n"):
+        head, *rules = block.removesuffix("\n").split("\n    ")
+        names, _, words = head.replace("\n+", "").partition(": ")
+        if not head.startswith("#"):
+            yield names.split(), words.split(), tuple(rules)
+
+
+@cache
+def splittings() -> dict[str, Splitting]:
+    known = [(names, Splitting(rules, frozenset(flags))) for names, flags, rules in blocks("splittings.txt")]
+    return {name: splitting for names, splitting in known for name in names}
+
+
+class Pieces(ABC):
+    """What splits a text between named tokens; the tokens of a piece depend on nothing around it."""
 
     scores: Mapping[int, float] = {}  # by ID, if a model has them
     spelled: Callable[[bytes], bytes] = staticmethod(from_piece)
 
     def __init__(self) -> None:
-        self._parts: Cache[Parts] = Cache(self.parts)
-        self._ids: Cache[tuple[int, ...]] = Cache(self.ids_of)
+        self._parts = lru_cache(_CACHED)(self.parts)
 
     @abstractmethod
     def pieces(self, text: str) -> Iterable[str]:
@@ -55,27 +134,30 @@ class Pieces(Splitter):
         """Return the span in the text of each character of the pieces, joined; None if they are the text's own."""
         return None
 
-    def ids_of(self, piece: str) -> tuple[int, ...]:
-        return tuple(token_id for token_id, _ in self._parts[piece] if token_id != _NO_TOKEN)
-
     def ids(self, text: str) -> np.ndarray:
-        return np.fromiter(chain.from_iterable(map(self._ids.__getitem__, self.pieces(text))), np.uint32)
+        ids = self._all_parts(self.pieces(text))[:, 0]
+        return np.array(ids[ids != _NO_TOKEN], np.uint32)
 
     def derivations(self, text: str) -> Iterator[Derivation]:
         return map(self.derivation, self.pieces(text))
 
     def spans(self, text: str) -> np.ndarray:
-        parts = chain.from_iterable(map(self._parts.__getitem__, self.pieces(text)))
-        ids, lengths = np.fromiter(chain.from_iterable(parts), np.int64).reshape(-1, 2).T
+        """Return the first and the end character of each token, (T, 2) int64."""
+        pieces = list(self.pieces(text))
+        ids, lengths = self._all_parts(pieces).T
         ends = np.cumsum(lengths)[ids != _NO_TOKEN]
         starts = ends - lengths[ids != _NO_TOKEN]
-        spans = characters_of("".join(self.pieces(text)).encode(), starts, ends)
+        spans = characters_of("".join(pieces).encode(), starts, ends)
         origins = self.origins(text)
         if origins is None:
             return spans
         known = np.array([*origins, (len(text), len(text))], np.int64)
         first, end = known[spans[:, 0], 0], known[np.maximum(spans[:, 1] - 1, 0), 1]
         return np.stack([first, np.where(spans[:, 1] > spans[:, 0], end, first)], axis=1)
+
+    def _all_parts(self, pieces: Iterable[str]) -> np.ndarray:
+        parts = chain.from_iterable(map(self._parts, pieces))
+        return np.fromiter(chain.from_iterable(parts), np.int64).reshape(-1, 2)
 
 
 class BytePairs(Pieces):
@@ -88,7 +170,8 @@ class BytePairs(Pieces):
         self, ids: Mapping[bytes, int], ranks: Mapping[tuple[bytes, bytes], int], splitting: Splitting
     ) -> None:
         super().__init__()
-        self._tokens, self._ranks, self._splitting = ids, ranks, splitting
+        self._tokens, self._splitting = ids, splitting
+        self._order = lambda left, right: ranks.get((left, right), NEVER)
         self._of_bytes = "of_characters" not in splitting.flags
         self.spelled = bytes if self._of_bytes else from_piece
         self._words = words_between(map(b" ".join, ranks)) if "escapes_spaces" in splitting.flags else None
@@ -100,11 +183,10 @@ class BytePairs(Pieces):
         return chain.from_iterable(map(self._words.findall, lines))
 
     def parts(self, piece: str) -> Parts:
-        if (whole := self._whole(piece)) is not None:
-            return [(whole, len(piece.encode()))]
+        symbols = [piece.encode()] if self._is_whole(piece) else merged(self._symbols(piece), self._order)[0]
         byte = b"%c" if self._of_bytes else b"<0x%02X>"
         parts: Parts = []
-        for symbol in merged(self._symbols(piece), self._order):
+        for symbol in symbols:
             token_id = self._tokens.get(symbol)
             if token_id is not None:
                 parts.append((token_id, len(symbol)))
@@ -113,23 +195,20 @@ class BytePairs(Pieces):
         return parts
 
     def derivation(self, piece: str) -> Derivation:
-        if (whole := self._whole(piece)) is not None:
-            return Derivation(tuple(map(self.spelled, self._symbols(piece))), (), (whole,))
-        return derived(self._symbols(piece), self._order, self._tokens.get, self.ids_of(piece), self.spelled)
+        ids = [token_id for token_id, _ in self._parts(piece) if token_id != _NO_TOKEN]
+        order = (lambda *_: NEVER) if self._is_whole(piece) else self._order
+        return derived(self._symbols(piece), order, self._tokens.get, ids, self.spelled)
 
     def _symbols(self, piece: str) -> list[bytes]:
         if self._of_bytes:
             return [b"%c" % byte for byte in piece.encode()]
         return [each.encode() for each in piece]
 
-    def _whole(self, piece: str) -> int | None:
-        """Return the ID of a piece that is looked up before anything is merged."""
+    def _is_whole(self, piece: str) -> bool:
+        """Return whether a piece is looked up before anything is merged, and is a token."""
         flags = self._splitting.flags
-        is_whole = "ignores_merges" in flags or ("keeps_lines" in flags and not piece.strip("\n"))
-        return self._tokens.get(piece.encode()) if is_whole else None
-
-    def _order(self, left: bytes, right: bytes) -> float:
-        return self._ranks.get((left, right), NEVER)
+        is_kept = "ignores_merges" in flags or ("keeps_lines" in flags and not piece.strip("\n"))
+        return is_kept and piece.encode() in self._tokens
 
 
 class Scores(Pieces):
@@ -147,19 +226,19 @@ class Scores(Pieces):
         self._tokens, self._unknown, self._lead = ids, unknown, SPACE * adds_space
         self.words = words_between(ids)  # of a text that is spelled as the vocabulary does
         self._orders = {token: -score for token, score in scores.items()}
-        self._fixed = {*whole} - {b""}
+        self._fixed = {*whole} - {b""}  # a piece is also cut at each of these
         names = [re.escape(token.decode(errors="replace")) for token in sorted(self._fixed, key=len, reverse=True)]
         self._symbol = re.compile("|".join([*names, "."]), re.DOTALL)
 
     def pieces(self, text: str) -> Iterable[str]:
-        return map(itemgetter(0), self.words.finditer(self._lead + text.replace(" ", SPACE))) if text else ()
+        return self.words.findall(self._lead + text.replace(" ", SPACE)) if text else ()
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         return [(0, 0)] * len(self._lead) + [(place, place + 1) for place in range(len(text))]
 
     def parts(self, piece: str) -> Parts:
         parts: Parts = []
-        for symbol in merged([each.encode() for each in piece], self._order):
+        for symbol in merged(self._symbols(piece), self._order)[0]:
             token_id = self._tokens.get(symbol)
             of_bytes = [self._tokens.get(b"<0x%02X>" % byte, self._tokens.get(bytes([byte]))) for byte in symbol]
             if token_id is not None:
@@ -173,12 +252,11 @@ class Scores(Pieces):
         return parts
 
     def derivation(self, piece: str) -> Derivation:
-        return self.merges_of(piece, self.ids_of(piece))
+        ids = [token_id for token_id, _ in self._parts(piece)]
+        return derived(self._symbols(piece), self._order, self._tokens.get, ids, from_piece, True)
 
-    def merges_of(self, piece: str, ids: Iterable[int]) -> Derivation:
-        """Return the merges of a piece whose tokens are known."""
-        symbols = [symbol.encode() for symbol in self._symbol.findall(piece)]
-        return derived(symbols, self._order, self._tokens.get, tuple(ids), from_piece, True)
+    def _symbols(self, piece: str) -> list[bytes]:
+        return [symbol.encode() for symbol in self._symbol.findall(piece)]
 
     def _order(self, left: bytes, right: bytes) -> float:
         is_fixed = left in self._fixed or right in self._fixed
@@ -202,27 +280,25 @@ class WordPieces(Pieces):
     spelled = staticmethod(bytes)
 
     def __init__(self, ids: Mapping[bytes, int], unknown: int, lowers: bool, strips_accents: bool) -> None:
-        from tokenizers import models
-
         super().__init__()
-        words = {word.decode(errors="ignore"): token_id for word, token_id in ids.items()}
-        self._model = models.WordPiece(
-            {**words, " ": unknown},
-            unk_token=" ",  # noqa: S106 - no password
-            max_input_chars_per_word=1 << 30,
-            continuing_subword_prefix="",
-        )
+        self._tokens = {word.decode(errors="ignore"): token_id for word, token_id in ids.items()}
+        self._longest, self._unknown = max(map(len, self._tokens), default=0), unknown
         self._lowers, self._strips_accents = lowers, strips_accents
         self._spelled = cache(self._character)
 
     def pieces(self, text: str) -> Iterable[str]:
-        return map(itemgetter(0), re.finditer(r"\S+", "".join(map(self._spelled, text))))
+        return "".join(map(self._spelled, text)).split()
 
     def parts(self, piece: str) -> Parts:
-        hidden = len(SPACE.encode())  # bytes at the beginning that the word does not have
-        tokens = self._model.tokenize(SPACE + piece)
-        edges = [max(token.offsets[1] - hidden, 0) for token in tokens]
-        return [(token.id, end - start) for token, start, end in zip(tokens, [0, *edges], edges, strict=False)]
+        parts, place, word = [], 0, SPACE + piece
+        while place < len(word):
+            ends = range(min(place + self._longest, len(word)), place, -1)
+            end = next((end for end in ends if word[place:end] in self._tokens), None)
+            if end is None:
+                return [(self._unknown, len(piece.encode()))]
+            parts.append((self._tokens[word[place:end]], len(word[max(place, 1) : end].encode())))
+            place = end
+        return parts
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         lengths = (len(self._spelled(character).replace(" ", "")) for character in text)
@@ -263,7 +339,8 @@ class Unigrams(Pieces):
         self._ids_of_tokens = [*(token_id for token_id, _ in tokens.values()), unknown]
         self._model = models.Unigram([*scored, (" ", worst)], unk_id=len(scored), byte_fallback=False)
         self.scores = {unknown: float(np.float32(worst) - np.float32(10)), **dict(tokens.values())}
-        self._normalizer = SentencePieceNormalizer(model_proto=without_spaces(charsmap))
+        # A model in protocol buffers that replaces characters, and neither adds, joins nor spells spaces.
+        self._normalizer = SentencePieceNormalizer(model_proto=_field(3, _field(2, charsmap) + b"\x18\0\x20\0\x28\0"))
         self._joins, self._leads = joins, joins or leads
         # An unknown space joins the unknown characters on both of its sides.
         self._words = words_between(map(str.encode, tokens)) if SPACE in tokens else re.compile(".+", re.DOTALL)
@@ -272,12 +349,10 @@ class Unigrams(Pieces):
         text.encode()  # the package's own error for a lone surrogate says nothing
         normal: str = self._normalizer.normalize(text)
         if self._joins:
-            spelled = "".join(SPACE + word for word in normal.split(" ") if word)
-        else:
-            begun = normal.lstrip(" ")
-            lead = SPACE * (len(normal) - len(begun) + (self._leads and begun != ""))
-            spelled = lead + begun.replace(" ", SPACE)
-        return map(itemgetter(0), self._words.finditer(spelled))
+            return self._words.findall("".join(SPACE + word for word in normal.split(" ") if word))
+        begun = normal.lstrip(" ")
+        lead = SPACE * (len(normal) - len(begun) + (self._leads and begun != ""))
+        return self._words.findall(lead + begun.replace(" ", SPACE))
 
     def origins(self, text: str) -> list[tuple[int, int]]:
         normal, places = self._normalizer.normalize(text, with_offsets=True)
@@ -294,11 +369,6 @@ class Unigrams(Pieces):
     def parts(self, piece: str) -> Parts:
         tokens = self._model.tokenize(piece)
         return [(self._ids_of_tokens[token.id], token.offsets[1] - token.offsets[0]) for token in tokens]
-
-
-def without_spaces(charsmap: bytes) -> bytes:
-    """Return a model that replaces characters and leaves spaces; added to another, it takes its normalizer's place."""
-    return _field(3, _field(2, charsmap) + b"\x18\0\x20\0\x28\0")
 
 
 def _field(number: int, value: bytes) -> bytes:

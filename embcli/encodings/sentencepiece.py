@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import cached_property
-from struct import error, unpack_from
-from typing import Any
+from struct import error, unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from embcli.binary import Binary
-from embcli.encodings.encoding import Derivation, Step
-from embcli.encodings.pieces import Scores, without_spaces
-from embcli.encodings.spelling import SPACE, from_piece
-from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, Splitter, VocabularyEncoding, guarded, package
+from embcli.encodings.encoding import SPACE, Derivation, Step, from_piece
+from embcli.encodings.pieces import Scores
+from embcli.encodings.vocabulary import LONGEST, MOST_IDS, NamedToken, VocabularyEncoding, guarded, package
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _UNIGRAM, _BPE = 1, 2  # types of models
-_NUMBER = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")  # seven bits a byte, the lowest first
 _FIXED = {1: 8, 5: 4}  # bytes of a value by its wire type
 
 
-@dataclass
-class _Model:
+class _Model(NamedTuple):
     """The parts of a model that tell how a text is split."""
 
     data: bytes
-    pieces: list[tuple[bytes, float, int]] = field(default_factory=list)  # spelling, score, type
-    trainer: dict[int, int | bytes] = field(default_factory=dict)
-    normalizer: dict[int, int | bytes] = field(default_factory=dict)
+    pieces: list[tuple[bytes, float, int]]  # spelling, score, type
+    kind: int
+    adds_space: bool  # before a text
+    joins_spaces: bool
 
-    @property
-    def kind(self) -> int:
-        return int(self.trainer.get(3, _UNIGRAM))
-
-    def of(self, *kinds: int) -> list[int]:
-        return [at for at, (_, _, kind) in enumerate(self.pieces) if kind in kinds]
-
-    def is_set(self, number: int) -> bool:
-        """Return a flag of the normalizer: 3 adds a space before a text, 4 joins spaces."""
-        return self.normalizer.get(number, 1) != 0
+    def of(self, *kinds: int) -> dict[int, tuple[bytes, float]]:
+        """Return the pieces of these types by ID."""
+        return {at: (word, score) for at, (word, score, kind) in enumerate(self.pieces) if kind in kinds}
 
 
 class SentencePieceEncoding(VocabularyEncoding):
@@ -53,20 +42,21 @@ class SentencePieceEncoding(VocabularyEncoding):
 
     @property
     def adds_space(self) -> bool:  # type: ignore[override]
-        return self._model.is_set(3)
+        return self._model.adds_space
 
     @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
-        words = {at: self._model.pieces[at][0] for at in self._model.of(_CONTROL, _UNKNOWN)}
-        named = [NamedToken(word.decode(errors="replace"), at, True) for at, word in words.items() if word]
+        words = self._model.of(_CONTROL, _UNKNOWN)
+        named = [NamedToken(word.decode(errors="replace"), at, True) for at, (word, _) in words.items() if word]
         return sorted(named, key=lambda each: -len(each.name))
 
     @cached_property
-    def splitter(self) -> Splitter:  # type: ignore[override]
+    def splitter(self) -> _ModelSplitter:  # type: ignore[override]
         sentencepiece = package(self.path, "sentencepiece", "a tokenizer.model")
         sentencepiece.set_min_log_level(4)
-        model, processor = self._model, sentencepiece.SentencePieceProcessor
-        return guarded(self.path, "it is not a SentencePiece model", lambda: _ModelSplitter(model, processor))
+        load = sentencepiece.SentencePieceProcessor
+        processor = guarded(self.path, "it is not a SentencePiece model", lambda: load(model_proto=self._model.data))
+        return _ModelSplitter(self._model, processor)
 
     @property
     def vocabulary_size(self) -> int:
@@ -79,104 +69,101 @@ class SentencePieceEncoding(VocabularyEncoding):
         return word if kind in (_CONTROL, _UNKNOWN) else from_piece(word)
 
 
-class _ModelSplitter(Splitter):
-    def __init__(self, model: _Model, processor: Callable[..., Any]) -> None:
-        self._whole = processor(model_proto=model.data)
-        self._plain = processor(model_proto=model.data + without_spaces(b""))  # for texts that are normalized already
-        self._pieces = model.pieces
-        self._joins_spaces = model.is_set(4)
-        scores = [model.pieces[at][1] for at in model.of(_NORMAL)]
-        self._worst = float(np.float32(min(scores, default=0.0)) - np.float32(10))  # of what is unknown
-        self._best = max([0.0, *scores])
-        self._merging: Scores | None = None
-        if model.kind == _BPE:
-            ids = {word: at for at, (word, _, _) in enumerate(model.pieces)}
-            known = {model.pieces[at][0]: model.pieces[at][1] for at in model.of(_NORMAL)}
-            whole = [model.pieces[at][0] for at in model.of(_USER_DEFINED)]
-            self._merging = Scores(ids, known, model.of(_UNKNOWN)[0], False, whole)
+class _ModelSplitter:
+    def __init__(self, model: _Model, processor: Any) -> None:
+        self._model, self._processor = model, processor
 
     def ids(self, text: str) -> np.ndarray:
-        return np.array(self._encoded(self._whole, text, "numpy"), np.uint32)
+        return np.array(self._encoded(text, "numpy"), np.uint32)
 
     def spans(self, text: str) -> np.ndarray:
-        encoded = self._encoded(self._whole, text, "offset_mapping")
+        encoded = self._encoded(text, "offset_mapping")
         spans: list[tuple[int, int]] = encoded["offsets"]
         for place in range(len(spans) - 1, -1, -1):
-            (start, end), (word, _, kind) = spans[place], self._pieces[encoded["ids"][place]]
+            (start, end), (word, _, kind) = spans[place], self._model.pieces[encoded["ids"][place]]
             if start == end and (kind == _BYTE or word.strip(SPACE.encode())) and place + 1 < len(spans):
                 # part of a character, of which only the last part has a span
                 spans[place] = spans[place + 1]
-            elif self._joins_spaces and word.startswith(SPACE.encode()):  # the spaces before it may be several
+            elif self._model.joins_spaces and word.startswith(SPACE.encode()):  # the spaces before it may be several
                 spans[place] = end - len(text[start:end].replace(SPACE, " ").lstrip()), end
         return np.array(spans, np.int64).reshape(-1, 2)
 
     def derivations(self, text: str) -> Iterator[Derivation]:
-        if self._merging is not None:
+        if self._model.kind == _BPE:
             text.encode()
-            for word in self._merging.words.findall(self._whole.normalize(text)):
-                yield self._merging.merges_of(word, self._encoded(self._plain, word, int))
+            words = self._merging.words.findall(self._processor.normalize(text))
+            yield from map(self._merging.derivation, words)
             return
-        encoded = self._encoded(self._whole, text, "offset_mapping")
+        encoded = self._encoded(text, "offset_mapping")
+        scores = [score for _, score in self._model.of(_NORMAL).values()]
+        worst = float(np.float32(min(scores, default=0.0)) - np.float32(10))  # of what is unknown
         steps: list[Step] = []
         for token_id, piece in zip(encoded["ids"], encoded["pieces"], strict=True):
             if piece.startswith(SPACE) and steps and steps[-1].token.strip(b" "):
                 yield Derivation.in_order(steps)
                 steps = []
-            word, score, kind = self._pieces[token_id]
+            word, score, kind = self._model.pieces[token_id]
             token = from_piece(piece.encode()) if kind != _UNKNOWN else piece.encode()
             if kind == _UNKNOWN or (kind == _BYTE and token[0] & 0xC0 != 0x80):  # the first byte of one
-                score = self._worst
+                score = worst
             elif kind == _USER_DEFINED:
-                score = len(word) * self._best - 0.1
+                score = len(word) * max([0.0, *scores]) - 0.1
             steps.append(Step(token, token_id, score=score))
         if steps:
             yield Derivation.in_order(steps)
 
-    def _encoded(self, processor: Any, text: str, kind: Any) -> Any:
+    @cached_property
+    def _merging(self) -> Scores:
+        ids = {word: at for at, (word, _, _) in enumerate(self._model.pieces)}
+        whole = [word for word, _ in self._model.of(_USER_DEFINED).values()]
+        return Scores(ids, dict(self._model.of(_NORMAL).values()), min(self._model.of(_UNKNOWN)), False, whole)
+
+    def _encoded(self, text: str, kind: str) -> Any:
         text.encode()  # the package's own error for a lone surrogate says nothing
-        return processor.encode(text, return_type=kind)
+        return self._processor.encode(text, return_type=kind)
 
 
 def _read(binary: Binary) -> _Model:
-    model = _Model(binary.read_whole(LONGEST))
+    data, pieces = binary.read_whole(LONGEST), []
+    trainer: dict[int, Any] = {}
+    normalizer: dict[int, Any] = {}
     try:
-        for number, value in _fields(model.data):
+        for number, value in _fields(data):
             if number == 1:
-                piece = dict(_fields(bytes(value)))
-                score = unpack_from("<f", bytes(piece.get(2, bytes(4))))[0]
-                model.pieces.append((bytes(piece[1]), score, int(piece.get(3, _NORMAL))))
-            elif number == 2:
-                model.trainer |= dict(_fields(bytes(value)))
-            elif number == 3:
-                model.normalizer |= dict(_fields(bytes(value)))
-        kind = model.kind
-        if not 0 < len(model.pieces) < MOST_IDS:
+                piece = dict(_fields(value))
+                pieces.append((bytes(piece[1]), *unpack("<f", piece.get(2, bytes(4))), int(piece.get(3, _NORMAL))))
+            elif number in (2, 3):
+                (trainer if number == 2 else normalizer).update(_fields(value))
+        if not 0 < len(pieces) < MOST_IDS:
             raise ValueError
-    except (ValueError, TypeError, KeyError, error):
+    except (ValueError, TypeError, KeyError, IndexError, error):
         raise binary.refused("it is not a SentencePiece model") from None
-    if kind not in (_UNIGRAM, _BPE) or model.trainer.get(24) or not model.is_set(5):
+    adds_space, joins_spaces, escapes_spaces = (normalizer.get(number, 1) != 0 for number in (3, 4, 5))
+    model = _Model(data, pieces, trainer.get(3, _UNIGRAM), adds_space, joins_spaces)
+    if model.kind not in (_UNIGRAM, _BPE) or trainer.get(24) or not escapes_spaces:
         raise binary.refused("it is a kind of SentencePiece model that embcli does not know")
-    if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in model.pieces]).all():
+    if not model.of(_UNKNOWN) or not np.isfinite([score for _, score, _ in pieces]).all():
         raise binary.refused("it has no unknown token, or scores that are not finite")
     return model
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield the fields of a message: the number of each, and its value, a number or bytes."""
     place = 0
     while place < len(data):
         key, place = _number(data, place)
         kind = key & 7
         value, place = (_FIXED[kind], place) if kind in _FIXED else _number(data, place)
-        if kind == 0:
-            yield key >> 3, value
-            continue
-        if kind not in (1, 2, 5) or place + value > len(data):
+        if kind not in (0, 1, 2, 5) or (kind and place + value > len(data)):
             raise ValueError
-        yield key >> 3, data[place : place + value]
-        place += value
+        yield key >> 3, data[place : place + value] if kind else value
+        place += value if kind else 0
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:
-    if not (found := _NUMBER.match(data, place)):
-        raise ValueError
-    return sum((byte & 0x7F) << 7 * at for at, byte in enumerate(found[0])), found.end()
+    """Return a number, seven bits a byte, the lowest first, and the place after it."""
+    number, shift = data[place] & 0x7F, 0
+    while data[place] & 0x80 and shift < 63:
+        place, shift = place + 1, shift + 7
+        number |= (data[place] & 0x7F) << shift
+    return number, place + 1

@@ -9,9 +9,9 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from binascii import Error, a2b_base64
+from binascii import a2b_base64
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.binary import Binary, read_object, refused
-from embcli.encodings.encoding import NEVER, Derivation, Encoding, derived
-from embcli.encodings.spelling import spans_of
-from embcli.encodings.splitting import blocks
+from embcli.binary import Binary, read_object
+from embcli.encodings.encoding import NEVER, Derivation, Encoding, derived, spans_of
+from embcli.encodings.pieces import blocks
 from embcli.encodings.vocabulary import LONGEST, MOST_IDS, guarded
 from embcli.errors import InputError, does_not_load
 from embcli.words import in_data
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     import tiktoken
 
+_Content = tuple["Definition", dict[bytes, int], dict[int, bytes]]
 _SECONDS = 20  # for the search of a piece, which takes milliseconds
 _MOST_SPECIAL = 1 << 16  # tokens of a tekken.json, which need not list them
 
@@ -52,7 +52,6 @@ for _names, (_ranks, _size, *_special), (_pattern,) in blocks("tiktoken.txt"):
     DEFINITIONS |= dict.fromkeys(_names, Definition(_ranks, _pattern, _tokens, int(_size)))
 _HARMONY = DEFINITIONS["o200k_harmony"].special_tokens  # 200018 has two names
 _HARMONY |= {f"<|reserved_{at}|>": at for at in range(200000, 201088) if at == 200018 or at not in _HARMONY.values()}
-_Content = tuple[Definition, dict[bytes, int], dict[int, bytes]]  # ranks, and the bytes of special tokens
 
 
 def rank_file(ranks: str) -> Path:
@@ -94,33 +93,27 @@ class TiktokenEncoding(Encoding):
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot read the rank file {str(path)!r}: {reason}; reinstall embcli") from None
 
-    @property
-    def special_bytes(self) -> dict[int, bytes]:
-        """The bytes of special tokens; o200k_harmony has two names for 200018, and the first one is used."""
-        return {at: name.encode() for name, at in reversed(self.definition.special_tokens.items())}
-
     @cached_property
     def _bytes(self) -> dict[int, bytes]:
-        return {rank: token for token, rank in self.rank_of.items()} | self.special_bytes
+        """Tokens by ID; of the two names of a special token, the first one is used."""
+        special = reversed(self.definition.special_tokens.items())
+        return {rank: token for token, rank in self.rank_of.items()} | {at: name.encode() for name, at in special}
 
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._bytes.get(token_id)
 
     @cached_property
     def tiktoken(self) -> tiktoken.Encoding:
+        special, ranks = self.definition.special_tokens, self.rank_of
         encoding: tiktoken.Encoding = loaded().Encoding(
-            self.name,
-            pat_str=self.definition.pattern,
-            mergeable_ranks=self.rank_of,
-            special_tokens=self.definition.special_tokens,
+            self.name, pat_str=self.definition.pattern, mergeable_ranks=ranks, special_tokens=special
         )
         return encoding
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
+        allowed = self.tiktoken.special_tokens_set if special else set()
         try:
-            return self.tiktoken.encode_to_numpy(
-                text, allowed_special="all" if special else set(), disallowed_special=()
-            )
+            return self.tiktoken.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
         except ValueError as error:
             raise InputError(f"{self.name} cannot split this text of {len(text):,} characters: {error}") from None
 
@@ -144,18 +137,20 @@ class TiktokenEncoding(Encoding):
         import regex
 
         ranks, first = self.rank_of, self.first_rank
-        pattern = regex.compile(self.definition.pattern, regex.VERSION1)
-        for part, token_id in self._parts(text, special):
-            if token_id is not None:
-                yield Derivation((part.encode(),), (), (token_id,))
-                continue
-            for match in pattern.finditer(part, timeout=_SECONDS):
-                if piece := match[0].encode():
+        try:
+            pattern = regex.compile(self.definition.pattern, regex.VERSION1)
+            for part, token_id in self._parts(text, special):
+                if token_id is not None:
+                    yield Derivation((part.encode(),), (), (token_id,))
+                    continue
+                for piece in (match[0].encode() for match in pattern.finditer(part, timeout=_SECONDS) if match[0]):
                     symbols = [b"%c" % byte for byte in piece]
                     derivation = derived(symbols, lambda *pair: ranks.get(b"".join(pair), NEVER) - first, ranks.get)
                     if piece in ranks and derivation.ids != (ranks[piece],):  # it is looked up; merges lead elsewhere
                         derivation = Derivation(derivation.symbols, (), (ranks[piece],))
                     yield derivation
+        except (ValueError, TimeoutError, regex.error) as error:
+            raise InputError(f"{self.name} has a pattern that cannot split this text ({error})") from None
 
 
 class RankFileEncoding(TiktokenEncoding):
@@ -167,6 +162,7 @@ class RankFileEncoding(TiktokenEncoding):
 
     @cached_property
     def _content(self) -> _Content:
+        """The definition, the IDs of tokens, and the bytes of special tokens if they have the first IDs."""
         return (_tekken if self.path.suffix == ".json" else _listed)(Binary(self.path))
 
     @cached_property
@@ -175,29 +171,25 @@ class RankFileEncoding(TiktokenEncoding):
 
     @property
     def first_rank(self) -> int:  # type: ignore[override]
-        return len(self._content[2]) if self.path.suffix == ".json" else 0
+        return len(self._content[2])
 
     @cached_property
     def rank_of(self) -> dict[bytes, int]:
         return self._content[1]
 
-    @property
-    def special_bytes(self) -> dict[int, bytes]:
-        return self._content[2]
+    @cached_property
+    def _bytes(self) -> dict[int, bytes]:
+        return super()._bytes | self._content[2]
+
+    @cached_property
+    def tiktoken(self) -> tiktoken.Encoding:
+        return guarded(
+            self.path, "tiktoken cannot take its tokens or its pattern", lambda: super(RankFileEncoding, self).tiktoken
+        )
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        self.rank_of  # noqa: B018 - a damaged file is refused by its own sentence
-        guarded(self.path, "tiktoken cannot take its tokens or its pattern", lambda: self.tiktoken)
         failure = f"it cannot split this text of {len(text):,} characters"
         return guarded(self.path, failure, lambda: super(RankFileEncoding, self).encode(text, special))
-
-    def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
-        import regex
-
-        try:
-            yield from super().derivations(text, special)
-        except (ValueError, TimeoutError, regex.error) as error:
-            raise refused(self.path, f"its pattern cannot split this text ({error})") from None
 
 
 def _listed(binary: Binary) -> _Content:
@@ -209,13 +201,12 @@ def _listed(binary: Binary) -> _Content:
     lines = binary.read_whole(LONGEST).split(b"\n")
     try:
         ranks = {a2b_base64(word): int(rank) for word, rank in (line.split() for line in lines if line.strip())}
-    except (ValueError, Error):
+    except ValueError:
         raise binary.refused("it is not a file of tokens and ranks") from None
     if any(not 0 <= rank < MOST_IDS for rank in ranks.values()):
         raise binary.refused("it has a rank that no vocabulary has")
-    special = known.special_tokens
-    size = max([*ranks.values(), *special.values()], default=-1) + 1
-    return Definition("", known.pattern, special, size), ranks, {at: name.encode() for name, at in special.items()}
+    size = max([*ranks.values(), *known.special_tokens.values()], default=-1) + 1
+    return replace(known, vocabulary_size=size), ranks, {}
 
 
 def _tekken(binary: Binary) -> _Content:

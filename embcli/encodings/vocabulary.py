@@ -6,14 +6,13 @@ Faults of packages that read it, which are written in other languages, become a 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -42,16 +41,13 @@ class NamedToken:
     strips_right: bool = False
 
 
-class Splitter(ABC):
+class Splitter(Protocol):
     """What splits a text between named tokens."""
 
-    @abstractmethod
     def ids(self, text: str) -> np.ndarray: ...  # (T,) uint32
 
-    @abstractmethod
     def spans(self, text: str) -> np.ndarray: ...  # (T, 2) int64: the first and the end character of each token
 
-    @abstractmethod
     def derivations(self, text: str) -> Iterator[Derivation]: ...
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from embcli.binary import Binary
-from embcli.encodings.own import OwnWords, Vocabulary
+from embcli.encodings.own import OwnWords
 from embcli.errors import Notes
 from embcli.files.numbers import NUMBER_FORMATS
 from embcli.files.tensors import StoredLayer, Tensor, Tensors
@@ -75,14 +75,12 @@ def read_vectors(binary: Binary, notes: Notes) -> Tensors:
         read = read_binary if is_binary else read_text
         return StoredLayer((len(numbers), index.dim), NUMBER_FORMATS["float32"], read, tensor.dtype)
 
-    def own_words() -> OwnWords:
-        ends = np.cumsum(index.lengths, dtype=np.int64)
-        return OwnWords(binary.path, lambda: Vocabulary(index.words, ends - index.lengths, ends))
-
     name, first, dtype = binary.path.stem, int(index.starts[0]), "float32" if is_binary else "decimal"
     shape = len(numbers), index.dim
     tensor = Tensor(name, shape, dtype, binary.size - first, binary, first, matrix=matrix)
-    return Tensors(binary, "word vectors", {name: tensor}, own_words=own_words)
+    return Tensors(
+        binary, "word vectors", {name: tensor}, own_words=lambda: OwnWords(binary.path, index.words, index.lengths)
+    )
 
 
 def _looks_like_text(sample: bytes) -> bool:
