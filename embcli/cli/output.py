@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -10,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 SUGGESTING = ContextVar("SUGGESTING", default=True)  # whether a line of suggestions is below a page
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
-_UNKNOWN_SIZE = 80, 24  # columns and lines of a terminal of unknown size
 _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 
 
@@ -38,8 +37,8 @@ _NOT_FOR_A_TERMINAL = "binary data is not for a terminal; pipe it to another pro
 class Output:
     """A destination, and the format that results are written in."""
 
-    format: FormatName
-    path: Path | None  # None for standard output
+    format: FormatName = "table"
+    path: Path | None = None  # None for standard output
     color: Color = "auto"
     style: Style = field(default_factory=Style)
 
@@ -56,7 +55,7 @@ class Output:
 
                 plain = re.sub("\x1b\\[[0-9;]*m", "", content.decode(errors="replace"))
                 content += self._drawn(Text(line, "dim")) if (line := suggestions(result.verb, plain)) else b""
-            self._write_page(content)
+            self.write_bytes(content, "page")
         elif self.path is not None and FORMATS[self.format].folder:
             result.write(self.format, self.path, watched)
         else:
@@ -68,25 +67,12 @@ class Output:
 
     def show(self, page: RenderableType) -> None:
         """Write a page, which needs no result."""
-        self._write_page(self._drawn(page))
+        self.write_bytes(self._drawn(page), "page")
 
-    def _drawn(self, page: RenderableType) -> bytes:
-        from embcli.page import export
-
-        terminal = self.format == "table" and self._on_a_terminal
-        width, lines = _terminal_size() if terminal else (width_of(self.style.width, self.format), None)
-        color = self.color != "never" if self.format in PICTURES else _colored(self.color, terminal)
-        if self.format == "table":
-            text = export.text(page, self.style.width or width, lines, color)
-            return text.encode((sys.stdout.encoding if terminal else None) or "utf-8", "backslashreplace")
-        return export.exported(page, cast("View", self.format), width, self.style.theme, color)
-
-    def write_text(self, text: bytes) -> None:
-        """Write a text as it is; on a terminal, end its last line."""
-        with self._open("text") as file:
-            file.write(text)
-            if file.isatty() and not text.endswith(b"\n"):
-                file.write(b"\n")
+    def write_bytes(self, content: bytes, kind: Literal["page", "text"]) -> None:
+        """Write a page or a text as it is; on a terminal, a text is escaped and its last line ended."""
+        with self._open(kind) as file:
+            file.write(content)
 
     def refuse_many_numbers(self, numbers: int, matrices: int = 1) -> None:
         """Raise OutputError for more numbers, in each matrix that the format can contain, than a terminal is for."""
@@ -94,50 +80,56 @@ class Output:
         if self._on_a_terminal and self.format not in VIEWS and numbers > _MOST_ON_A_TERMINAL:
             raise OutputError(f"{numbers:,} numbers are too many for a terminal; name a file with -o, or use a pipe")
 
-    def _write_page(self, content: bytes) -> None:
-        with self._open() as file:
-            file.write(content)
+    def _drawn(self, page: RenderableType) -> bytes:
+        from embcli.page import export
+
+        terminal = self.format == "table" and self._on_a_terminal
+        width, lines = _terminal_size() if terminal else (width_of(self.style.width, self.format), None)
+        color = self.color != "never" if self.format in PICTURES else _colored(self.color, terminal)
+        if self.format != "table":
+            return export.exported(page, cast("View", self.format), width, self.style.theme, color)
+        text = export.text(page, self.style.width or width, lines, color)
+        return text.encode((sys.stdout.encoding if terminal else None) or "utf-8", "backslashreplace")
 
     def _write_data(self, result: Result) -> None:
         from embcli import writers
 
-        records = result.records()
-        names = records.one if FORMATS[self.format].one_matrix else records.several
+        records, format = result.records(), cast("Data", self.format)
+        names = records.one if FORMATS[format].one_matrix else records.several
         numbers = sum(math.prod(records.matrices[name].shape) for name in names)
         self.refuse_many_numbers(numbers or records.rows * len(records.fields))
-        format = cast("Data", self.format)
-        if self.format == "json" and self._on_a_terminal:
+        if format == "json" and self._on_a_terminal:
             from embcli.cli.document import pretty
 
-            document = BytesIO()
+            document = io.BytesIO()
             writers.write(records, format, document, result.notes)
-            self._write_page(pretty(document.getvalue(), _colored(self.color, True)).encode())
+            self.write_bytes(pretty(document.getvalue(), _colored(self.color, True)).encode(), "page")
             return
-        with self._open("binary" if FORMATS[self.format].binary else "text") as file:
-            watch = unwatched if file.isatty() else watched  # no bar runs through data on a terminal
-            writers.write(records, format, file, result.notes, watch)
+        with self._open("binary" if FORMATS[format].binary else "text") as file:
+            writers.write(records, format, file, result.notes, watched)
 
     @property
     def _on_a_terminal(self) -> bool:
         return self.path is None and is_terminal(sys.stdout)
 
     @contextmanager
-    def _open(self, content: Literal["page", "text", "binary"] = "page") -> Iterator[BinaryIO]:
-        """Open the destination.
-
-        A terminal gets pages as they are and text with control characters escaped; it refuses binary data.
-        """
-        place = _standard_output() if self.path is None else destination(self.path)
-        with explaining_failure(self.path), place as file:
-            if content == "binary" and file.isatty():
+    def _open(self, kind: Literal["page", "text", "binary"]) -> Iterator[BinaryIO]:
+        """Open the destination. A terminal gets text at once, with control characters escaped, and no binary data."""
+        with explaining_failure(self.path), _standard_output() if self.path is None else destination(self.path) as file:
+            if kind == "page" or not file.isatty():
+                yield file
+            elif kind == "binary":
                 raise OutputError(_NOT_FOR_A_TERMINAL)
-            yield cast("BinaryIO", _EscapingTerminal(file)) if content == "text" and file.isatty() else file
+            else:
+                yield (written := io.BytesIO())
+                text = written.getvalue().decode(errors="backslashreplace").replace("\r\n", "\n")  # of csv
+                file.write((printable(text).removesuffix("\n") + "\n").encode())
 
 
 def output(
     kind: Kind,
     format: str | None = None,
-    path: Path | None = None,
+    path: str | None = None,
     color: Color = "auto",
     width: int | None = None,
     theme: Theme | None = None,
@@ -146,22 +138,25 @@ def output(
     *,
     reads: Iterable[str | Path | None] = (),
     show: tuple[str, ...] | None = None,
+    pages: dict[str, bool] | None = None,
     limits: dict[str, tuple[str, ...]] | None = None,
 ) -> Output:
     """Return the output for a kind of result; nothing is opened yet.
 
-    `reads` are the files that the command reads, `show` the matrices that the user named, and `limits` the given flags
-    that only some formats can show. Raises OutputError for a format or a file that cannot hold the result.
+    `reads` are the files that the command reads, and `show` the matrices that the user named. `pages` are flags that
+    only a page can show, and whether they are given; `limits` are given flags and the formats that can show them.
+    Raises OutputError for a format or a file that cannot hold the result.
     """
     style = Style(precision=precision, heat=heat, width=width, theme=theme or "light")
-    file = None if path is None or str(path) == "-" else path
+    file = None if path is None or path == "-" else Path(path)
     default = os.environ.get("EMBCLI_FORMAT") or ""
     if default and ALIASES.get(default, default) not in FORMATS:
         raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {', '.join(FORMATS)}")
     chosen = chosen_format(kind, format, file, default)
-    own = {"--width": VIEWS if width else (), "--heat": VIEWS if heat else (), "--theme": PICTURES if theme else ()}
-    for flag, formats in (own | (limits or {})).items():
-        if formats and chosen not in formats:
+    views = {"--width": width is not None, "--heat": heat, **(pages or {})}
+    limited = {flag: VIEWS for flag, is_given in views.items() if is_given} | ({"--theme": PICTURES} if theme else {})
+    for flag, formats in (limited | (limits or {})).items():
+        if chosen not in formats:
             example = "" if file or chosen != "table" else f", as in: -o picture.{formats[0]}"
             raise OutputError(f"{flag} cannot be shown in {chosen}; it needs --format {either(formats)}{example}")
     refuse_many(show, chosen)
@@ -181,11 +176,10 @@ def output(
 
 def _terminal_size() -> tuple[int, int]:
     """Return the columns of standard output, or those that the environment names, and the lines for a page."""
-    width, lines = _UNKNOWN_SIZE
+    width, lines = 0, 0
     with suppress(OSError, ValueError):
-        size = os.get_terminal_size(sys.stdout.fileno())
-        width, lines = size.columns or width, size.lines or lines
-    return number_in("COLUMNS") or width, (number_in("LINES") or lines) - SUGGESTING.get()
+        width, lines = os.get_terminal_size(sys.stdout.fileno())
+    return number_in("COLUMNS") or width or 80, (number_in("LINES") or lines or 24) - SUGGESTING.get()
 
 
 def _colored(choice: Color, terminal: bool) -> bool:
@@ -194,20 +188,6 @@ def _colored(choice: Color, terminal: bool) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")
-
-
-class _EscapingTerminal:
-    """A terminal that gets any text with control characters and bidi controls escaped."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def isatty(self) -> bool:
-        return True
-
-    def write(self, data: bytes) -> None:
-        text = bytes(data).decode(errors="backslashreplace").replace("\r\n", "\n")  # csv ends its lines with both
-        self._file.write(printable(text).encode())
 
 
 @contextmanager
