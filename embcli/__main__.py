@@ -13,7 +13,7 @@ import warnings
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from embcli.errors import EmbcliError, OutputError, ran_out
+from embcli.errors import EmbcliError, ran_out
 
 
 def run() -> NoReturn:
@@ -27,6 +27,11 @@ def run() -> NoReturn:
     warnings.simplefilter("ignore", RuntimeWarning)
     try:
         _handle(signal.SIG_DFL, _end_at_once)
+        from embcli.cli import app  # noqa: F401 - the longest import
+
+        _handle(_end_at_once, _end)
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         status = main()
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 2
@@ -35,9 +40,7 @@ def run() -> NoReturn:
         interrupted = isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
         status = 130 if interrupted else 2
         if not interrupted:
-            import traceback
-
-            traceback.print_exception(error)
+            sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with suppress(OSError):
@@ -49,56 +52,33 @@ def main() -> int:
     """Run the command line and return its exit status: 0 for done or yes, 1 for no, 2 for errors, 130 on Ctrl-C."""
     import typer
 
+    from embcli.cli import app, completion
+
     try:
-        status = _command()
-    except typer.Exit as stop:
-        return stop.exit_code
+        typed = completion.prepare()
+        status = app.run(sys.argv[1:]) if typed is None else app.complete(typed)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except SystemExit as stop:  # Typer ends like this after a completion, and with 1 for a reader that has left
+        status = 0 if isinstance(stop.__context__, BrokenPipeError) else stop.code
     except (KeyboardInterrupt, typer.Abort):
-        return 130
+        status = 130
     except BrokenPipeError:
-        _silence()
-        return 0
+        status = 0
     except Exception as error:
         from embcli.cli.console import say, say_error
 
+        status = 2
         if isinstance(error, EmbcliError) and os.environ.get("EMBCLI_DEBUG") != "1":
             say_error(error)
         elif ran_out(error):
             say("memory ran out; choose fewer rows, or smaller layers")
+        elif isinstance(error, OSError) and error.errno is not None:
+            place = "cannot write to standard output" if error.filename is None else f"cannot open {error.filename!r}"
+            say(f"{place}: {error.strerror}")
         else:
             raise
-        return 2
     return status if isinstance(status, int) else 0
-
-
-def _command() -> object:
-    """Run the command line, or answer a completion script, and return what the command returns."""
-    from embcli.cli import app, completion
-
-    typed = completion.prepare()
-    _handle(_end_at_once, _end)
-    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        try:
-            status = app.run(sys.argv[1:]) if typed is None else app.complete(typed)
-        except SystemExit as stop:  # Typer ends like this after a completion
-            if isinstance(stop.__context__, BrokenPipeError):  # which Typer takes for a failure, with status 1
-                raise stop.__context__ from None
-            status = stop.code
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError as error:
-        if isinstance(error, BrokenPipeError) or ran_out(error) or error.errno is None:
-            raise
-        _silence()
-        raise OutputError(f"cannot write to standard output: {error.strerror}") from None
-    return status
-
-
-def _silence() -> None:
-    """Discard the rest of standard output, so that Python does not try to write it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _handle(before: Any, handler: Any) -> None:

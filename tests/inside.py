@@ -110,9 +110,7 @@ def into(place: str | int, *arguments: str) -> Ran:
     err = Buffer()
     with suppress(OSError), open(place, "wb") as file:  # what is left in its buffer a process ends without
         streams = Stream(io.BytesIO()), io.TextIOWrapper(file, encoding="utf-8"), Stream(err)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("embcli.__main__._silence", lambda: None)  # it would be this process's own standard output
-            status = run(arguments, {}, *streams)
+        status = run(arguments, {}, *streams)
         streams[1].detach()
     return Ran(status, b"", err.getvalue().decode())
 

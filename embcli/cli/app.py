@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, cast
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +17,7 @@ from embcli import names
 from embcli.cli import options as o
 from embcli.cli.completion import PROGRAM, install, script
 from embcli.cli.console import PrintedNotes
-from embcli.cli.opening import kind_and_path, one_path, opened
+from embcli.cli.opening import kind_and_path, kind_named, one_path, opened
 from embcli.cli.output import Output
 from embcli.cli.output import output as output_for
 from embcli.cli.text import read, read_ids
@@ -26,15 +28,15 @@ from embcli.selection import select
 
 Function = Callable[..., Any]
 _COMMANDS: dict[str, tuple[Function, dict[str, Any]]] = {}  # functions, and settings for Typer
-_PAGES_AND_JSON = (*VIEWS, "json")
 
 
-def command(panel: str, examples: dict[str, str], **settings: Any) -> Callable[[Function], Function]:
-    """Return a decorator that makes a function a command in a panel of the list, with examples by what they show."""
-    lines = (f"[dim]# {comment}[/dim]\n\n{line}" for comment, line in examples.items())
+def command(panel: str, *examples: str, **settings: Any) -> Callable[[Function], Function]:
+    """Return a decorator that makes a function a command in a panel of the list; an example ends with a comment."""
+    parts = (example.partition("  # ") for example in examples)
+    epilog = "\n\n".join(f"[dim]# {comment}[/dim]\n\n{line}" for line, _, comment in parts)
 
     def register(function: Function) -> Function:
-        _COMMANDS[function.__name__] = function, {"rich_help_panel": panel, "epilog": "\n\n".join(lines), **settings}
+        _COMMANDS[function.__name__] = function, {"rich_help_panel": panel, "epilog": epilog, **settings}
         return function
 
     return register
@@ -65,12 +67,14 @@ def run(words: Sequence[str], **settings: object) -> object:
     """Run the command of these words after `embcli`; raises InputError for words that are no command."""
     words = words or ["--help"]
     first, known = words[0], words[0] in _COMMANDS
-    if not known and not first.startswith("-") and not get_close_matches(first, _COMMANDS):
-        if os.access(first, os.F_OK):
-            hint = f"embcli info {shlex.quote(first)} shows a model, embcli tokenize --file {shlex.quote(first)} a text"
-            raise InputError(f"{first[:60]!r} is a file, not a command", hint)
-        text = shlex.quote(" ".join(words)[:60])
-        raise InputError(f"{first[:60]!r} is not a command", f"For a text: embcli tokenize {text}; embcli --help")
+    if not known and not first.startswith("-"):
+        is_there, quoted = os.access(first, os.F_OK), shlex.quote(first[:60])
+        if is_there or re.search(r"[./][\w-]+$", first):
+            hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
+            raise InputError(f"{first[:60]!r} is {'a file, ' if is_there else ''}not a command", hint)
+        if not get_close_matches(first, _COMMANDS):
+            text = shlex.quote(" ".join(words)[:60])
+            raise InputError(f"{first[:60]!r} is not a command", f"For a text: embcli tokenize {text}; embcli --help")
     try:
         return command_line(words)(words, prog_name=PROGRAM, standalone_mode=False, **settings)
     except typer.TyperException as error:
@@ -85,43 +89,35 @@ def complete(words: Sequence[str]) -> object:
     return command_line([*words, ""])(prog_name=PROGRAM)
 
 
-def _show_version(context: typer.Context, requested: bool) -> None:
-    if requested and not context.resilient_parsing:
-        typer.echo(f"embcli {__version__}")
-        raise typer.Exit
-
-
-def _show_script(context: typer.Context, shell: str | None) -> None:
-    if shell is not None and not context.resilient_parsing:
-        typer.echo(script(shell))
-        raise typer.Exit
+_Shell = Annotated[names.Shell | None, typer.Option(metavar="SHELL", help="Print the completion script for a shell.")]
+_ShellToInstall = Annotated[names.Shell | None, typer.Option(metavar="SHELL", help="Install completion for a shell.")]
 
 
 def embcli(
-    version: Annotated[
-        bool, typer.Option("--version", "-V", help="Show the version.", callback=_show_version, is_eager=True)
-    ] = False,
-    show_completion: Annotated[
-        names.Shell | None,
-        typer.Option(metavar="SHELL", help="Print the completion script for a shell.", callback=_show_script),
-    ] = None,
-    install_completion: Annotated[
-        names.Shell | None, typer.Option(metavar="SHELL", help="Install completion for a shell.", callback=install)
-    ] = None,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
+    show_completion: _Shell = None,
+    install_completion: _ShellToInstall = None,
 ) -> None:
     """Show what an embedding layer does, from text to the numbers that a model reads.
 
     Start with [bold]embcli tour[/bold], the chapter step by step; or with [bold]embcli lookup "Every effort"[/bold].
     """
+    if version:
+        typer.echo(f"embcli {__version__}")
+    elif show_completion is not None:
+        typer.echo(script(show_completion))
+    elif install_completion is not None:
+        typer.echo(install(install_completion))
+    else:
+        return
+    raise typer.Exit
 
 
 @command(
     "Text",
-    {
-        "the tokens of a sentence, their IDs and bytes": 'embcli tokenize "Every effort moves you"',
-        "how its letters became these tokens": "embcli tokenize strawberry --merges --draw",
-        "under two tokenizers, side by side": 'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base',
-    },
+    'embcli tokenize "Every effort moves you"  # the tokens of a sentence, their IDs and bytes',
+    "embcli tokenize strawberry --merges --draw  # how its letters became these tokens",
+    'embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base  # under two tokenizers, side by side',
 )
 def tokenize(
     text: o.Text = None,
@@ -154,9 +150,13 @@ def tokenize(
         raise InputError("only a text becomes tokens by merges or by several encodings; leave out --ids")
     out = output_for(
         "list" if merges or len(several) > 1 else "tokens",
-        *(format, output, color, width, theme),
+        format,
+        output,
+        color,
+        width,
+        theme,
         reads=(file, *several),
-        limits={"--draw": VIEWS if draw else ()},
+        pages={"--draw": draw},
     )
     given = read(text, file, ids, lines, 'embcli tokenize "Every effort moves you"')
     if len(several) > 1:
@@ -169,11 +169,9 @@ def tokenize(
 
 @command(
     "Text",
-    {
-        "back to text": "embcli decode 6109 3626 6100 345",
-        "with the encoding of another model": "embcli decode --encoding gpt-4o 13225",
-        "all IDs from a pipe": "embcli tokenize -f ids < book.txt | embcli decode",
-    },
+    "embcli decode 6109 3626 6100 345  # back to text",
+    "embcli decode --encoding gpt-4o 13225  # with the encoding of another model",
+    "embcli tokenize -f ids < book.txt | embcli decode  # all IDs from a pipe",
     context_settings={"ignore_unknown_options": True},
 )
 def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output = None) -> None:
@@ -181,18 +179,15 @@ def decode(ids: o.GivenIds = None, encoding: o.Encoding = None, output: o.Output
 
     Byte for byte. Without IDS, IDs are read from standard input.
     """
-    Output("table", None if str(output) == "-" else output).write_text(
-        opened(encoding=encoding).decode_bytes(read_ids(" ".join(ids) if ids else None))
-    )
+    text = opened(encoding=encoding).decode_bytes(read_ids(" ".join(ids) if ids else None))
+    Output(path=None if output in (None, "-") else Path(output)).write_bytes(text, "text")
 
 
 @command(
     "Text",
-    {
-        "the first batch, as in the chapter": "embcli batch the-verdict.txt",
-        "every number of a short text": 'echo "Every effort moves you forward" | embcli batch --batch-size 1 --dim 3',
-        "all batches, shuffled, for the next program": "embcli batch the-verdict.txt --shuffle --all -o input.npy",
-    },
+    "embcli batch the-verdict.txt  # the first batch, as in the chapter",
+    'echo "Every effort moves you forward" | embcli batch --batch-size 1 --dim 3  # every number of a short text',
+    "embcli batch the-verdict.txt --shuffle --all -o input.npy  # all batches, shuffled, for the next program",
 )
 def batch(
     file: o.TextFile = None,
@@ -229,7 +224,7 @@ def batch(
         "batches",
         *(format, output, color, width, theme, precision, heat),
         reads=(file, encoding),
-        limits={"--draw": VIEWS if draw else ()},
+        pages={"--draw": draw},
     )
     if file is not None and str(file) != "-" and not os.access(file, os.F_OK):
         quoted = shlex.quote(str(file)[:60])
@@ -253,22 +248,19 @@ def batch(
 
 
 def _count(spec: str | None, size: int, what: str) -> int:
-    """Return how many rows or columns are chosen."""
     return size if spec is None else len(select(spec, size, what))
 
 
-def _names(listed: str | None) -> tuple[str, ...] | None:
-    """Return comma-separated names."""
+def _names(listed: str | None) -> Any:
+    """Return comma-separated names, which the library checks."""
     return None if listed is None else tuple(name.strip() for name in listed.split(","))
 
 
 @command(
     "Vectors",
-    {
-        "token rows + position rows = input embeddings": 'embcli lookup "Every effort moves you"',
-        "a small layer, and the sum of the first token": "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0",
-        "what a real model reads, as a file": 'embcli lookup "Every effort moves you" --from gpt2 -o input.npy',
-    },
+    'embcli lookup "Every effort moves you"  # token rows + position rows = input embeddings',
+    "embcli lookup --ids 2,3,5,1 --vocab 6 --dim 3 --trace 0  # a small layer, and the sum of the first token",
+    'embcli lookup "Every effort moves you" --from gpt2 -o input.npy  # what a real model reads, as a file',
 )
 def lookup(
     text: o.Text = None,
@@ -303,13 +295,13 @@ def lookup(
 
     Token rows + position rows = input embeddings, which the model reads.
     """
-    matrices: Any = _names(show)
+    matrices = _names(show)
     out = output_for(
         "embeddings",
         *(format, output, color, width, theme, precision, heat),
         reads=(file, path, encoding),
         show=matrices,
-        limits={"--trace": VIEWS if trace is not None else (), "--draw": VIEWS if draw else ()},
+        pages={"--trace": trace is not None, "--draw": draw},
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     tokens = model.tokens(read(text, file, ids, lines), special)
@@ -324,18 +316,16 @@ def lookup(
         trace=trace,
         draw=draw,
         only=only,
-        position=cast("Any", position and o.kind_named(position)),  # the library checks the name
+        position=kind_named(position),
     )
     out.write(result)
 
 
 @command(
     "Vectors",
-    {
-        "the chapter's three IDs, step by step": "embcli compare",
-        "the product of each token, written out": 'embcli compare "Every effort moves you" --trace',
-        "on the matrix of a model": "embcli compare --from model.safetensors",
-    },
+    "embcli compare  # the chapter's three IDs, step by step",
+    'embcli compare "Every effort moves you" --trace  # the product of each token, written out',
+    "embcli compare --from model.safetensors  # on the matrix of a model",
 )
 def compare(
     text: o.ComparedText = None,
@@ -367,18 +357,15 @@ def compare(
     """
     shown = _names(show)
     steps = [step for step in shown or () if step in names.STEPS and step != "outputs"]
+    given_flags = {"--gradient": gradient, "--learning-rate": learning_rate is not None}
+    limited = [flag for flag, is_given in given_flags.items() if is_given] + [f"--show {step}" for step in steps]
     out = output_for(
         "matrices",
         *(format, output, color, width, theme, precision, heat),
         reads=(file, path, encoding),
         show=tuple(name for name in names.OUTPUTS if name in (shown or ())) or None,
-        limits={
-            "--trace": VIEWS if trace else (),
-            "--draw": VIEWS if draw else (),
-            "--gradient": _PAGES_AND_JSON if gradient else (),
-            "--learning-rate": _PAGES_AND_JSON if learning_rate is not None else (),
-            **{f"--show {step}": _PAGES_AND_JSON for step in steps},
-        },
+        pages={"--trace": trace, "--draw": draw},
+        limits=dict.fromkeys(limited, (*VIEWS, "json")),
     )
     if text is None and file is None and ids is None:
         ids = names.COMPARED_IDS
@@ -392,8 +379,8 @@ def compare(
         model = opened(path, encoding, tensor, vocab, dim)
     tokens = model.tokens(given, special)
     out.refuse_many_numbers(len(tokens) * model.shape[1], 2)
-    matrices = len({"first", "shared"} & {*steps}) * math.prod(model.shape)
-    if matrices:
+    if {"first", "shared"} & {*steps}:
+        matrices = len({"first", "shared"} & {*steps}) * math.prod(model.shape)
         out.refuse_many_numbers(matrices + 2 * len(tokens) * model.shape[1])
     own = names.DEFAULT_SEED if seed is None else seed  # of the linear layer's own first weights
     result = model.compare(
@@ -404,11 +391,9 @@ def compare(
 
 @command(
     "Vectors",
-    {
-        "waves of growing length, as colours": "embcli positions sinusoidal --heat",
-        "angles by which rotary positions rotate a row": "embcli positions rotary",
-        "how similar the positions of a model are": "embcli positions model.safetensors --similarity",
-    },
+    "embcli positions sinusoidal --heat  # waves of growing length, as colours",
+    "embcli positions rotary  # angles by which rotary positions rotate a row",
+    "embcli positions model.safetensors --similarity  # how similar the positions of a model are",
 )
 def positions(
     named_kind: o.KindOrPath = None,
@@ -445,13 +430,19 @@ def positions(
     path = one_path(named, path)
     out = output_for(
         "embeddings",
-        *(format, output, color, width, theme, precision, heat),
+        format,
+        output,
+        color,
+        width,
+        theme,
+        precision,
+        heat,
         reads=(path, encoding),
-        limits={"--kind relative": able("batches") if chosen == "relative" and not similarity else ()},
+        limits={"--kind relative": able("batches")} if chosen == "relative" and not similarity else {},
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
     result = model.positions(
-        cast("Any", chosen),  # the library checks the name
+        chosen,
         context_length=context_length,
         pairing=pairing,
         theta=theta,
@@ -465,11 +456,9 @@ def positions(
 
 @command(
     "Matrix",
-    {
-        "all of a small layer, with random numbers": "embcli weights --vocab 6 --dim 3",
-        "chosen rows and columns of a model": "embcli weights model.safetensors --rows 0:5,100 --columns 0:8",
-        "the whole matrix as a picture of how large its numbers are": "embcli weights model.safetensors --map",
-    },
+    "embcli weights --vocab 6 --dim 3  # all of a small layer, with random numbers",
+    "embcli weights model.safetensors --rows 0:5,100 --columns 0:8  # chosen rows and columns of a model",
+    "embcli weights model.safetensors --map  # the whole matrix as a picture of how large its numbers are",
 )
 def weights(
     named: o.Path_ = None,
@@ -507,21 +496,19 @@ def weights(
         "embeddings",
         *(format, output, color, width, theme, precision, heat or map),
         reads=(path, encoding),
-        limits={"--map": VIEWS if map else ()},
+        pages={"--map": map},
     )
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
-    numbered, (size, width_of_rows) = model.numbered(rows, layer), shape_of(model.source, layer)
-    out.refuse_many_numbers(_count(numbered, size, "row") * _count(columns, width_of_rows, "column"))
+    numbered, (size, dim) = model.numbered(rows, layer), shape_of(model.source, layer)
+    out.refuse_many_numbers(_count(numbered, size, "row") * _count(columns, dim, "column"))
     out.write(model.weights(layer=layer, rows=rows, columns=columns, sort=sort, map=map))
 
 
 @command(
     "Matrix",
-    {
-        "the tokens nearest to a token of a model": 'embcli neighbors " Paris" --from gpt2',
-        "king - man + woman": 'embcli neighbors " king" --minus " man" --plus " woman" --from gpt2',
-        "nearest to each input embedding of a text": 'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -',
-    },
+    'embcli neighbors " Paris" --from gpt2  # the tokens nearest to a token of a model',
+    'embcli neighbors " king" --minus " man" --plus " woman" --from gpt2  # king - man + woman',
+    'embcli lookup "Hi there" -f ndjson | embcli neighbors --vector -  # nearest to each input embedding of a text',
 )
 def neighbors(
     text: o.Text = None,
@@ -559,7 +546,7 @@ def neighbors(
     from embcli.verbs.neighbors import vectors_in_lines
 
     out = output_for(
-        "ranking", *(format, output, color, width, theme, precision, heat), reads=(file, path, vector, encoding)
+        "ranking", format, output, color, width, theme, precision, heat, reads=(file, path, vector, encoding)
     )
     given = {"TEXT": text, "--file": file, "--ids": ids, "--plus": plus, "--minus": minus}
     others = [name for name, value in given.items() if value]
@@ -580,11 +567,9 @@ def neighbors(
 
 @command(
     "Matrix",
-    {
-        "broken, unused, equal and under-trained rows": "embcli audit model.safetensors",
-        "status 1 for these faults, for a script": "embcli audit model.safetensors --fail-on missing,padding",
-        "every finding, as a table for a spreadsheet": "embcli audit model.safetensors -f csv -o audit.csv",
-    },
+    "embcli audit model.safetensors  # broken, unused, equal and under-trained rows",
+    "embcli audit model.safetensors --fail-on missing,padding  # status 1 for these faults, for a script",
+    "embcli audit model.safetensors -f csv -o audit.csv  # every finding, as a table for a spreadsheet",
 )
 def audit(
     named: o.Path_ = None,
@@ -609,19 +594,16 @@ def audit(
     Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
     """
     path = one_path(named, path)
-    out = output_for("ranking", *(format, output, color, width, theme), reads=(path, encoding))
+    out = output_for("ranking", format, output, color, width, theme, reads=(path, encoding))
     model = opened(path, encoding, tensor, vocab, dim, context_length, seed, no_cache)
-    faults: Any = _names(fail_on)
-    return out.write(model.audit(fail_on=faults, top=top))
+    return out.write(model.audit(fail_on=_names(fail_on), top=top))
 
 
 @command(
     "Matrix",
-    {
-        "which rows fine-tuning changed, and how much": "embcli diff model.safetensors tuned.safetensors",
-        "all rows, for the next program": "embcli diff model.safetensors tuned.safetensors -f ndjson",
-        "status 1 if any row differs, for a script": "embcli diff model.safetensors tuned.safetensors -o changed.csv",
-    },
+    "embcli diff model.safetensors tuned.safetensors  # which rows fine-tuning changed, and how much",
+    "embcli diff model.safetensors tuned.safetensors -f ndjson  # all rows, for the next program",
+    "embcli diff model.safetensors tuned.safetensors -o changed.csv  # status 1 if any row differs, for a script",
 )
 def diff(
     base: o.Base,
@@ -639,17 +621,15 @@ def diff(
 
     Matched by their tokens; the exit status is 1 if any differ.
     """
-    out = output_for("ranking", *(format, output, color, width, theme), reads=(base, tuned, encoding))
+    out = output_for("ranking", format, output, color, width, theme, reads=(base, tuned, encoding))
     return out.write(opened(base, encoding, tensor).diff(opened(tuned, encoding, tensor), top=top))
 
 
 @command(
     "Matrix",
-    {
-        "walk through the matrix of a model": "embcli explore model.safetensors",
-        "from a row on, by its token or ID": 'embcli explore gpt2 --row " Paris"',
-        "the tokens of a text, and their rows": 'embcli explore gpt2 --text "Every effort moves you"',
-    },
+    "embcli explore model.safetensors  # walk through the matrix of a model",
+    'embcli explore gpt2 --row " Paris"  # from a row on, by its token or ID',
+    'embcli explore gpt2 --text "Every effort moves you"  # the tokens of a text, and their rows',
 )
 def explore(
     named: o.Path_ = None,
@@ -679,10 +659,8 @@ def explore(
 
 @command(
     "Learn",
-    {
-        "all steps, with questions": "embcli tour",
-        "one step, with your own text": 'embcli tour --text "Hello, world" --step 3',
-    },
+    "embcli tour  # all steps, with questions",
+    'embcli tour --text "Hello, world" --step 3  # one step, with your own text',
 )
 def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None) -> int:
     """Go through the chapter, step by step.
@@ -696,11 +674,9 @@ def tour(text: o.TourText = names.TOUR_TEXT, step: o.Step = None) -> int:
 
 @command(
     "Learn",
-    {
-        "a word that a page prints": "embcli explain one-hot",
-        "a field of the data formats": "embcli explain equal_to",
-        "the list of words": "embcli explain",
-    },
+    "embcli explain one-hot  # a word that a page prints",
+    "embcli explain equal_to  # a field of the data formats",
+    "embcli explain  # the list of words",
 )
 def explain(
     word: o.Words = None,
@@ -719,19 +695,17 @@ def explain(
     output_for("list", format, output, color, width, theme).write(explain(" ".join(word) if word else None))
 
 
-@command("Learn", {"all options of a command": "embcli help lookup", "the list of commands": "embcli help"})
-def help(words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Such as lookup.")] = None) -> None:
+@command("Learn", "embcli help lookup  # all options of a command", "embcli help  # the list of commands")
+def help(words: o.CommandWords = None) -> None:
     """Show all options of a command, and examples."""
     run([*(words or ()), "--help"])
 
 
 @command(
     "More",
-    {
-        "versions, encodings and the cache": "embcli info",
-        "the tensors of a model, and what they are for": "embcli info gpt2",
-        "the models on this machine": "embcli info --models",
-    },
+    "embcli info  # versions, encodings and the cache",
+    "embcli info gpt2  # the tensors of a model, and what they are for",
+    "embcli info --models  # the models on this machine",
 )
 def info(
     named: o.Path_ = None,
@@ -766,10 +740,8 @@ def info(
 
 @command(
     "More",
-    {
-        "where layers are kept, and how much space they take": "embcli cache",
-        "remove everything": "embcli cache clear",
-    },
+    "embcli cache  # where layers are kept, and how much space they take",
+    "embcli cache clear  # remove everything",
 )
 def cache(
     action: Annotated[names.CacheAction, typer.Argument(help="What to do.", metavar="[list|clear]")] = "list",

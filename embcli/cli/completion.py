@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import get_args
 
-import typer  # whose annotations Typer itself reads
 from typer import completion
 
 from embcli.atomic import destination, explaining_failure
@@ -49,26 +48,21 @@ def script(shell: str) -> str:
     return made
 
 
-def install(context: typer.Context, shell: str | None) -> None:
-    """Install the script for a shell, if one is named, and end; raises OutputError if that fails."""
-    if shell is None or context.resilient_parsing:
-        return
+def install(shell: str) -> str:
+    """Install the script for a shell, and return what to tell; raises OutputError if that fails."""
     if shell not in _PLACES:
         hint = f"embcli --show-completion {shell} prints the script: add it to the file that $PROFILE names"
         raise OutputError(f"completion for {shell} is not installed by embcli", hint)
     place, start, line = _PLACES[shell]
-    contents = {Path.home() / place: script(shell).encode() + b"\n"}
+    contents = {Path.home() / place: script(shell).encode()}
     if start:
-        path = Path.home() / start
-        with explaining_failure(path):
+        with explaining_failure(path := Path.home() / start):
             before = path.read_bytes() if path.exists() else b""
         if line.encode() not in before.splitlines():
-            ended = before if before.endswith(b"\n") or not before else before + b"\n"
-            contents[path] = ended + line.encode() + b"\n"
+            contents[path] = (before and before.removesuffix(b"\n") + b"\n") + line.encode()
     for path, content in contents.items():
         with explaining_failure(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with destination(path) as file:
-                file.write(content)
-    typer.echo(f"{shell} completion installed in {Path.home() / place}; it takes effect in a new terminal")
-    raise typer.Exit
+                file.write(content + b"\n")
+    return f"{shell} completion installed in {Path.home() / place}; it takes effect in a new terminal"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from embcli.cli.options import flag_of, kind_named
+from embcli.cli.console import PrintedNotes, watched
+from embcli.cli.options import flag_of
 from embcli.errors import InputError
 from embcli.names import DEFAULT_ENCODING
 from embcli.positions import KINDS
@@ -35,7 +37,6 @@ def opened(
     if path is not None and layers:
         raise InputError(f"{flag_of(next(iter(layers)))} is for seeded layers; --from takes what the file holds")
     from embcli import model as library
-    from embcli.cli.console import PrintedNotes, watched
 
     if path is not None:
         model = library.open(path, encoding=encoding, tensor=tensor, notes=PrintedNotes())
@@ -52,14 +53,17 @@ def one_path(argument: str | None, option: str | None) -> str | None:
     return argument if option is None else option
 
 
-def kind_and_path(first: str | None, second: str | None, kind: str | None) -> tuple[str | None, str | None]:
+def kind_named(value: str | None) -> Any:
+    """Return a kind of positions by its name or another name that papers have for it; the library checks it."""
+    return "rotary" if value == "rope" else value
+
+
+def kind_and_path(first: str | None, second: str | None, kind: str | None) -> tuple[Any, str | None]:
     """Return the kind of positions and the model that two arguments and --kind name; the first may be either.
 
     Raises InputError for two of either, and for a kind that is misspelled.
     """
-    from difflib import get_close_matches
-
-    kind, named = kind and kind_named(kind), first and kind_named(first)
+    kind, named = kind_named(kind), kind_named(first)
     if named is None:
         return kind, second
     if named in KINDS:
