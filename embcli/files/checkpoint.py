@@ -13,7 +13,8 @@ import numpy as np
 from embcli.binary import Binary, read_object, shortened
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
-from embcli.files import names, open_tensors, recipes
+from embcli.files import open_tensors, recipes
+from embcli.files.families import CAUSAL, NORMS
 from embcli.files.roles import equal_rows, resolve
 from embcli.files.tensors import Tensor
 from embcli.hub import located
@@ -172,7 +173,7 @@ class Checkpoint:
     def unapplied(self) -> str:
         """The name of a norm beside the token matrix, if nothing says how the model applies it; otherwise empty."""
         module = self.roles.token.name.split(".")[:-2]
-        beside = (".".join([*module, norm, end]) for norm in names.NORMS for end in recipes.SUFFIXES["weight"])
+        beside = (".".join([*module, norm, end]) for norm in NORMS for end in recipes.SUFFIXES["weight"])
         return next((name for name in beside if name in self.tensors), "")
 
     @property
@@ -203,7 +204,7 @@ class Checkpoint:
             return Head(None, "same" if reason else "none", reason=reason)
         if tensor.place == token.place:
             return Head(tensor, "same")
-        rows = equal_rows(self.tensors, token, tensor)
+        rows = equal_rows(token, tensor)
         return Head(tensor, "equal", rows) if rows else Head(tensor, "other")
 
     def _reason_to_assume_tied(self) -> str:
@@ -216,5 +217,5 @@ class Checkpoint:
         causal = metadata.get(f"{metadata.get('general.architecture')}.attention.causal", True)
         if self.tensors.format == "GGUF" and causal and self.roles.token.name.split(".")[0] == "token_embd":
             return "the file has no output.weight"
-        with_head = [each for each in classes if names.CAUSAL.search(str(each))] if isinstance(classes, list) else []
+        with_head = [each for each in classes if CAUSAL.search(str(each))] if isinstance(classes, list) else []
         return f"config.json names {shortened(str(with_head[0]))} and no head of its own" if with_head else ""

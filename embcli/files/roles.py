@@ -6,8 +6,9 @@ Tensors are found by the last parts of their names, so any prefix may precede th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ import numpy as np
 from embcli.binary import shortened
 from embcli.encodings.own import OwnWords
 from embcli.errors import InputError
-from embcli.files import names, recipes
-from embcli.files.families import Family
+from embcli.files import recipes
+from embcli.files.families import NAMES, SHIFTED, SUFFIXES, Family
 from embcli.files.recipes import Settings
 from embcli.files.tensors import Tensor, Tensors
 from embcli.names import Part
@@ -26,7 +27,7 @@ from embcli.recipe import AddPosition, AddType, Project
 _MIXED = {"text_encoder": "text_encoder", "semantic_config": "semantic"}  # of MusicGen and Bark, others read sound
 _TEXT_MODELS = ("text_config", "llm_config", "thinker_config", *_MIXED)
 _MOST_LISTED = 8  # candidates in a message
-_COMPARED = 1 << 26  # bytes of two matrices that are compared at most
+COMPARED = 1 << 26  # bytes of two matrices that are compared at most
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,8 @@ def resolve(tensors: Tensors, said: Mapping[str, Any], chosen: str | None = None
     keys = (*_TEXT_MODELS, *filter(None, (half,)))
     while inner := [each for key in keys if isinstance(each := config.pop(key, None), dict)]:
         config = {**config, **inner[0]}
-    metadata = tensors.metadata
     settings = Settings(config, tensors.refused) if config else None
-    settings = settings or Settings(recipes.of_gguf(metadata), tensors.refused, "its metadata")
+    settings = settings or Settings(recipes.of_gguf(tensors.metadata), tensors.refused, "its metadata")
     try:
         family = recipes.family_of(settings, half)
     except InputError:  # a value of a wrong type, which the recipe refuses
@@ -82,18 +82,30 @@ def resolve(tensors: Tensors, said: Mapping[str, Any], chosen: str | None = None
     reasons: dict[str, str] = {}
     known = search.named("token", lambda tensor: tensor.is_matrix)
     if chosen is not None:
-        token = _chosen(tensors, chosen)
+        if chosen not in tensors:
+            raise _undecided(tensors, f"it has no tensor {shortened(chosen)}")
+        token = tensors[chosen]
+        if not token.is_matrix:
+            raise tensors.refused(f"tensor {token} is not a matrix", parameters=("tensor",))
     elif known:
         token = _one_of_equal(tensors, "token", known, reasons)
     else:
-        token = _only_matrix(tensors, settings, family, reasons)
-    others = {role: search.other(role, token, family, reasons) for role in ("position", "token_type", "head")}
+        matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
+        if len(matrices) != 1:
+            why = f" of a {settings.values['model_type']} model: {family.unknown}" if family else ""
+            raise _undecided(tensors, f"no tensor has the name of a token matrix{why}")
+        (token,) = matrices
+        if not isinstance(tensors.own_words(), OwnWords):  # word vectors are no guess
+            reasons["token"] = f"{shortened(token.name)} is the only two-dimensional tensor"
+    others: dict[str, Tensor | InputError | None] = {}
     first = 0
-    if isinstance(others["position"], Tensor):
+    for role in ("position", "token_type", "head"):
         try:
-            first = _first_position(others["position"], settings, family, reasons)
+            others[role] = tensor = search.other(role, token, family, reasons)
+            if tensor is not None and role == "position":
+                first = _first_position(tensor, settings, family, reasons)
         except InputError as error:
-            others["position"] = error
+            others[role] = error
     return Roles(
         token=token,
         others=others,
@@ -129,39 +141,33 @@ class _Search:
         every = [(name, _parts(name)) for name in tensors]
         for name, parts in [each for each in every if model in each[1]] or every:
             self._by_last_part.setdefault(parts[-1], []).append((name, parts))
-            if len(parts) > 1 and parts[-1] in names.SUFFIXES:
+            if len(parts) > 1 and parts[-1] in SUFFIXES:
                 self._by_last_part.setdefault(parts[-2], []).append((name, parts[:-1]))
 
-    def _ending(self, end: str) -> list[str]:
+    def _ending(self, end: str, fits: Callable[[Tensor], bool] = lambda _: True) -> list[Tensor]:
         parts = end.split(".")
-        return [name for name, own in self._by_last_part.get(parts[-1], ()) if own[-len(parts) :] == parts]
+        named = [name for name, own in self._by_last_part.get(parts[-1], ()) if own[-len(parts) :] == parts]
+        return [tensor for tensor in map(self._tensors.__getitem__, named) if fits(tensor)]
 
-    def _of_part(self, named: list[str]) -> list[str]:
-        """Return the names that belong to the part; all of them if none does."""
-        return [name for name in named if self._part in _parts(name)] or named
+    def _of_part(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Return the tensors that belong to the part; all of them if none does."""
+        return [tensor for tensor in tensors if self._part in _parts(tensor.name)] or tensors
 
     def nearest(self, end: str, token: Tensor) -> Tensor | None:
         """Return the tensor whose name ends like this; of several, the one nearest to the token matrix."""
         found = self._of_part(self._ending(end))
-        best = max(found, key=lambda name: (_shared_parts(name, token.name), -name.count("."), name), default=None)
-        return None if best is None else self._tensors[best]
+        return max(found, key=lambda each: (_shared_parts(each, token), -each.name.count("."), each.name), default=None)
 
     def named(self, role: str, fits: Callable[[Tensor], bool]) -> list[Tensor]:
         """Return the tensors with the first known name of a role that any fitting tensor has."""
-        for known in names.NAMES[role]:
-            fitting = [name for name in self._ending(known) if fits(self._tensors[name])]
-            if fitting:
-                own = fitting if role == "head" else self._of_part(fitting)
-                return [self._tensors[name] for name in own]
-        return []
+        fitting = next((found for known in NAMES[role] if (found := self._ending(known, fits))), [])
+        return fitting if role == "head" else self._of_part(fitting)
 
-    def other(
-        self, role: str, token: Tensor, family: Family | None, reasons: dict[str, str]
-    ) -> Tensor | InputError | None:
+    def other(self, role: str, token: Tensor, family: Family | None, reasons: dict[str, str]) -> Tensor | None:
         """Return the tensor of a role; of several the nearest to the token matrix, an error if these are not equal."""
         (rows, dim), projection = token.shape, None
-        for step in family.steps if family else ():  # a model may project token rows before it adds others
-            if isinstance(step, Project):
+        for step in family.steps if family and role != "head" else ():
+            if isinstance(step, Project):  # a model may project token rows before it adds others
                 projection = self.nearest(f"{step.name}.weight", token)
             elif isinstance(step, AddPosition if role == "position" else AddType):
                 break
@@ -169,46 +175,25 @@ class _Search:
             projection = None
 
         def fits(tensor: Tensor) -> bool:
-            if not tensor.is_matrix or (projection is not None and role != "head"):
+            if not tensor.is_matrix or projection is not None:
                 return tensor.is_matrix and projection is not None and tensor.shape[1] == projection.shape[0]
             return tensor.shape[1] == dim and (role != "head" or 2 * tensor.shape[0] > rows)
 
-        try:
-            fitting = self.named(role, fits)
-            shared = [_shared_parts(tensor.name, token.name) for tensor in fitting]
-            near = [tensor for tensor, parts in zip(fitting, shared, strict=True) if parts == max(shared)]
-            encoders = [tensor for tensor in near if "encoder" in _parts(tensor.name)]
-            if len(near) == 2 and len(encoders) == 1 and any("decoder" in _parts(tensor.name) for tensor in near):
-                reasons[role] = f"{shortened(encoders[0].name)} is the encoder's; the decoder has another"
-                near = encoders
-            return _one_of_equal(self._tensors, role, near, reasons) if near else None
-        except InputError as error:
-            return error
-
-
-def _chosen(tensors: Tensors, name: str) -> Tensor:
-    if name not in tensors:
-        raise _undecided(tensors, f"it has no tensor {shortened(name)}")
-    if not tensors[name].is_matrix:
-        raise tensors.refused(f"tensor {tensors[name]} is not a matrix", parameters=("tensor",))
-    return tensors[name]
-
-
-def _only_matrix(tensors: Tensors, settings: Settings, family: Family | None, reasons: dict[str, str]) -> Tensor:
-    matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
-    if len(matrices) != 1:
-        why = f" of a {settings.values['model_type']} model: {family.unknown}" if family else ""
-        raise _undecided(tensors, f"no tensor has the name of a token matrix{why}")
-    if not isinstance(tensors.own_words(), OwnWords):  # word vectors are no guess
-        reasons["token"] = f"{shortened(matrices[0].name)} is the only two-dimensional tensor"
-    return matrices[0]
+        fitting = self.named(role, fits)
+        most = max((_shared_parts(tensor, token) for tensor in fitting), default=0)
+        near = [tensor for tensor in fitting if _shared_parts(tensor, token) == most]
+        encoders = [tensor for tensor in near if "encoder" in _parts(tensor.name)]
+        if len(near) == 2 and len(encoders) == 1 and any("decoder" in _parts(tensor.name) for tensor in near):
+            reasons[role] = f"{shortened(encoders[0].name)} is the encoder's; the decoder has another"
+            near = encoders
+        return _one_of_equal(self._tensors, role, near, reasons) if near else None
 
 
 def _one_of_equal(tensors: Tensors, role: str, candidates: list[Tensor], reasons: dict[str, str]) -> Tensor:
     """Return the first of several tensors; raises InputError unless all are one tensor, or equal."""
     first, *others = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
     for other in others:
-        if other.place != first.place and not equal_rows(tensors, first, other):
+        if other.place != first.place and not equal_rows(first, other):
             reason = f"several tensors could be the {role.replace('_', ' ')} matrix"
             raise _undecided(tensors, reason, candidates, can_choose=role == "token")
     if others:
@@ -216,19 +201,17 @@ def _one_of_equal(tensors: Tensors, role: str, candidates: list[Tensor], reasons
     return first
 
 
-def _undecided(
-    tensors: Tensors, reason: str, candidates: list[Tensor] | None = None, can_choose: bool = True
-) -> InputError:
+def _undecided(tensors: Tensors, reason: str, candidates: Iterable[Tensor] = (), can_choose: bool = True) -> InputError:
     """Return the error that lists the candidates, or all matrices."""
     matrices = (tensor for tensor in tensors.values() if tensor.is_matrix)
-    listed = candidates or sorted(matrices, key=lambda tensor: -max(tensor.shape))
+    listed = [*candidates] or sorted(matrices, key=lambda tensor: -max(tensor.shape))
     if not listed:
         return tensors.refused("it has no two-dimensional tensor, so no weight matrix")
-    shown = "; ".join(map(str, listed[:_MOST_LISTED]))
     more = f"; and {len(listed) - _MOST_LISTED:,} more" if len(listed) > _MOST_LISTED else ""
+    hint = f"{'; '.join(map(str, listed[:_MOST_LISTED]))}{more}"
     if not can_choose:
-        return tensors.refused(reason, f"{shown}{more}")
-    return tensors.refused(f"{reason}; choose one with tensor", f"{shown}{more}", parameters=("tensor",))
+        return tensors.refused(reason, hint)
+    return tensors.refused(f"{reason}; choose one with tensor", hint, parameters=("tensor",))
 
 
 def _first_position(position: Tensor, settings: Settings, family: Family | None, reasons: dict[str, str]) -> int:
@@ -236,7 +219,7 @@ def _first_position(position: Tensor, settings: Settings, family: Family | None,
     if isinstance(settings.values.get("model_type"), str):
         first = recipes.first_position(family, settings) if family else 0
         return first if first < rows else 0
-    for pattern, modulo, reason in names.SHIFTED:
+    for pattern, modulo, reason in SHIFTED:
         if rows > 2 and modulo in (None, rows % 64) and re.search(pattern, position.name):
             why = f"{shortened(position.name)} {reason.format(rows=rows)}"
             reasons["first_position"] = f"position 0 is row 2: {why}"
@@ -248,13 +231,12 @@ def _parts(name: str) -> list[str]:
     return name.replace("/", ".").replace(":", ".").split(".")
 
 
-def _shared_parts(name: str, other: str) -> int:
-    """Return how many first parts two names share."""
-    pairs = list(zip(_parts(name), _parts(other), strict=False))
-    return next((count for count, (part, same) in enumerate(pairs) if part != same), len(pairs))
+def _shared_parts(tensor: Tensor, other: Tensor) -> int:
+    pairs = zip(_parts(tensor.name), _parts(other.name), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def equal_rows(tensors: Tensors, first: Tensor, second: Tensor) -> int:
+def equal_rows(first: Tensor, second: Tensor) -> int:
     """Return how many rows of two matrices were compared and are equal; 0 if any differs.
 
     Of large matrices, rows spread over the whole matrix are compared.
@@ -262,12 +244,10 @@ def equal_rows(tensors: Tensors, first: Tensor, second: Tensor) -> int:
     if first.shape != second.shape or first.dtype != second.dtype:
         return 0
     rows, dim = first.shape
-    count = min(rows, max(_COMPARED // (8 * dim), 2))
-    ids = np.unique(np.linspace(0, rows - 1, count).astype(np.int64))
-    one, other = tensors.layer(first.name), tensors.layer(second.name)
-    step = max((1 << 20) // dim, 1)
-    for start in range(0, len(ids), step):
-        part = ids[start : start + step]
-        if one.stored(part).tobytes() != other.stored(part).tobytes():
+    count = min(rows, max(COMPARED // (8 * dim), 2))
+    one, other = first.matrix(first), second.matrix(second)
+    spread = np.linspace(0, rows - 1, count).astype(np.int64)
+    for ids in np.array_split(spread, count * dim // (1 << 20) + 1):
+        if one.stored(ids).tobytes() != other.stored(ids).tobytes():
             return 0
-    return len(ids)
+    return count

@@ -318,7 +318,7 @@ def test_the_head_is_equal_to_the_token_matrix_or_another(tmp_path: Path, name: 
 def test_of_large_matrices_some_rows_are_compared_and_how_many_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roles, "_COMPARED", 8 * 7 * 10)
+    monkeypatch.setattr(roles, "COMPARED", 8 * 7 * 10)
     assert opened(tmp_path, {"embed_tokens": matrix(), "lm_head": matrix()}).head.rows == 10
 
 
