@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 from embcli.atomic import destination, explaining_failure
 from embcli.cli.console import is_terminal, say, watched
 from embcli.cli.suggestions import suggestions
-from embcli.errors import OutputError, unwatched
+from embcli.errors import OutputError
 from embcli.formats import ALIASES, FORMATS, PICTURES, SUFFIXES, VIEWS, Data, FormatName, Kind, either
 from embcli.names import Color, Theme
 from embcli.result import Result, Style, chosen_format, number_in, refuse_many, width_of
