@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path, PurePath
 
 from embcli.binary import Binary, read_object, shortened
@@ -14,24 +14,28 @@ from embcli.text import is_text
 
 _HEAD = 1 << 16  # bytes that tell the format: the first line of word vectors can be this long
 _LONGEST_INDEX = 1 << 26  # bytes
-
-
-@dataclass(frozen=True)
-class Format:
-    """A file format."""
-
-    name: str
-    begins: Callable[[bytes], object]  # tells whether a file with these first bytes is of this format
-    read: Callable[[Binary, Notes], Tensors]
+# The formats in the order in which a file is tried: a name, how a file begins, and the module whose `read` reads it.
+_FORMATS = (
+    ("safetensors", rb".{4}\0{4}\{", "safetensors"),  # the length of its header, below 2**32, and a JSON object
+    ("GGUF", b"GGUF", "gguf"),
+    ("npy", rb"\x93NUMPY", "npy"),
+    ("npz", rb"PK\x03\x04.{26}[^\0]{1,999}?\.npy", "npy"),  # a zip archive whose first member is an array
+    ("PyTorch", rb"PK\x03\x04|\x80[\x02-\x05]", "pt"),  # another zip archive, or a pickle
+    ("a shard index", rb'\s*\{\s*["}]', ""),
+    ("word vectors", rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)", "vectors"),
+)
 
 
 def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
     """Return the tensors of a file; raises InputError for an unknown format and for a damaged file."""
     binary = Binary(path)
     head = binary.read(0, _HEAD)
-    for known in formats():
-        if known.begins(head):
-            return known.read(binary, Notes() if notes is None else notes)
+    for _, begins, module in _FORMATS:
+        if re.match(begins, head, re.DOTALL):
+            if not module:
+                return _read_index(binary)
+            tensors: Tensors = import_module(f"embcli.files.{module}").read(binary, Notes() if notes is None else notes)
+            return tensors
     if head.startswith(b"version https://git-lfs"):
         raise binary.refused("it is a Git LFS pointer; download the file itself (git lfs pull)")
     if head.startswith(b"PAR1"):
@@ -44,30 +48,7 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
             "it is a text, not a model", "Word vectors are a word and its numbers per line, with spaces"
         )
     start = f"it begins with {head[:16]!r}" if head else "it is empty"
-    raise binary.refused(f"{start}, unlike a file of {', '.join(known.name for known in formats())}")
-
-
-def formats() -> Iterator[Format]:
-    """Yield all formats, in the order in which a file is tried; a module is loaded when its turn comes."""
-    from embcli.files import safetensors
-
-    # The length of its header, below 2**32, and a JSON object.
-    begins = re.compile(rb"(?s).{4}\0{4}\{").match
-    yield Format("safetensors", begins, lambda binary, _: safetensors.read_safetensors(binary))
-    from embcli.files import gguf
-
-    yield Format("GGUF", re.compile(b"GGUF").match, lambda binary, _: gguf.read_gguf(binary))
-    from embcli.files import npy
-
-    yield Format("npy", re.compile(rb"\x93NUMPY").match, lambda binary, _: npy.read_npy(binary))
-    # Before PyTorch, as both are zip archives.
-    yield Format("npz", npy.npz_begins, lambda binary, _: npy.read_npz(binary))
-    from embcli.files import pt, vectors
-
-    # A zip archive, or a pickle.
-    yield Format("PyTorch", re.compile(rb"PK\x03\x04|\x80[\x02-\x05]").match, lambda binary, _: pt.read_pt(binary))
-    yield Format("a shard index", re.compile(rb'\s*\{\s*["}]').match, lambda binary, _: _read_index(binary))
-    yield Format("word vectors", vectors.FIRST_LINE.match, vectors.read_vectors)
+    raise binary.refused(f"{start}, unlike a file of {', '.join(name for name, *_ in _FORMATS)}")
 
 
 def _read_index(binary: Binary) -> Tensors:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -47,7 +47,6 @@ class ShiftedLayer(Layer):
         self._layer, self._first = layer, first
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return these rows, (n,) int64 -> (n, D) float32."""
         return self._layer.rows(ids + self._first)
 
 
@@ -63,25 +62,21 @@ class Checkpoint:
     def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:
         self.path, self.notes = path, Notes() if notes is None else notes
         self.tensors = open_tensors(located(path), self.notes)
-        config, self._config_error = self._read_config()
+        beside, config = self.tensors.path.parent / "config.json", {}
+        self._config_error: InputError | None = None
+        try:
+            config = read_object(Binary(beside), _CONFIG_LONGEST) if beside.is_file() else {}
+        except InputError as error:  # raised by what needs it: what is only about token rows does not
+            self._config_error = error
         self.roles = resolve(self.tensors, config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
         self._open: dict[str, Layer] = {}  # as they are in the file
         self.notes.count(self._rounded)
         self.notes.count(lambda: f"{self._config_error}; it is ignored" if self._config_error else "")
 
-    def _read_config(self) -> tuple[dict[str, Any], InputError | None]:
-        """Return the config.json beside the weights, empty if there is none, and why it cannot be read."""
-        path = self.tensors.path.parent / "config.json"
-        try:
-            return (read_object(Binary(path), _CONFIG_LONGEST) if path.is_file() else {}), None
-        except InputError as error:
-            return {}, error
-
-    def _check_config(self) -> None:
-        """Raise the InputError of a config.json that cannot be read; what is only about token rows does not need it."""
-        if self._config_error is not None:
-            raise self._config_error
+    def _rounded(self) -> str:
+        count = sum(layer.rounded_values for layer in tuple(self._open.values()))
+        return f"{count:,} values were rounded to float32, which does not hold them exactly" if count else ""
 
     def with_encoding(self, encoding: Encoding | None, reason: str = "") -> Checkpoint:
         """Return this checkpoint with the encoding of its token rows; `reason` says why, if it is a guess."""
@@ -105,11 +100,6 @@ class Checkpoint:
         """Return this checkpoint, whose position layer has the length that it has."""
         return self
 
-    def _rounded(self) -> str:
-        """Return the remark on the values read so far that float32 does not hold exactly."""
-        count = sum(layer.rounded_values for layer in tuple(self._open.values()))
-        return f"{count:,} values were rounded to float32, which does not hold them exactly" if count else ""
-
     def find(self, role: str) -> Tensor | None:
         """Return the tensor of a layer, or None; raises InputError if several tensors are candidates."""
         return self.roles.find(role)
@@ -124,14 +114,12 @@ class Checkpoint:
 
     @property
     def origin(self) -> Origin:
-        """Where the numbers come from; that of open layers says more."""
         return Origin(path=self.path)
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
         """Return the named layers; any IDs may be asked of them, whichever are announced."""
-        if "position" in wanted:  # config.json says which row is that of position 0
-            self._check_config()
-        first = self.roles.first_position if "position" in wanted else 0
+        if self._config_error and "position" in wanted:  # config.json says which row is that of position 0
+            raise self._config_error
         opened: dict[str, Tensor] = {}
         layers: dict[str, Layer] = {}
         for name in wanted:
@@ -140,6 +128,7 @@ class Checkpoint:
                 raise self.tensors.refused(f"it has no {name.replace('_', ' ')} matrix")
             opened[name] = tensor
             layers[name] = self._open[name] = self._open.get(name) or self.tensors.layer(tensor.name)
+        first = self.roles.first_position if "position" in wanted else 0
         if first:
             layers["position"] = ShiftedLayer(layers["position"], first)
         origin = Origin(
@@ -160,14 +149,15 @@ class Checkpoint:
 
         Raises InputError if config.json cannot be read, or does not fit the tensors.
         """
-        self._check_config()
-        if self.roles.is_other:
+        if self._config_error:
+            raise self._config_error
+        roles = self.roles
+        if roles.is_other:
             return None
-        roles, dim = self.roles, self.roles.token.shape[1]
         family = roles.family or recipes.family_of(roles.settings)  # for a value of a wrong type, which this refuses
         found = [role for role in ("position", "token_type") if self.find(role) is not None]
         part = roles.part if roles.has_two_parts else None
-        return recipes.recipe_of(roles.settings, family, self.tensors, dim, roles.nearest, found, part)
+        return recipes.recipe_of(roles.settings, family, self.tensors, roles.token.shape[1], roles.nearest, found, part)
 
     @property
     def unapplied(self) -> str:
@@ -193,29 +183,25 @@ class Checkpoint:
 
     @cached_property
     def head(self) -> Head:
-        """The output head, and whether it is tied to the token matrix."""
-        token, tensor = self.roles.token, self.find("head")
-        tied = self.roles.config.get("tie_word_embeddings")
-        if tensor is None:
-            if isinstance(tied, bool):
-                reason = "config.json says so" if tied else "config.json says that it is a separate matrix"
-                return Head(None, "same" if tied else "none", reason=reason)
-            reason = self._reason_to_assume_tied()
-            return Head(None, "same" if reason else "none", reason=reason)
-        if tensor.place == token.place:
-            return Head(tensor, "same")
-        rows = equal_rows(token, tensor)
-        return Head(tensor, "equal", rows) if rows else Head(tensor, "other")
-
-    def _reason_to_assume_tied(self) -> str:
-        """Return why a model whose file has no output head uses the token matrix; empty if nothing says so.
+        """The output head, and whether it is tied to the token matrix.
 
         Hugging Face's config.json omits `tie_word_embeddings` if it is true, its default; llama.cpp uses token_embd if
         a causal model has no output.weight.
         """
-        metadata, classes = self.tensors.metadata, self.roles.config.get("architectures")
+        token, tensor, config, metadata = self.roles.token, self.find("head"), self.roles.config, self.tensors.metadata
+        if tensor is not None and tensor.place == token.place:
+            return Head(tensor, "same")
+        if tensor is not None:
+            rows = equal_rows(token, tensor)
+            return Head(tensor, "equal" if rows else "other", rows)
+        tied, classes = config.get("tie_word_embeddings"), config.get("architectures")
+        if isinstance(tied, bool):
+            reason = "config.json says so" if tied else "config.json says that it is a separate matrix"
+            return Head(None, "same" if tied else "none", reason=reason)
         causal = metadata.get(f"{metadata.get('general.architecture')}.attention.causal", True)
-        if self.tensors.format == "GGUF" and causal and self.roles.token.name.split(".")[0] == "token_embd":
-            return "the file has no output.weight"
-        with_head = [each for each in classes if CAUSAL.search(str(each))] if isinstance(classes, list) else []
-        return f"config.json names {shortened(str(with_head[0]))} and no head of its own" if with_head else ""
+        if self.tensors.format == "GGUF" and causal and token.name.split(".")[0] == "token_embd":
+            return Head(None, "same", reason="the file has no output.weight")
+        for name in classes if isinstance(classes, list) else ():
+            if CAUSAL.search(str(name)):
+                return Head(None, "same", reason=f"config.json names {shortened(str(name))} and no head of its own")
+        return Head(None, "none")

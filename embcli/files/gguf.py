@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.binary import Binary, Header, read_header, shortened
 from embcli.encodings.gguf import GgufEncoding
-from embcli.errors import InputError, lacks
+from embcli.errors import InputError, Notes, lacks
 from embcli.files.numbers import NUMBER_FORMATS, NumberFormat
 from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.layer import Layer
@@ -51,7 +51,7 @@ QUANTISED = {
 PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
 
 
-def read_gguf(binary: Binary) -> Tensors:
+def read(binary: Binary, _: Notes) -> Tensors:
     """Return the tensors of a GGUF file and of the other parts of its model.
 
     Raises InputError for a header that does not describe the file, and for missing parts.

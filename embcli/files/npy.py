@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as numpy_format
 
 from embcli.binary import Binary, shortened
-from embcli.errors import InputError, refuse_too_large
+from embcli.errors import InputError, Notes, refuse_too_large
 from embcli.files.numbers import number_format
 from embcli.files.tensors import Tensor, Tensors, array_layer, file_layer
 from embcli.layer import Layer
@@ -43,19 +43,11 @@ def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
     return info.header_offset + 30 + name + extra
 
 
-def npz_begins(head: bytes) -> bool:
-    """Return whether a file is a zip archive whose first member is an array; torch's archives begin otherwise."""
-    return head.startswith(b"PK\x03\x04") and head[30 : 30 + int.from_bytes(head[26:28], "little")].endswith(b".npy")
-
-
-def read_npy(binary: Binary) -> Tensors:
-    """Return the array of a .npy file, named after the file."""
-    name = binary.path.stem
-    return Tensors(binary, "npy", {name: _described(binary, name, binary.read(0, _PREFIX), 0, binary.size)})
-
-
-def read_npz(binary: Binary) -> Tensors:
-    """Return the arrays of a .npz archive by name."""
+def read(binary: Binary, _: Notes) -> Tensors:
+    """Return the arrays of a .npz archive by name, or the array of a .npy file, named after the file."""
+    if binary.read(0, 2) != b"PK":
+        name = binary.path.stem
+        return Tensors(binary, "npy", {name: _described(binary, name, binary.read(0, _PREFIX), 0, binary.size)})
     archive, arrays = opened_archive(binary), {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
@@ -69,8 +61,7 @@ def read_npz(binary: Binary) -> Tensors:
         except DAMAGES as error:
             raise _damaged(binary, info, error) from None
         packed = None if info.compress_type == zipfile.ZIP_STORED else (archive, info)
-        start = member_start(binary, info)
-        arrays[name] = _described(binary, name, prefix, start, info.file_size, packed)
+        arrays[name] = _described(binary, name, prefix, member_start(binary, info), info.file_size, packed)
     return Tensors(binary, "npz", arrays)
 
 

@@ -46,7 +46,6 @@ class Settings:
         return float(value)
 
     def whole(self, key: str, default: int) -> int:
-        """Return a whole number from 0."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -114,14 +113,13 @@ def recipe_of(
     family: Family | None,
     tensors: Tensors,
     dim: int,
-    search: Callable[[str], Tensor | None],
-    roles: Collection[str],
+    nearest: Callable[[str], Tensor | None],  # returns the tensor whose name ends like this
+    roles: Collection[str],  # those of matrices that there are
     part: Part | None,
 ) -> Recipe | None:
     """Return how token rows become what the first block reads; None if nothing names the model's type.
 
-    `search` finds the tensor whose name ends like this, and `roles` are those of matrices that there are. Raises
-    InputError if config.json does not fit the tensors.
+    Raises InputError if config.json does not fit the tensors.
     """
     model = settings.values.get("model_type")
     if not isinstance(model, str):
@@ -134,7 +132,7 @@ def recipe_of(
         raise tensors.refused(f"{settings.where} says {said}; rows of its token matrix have {counted(dim, 'column')}")
     quirks = {each.why: each.token for each in family.quirks if settings.holds(each.when)}
     ids = {why: settings.whole(token, -1) if isinstance(token, str) else token for why, token in quirks.items()}
-    steps = tuple(_Found(settings, tensors, search, roles).steps(family, dim))
+    steps = tuple(_Found(settings, tensors, nearest, roles).steps(family, dim))
     return Recipe(
         model,
         settings.where,
@@ -154,7 +152,7 @@ class _Found:
 
     settings: Settings
     tensors: Tensors
-    search: Callable[[str], Tensor | None]
+    nearest: Callable[[str], Tensor | None]
     roles: Collection[str]
 
     def steps(self, family: Family, width: int) -> Iterator[Step]:
@@ -210,12 +208,10 @@ class _Found:
         return replace(step, weight=weight, bias=bias, beside=beside, width=tensor.shape[0])
 
     def find(self, kind: str, *modules: str) -> str:
-        """Return the name of a tensor of the first of these modules that there is; empty if there is none."""
         ends = (f"{module}.{end}" for module in modules for end in SUFFIXES[kind])
-        return next((tensor.name for end in ends if (tensor := self.search(end)) is not None), "")
+        return next((tensor.name for end in ends if (tensor := self.nearest(end)) is not None), "")
 
     def weight(self, *modules: str) -> str:
-        """Return the name of the weight of the first of these modules; raises InputError if there is none."""
         name = self.find("weight", *modules)
         if not name:
             raise self.missing(modules[0])

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from embcli.binary import Binary, Malformed, parsed_object
+from embcli.errors import Notes
 from embcli.files.tensors import Tensor, Tensors
 
 BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E4M3FNUZ": 8, "F8_E5M2": 8}
@@ -45,7 +46,7 @@ def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[st
     return struct.pack("<Q", length) + text.ljust(length)
 
 
-def read_safetensors(binary: Binary) -> Tensors:
+def read(binary: Binary, _: Notes) -> Tensors:
     """Return the tensors of a file in the order of their bytes; raises InputError unless these fill the file.
 
     No file is accepted that the safetensors library refuses.

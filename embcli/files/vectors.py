@@ -23,7 +23,6 @@ LONGEST_LINE = 1 << 22  # bytes
 _SAMPLE = 1 << 12  # bytes that tell text from binary numbers
 LARGE = 1 << 29  # bytes of a file that takes seconds to read
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})[ \t]*\r?\n")
-FIRST_LINE = re.compile(rb"(?i)[^\0\n]*\S[ \t]+[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)[ \t]*\r?(?:\n|\Z)")
 _WORD = re.compile(rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)")  # before numbers, to the end of the line
 
 
@@ -38,7 +37,7 @@ class Index:
     end: int  # of the last row, an offset in the file
 
 
-def read_vectors(binary: Binary, notes: Notes) -> Tensors:
+def read(binary: Binary, notes: Notes) -> Tensors:
     """Return word vectors as one matrix, whose rows stand for the file's own words.
 
     Raises InputError for lines with different numbers of numbers, and for a first line with wrong sizes.

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embcli.binary import Binary
-from embcli.errors import InputError
-from embcli.files.safetensors import BITS, NAMES, header, read_safetensors
+from embcli.errors import InputError, Notes
+from embcli.files.safetensors import BITS, NAMES, header, read
 from embcli.files.tensors import Tensors
 from tests.files.made import refusal
 
@@ -44,15 +44,15 @@ def oracle(whole: bytes) -> dict[str, tuple[str, tuple[int, ...], bytes]] | None
     }
 
 
-def read(whole: bytes) -> Tensors:
+def opened(whole: bytes) -> Tensors:
     with tempfile.NamedTemporaryFile() as file:
         file.write(whole)
         file.flush()
-        return read_safetensors(Binary(Path(file.name)))
+        return read(Binary(Path(file.name)), Notes())
 
 
 def ours(whole: bytes) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
-    tensors = read(whole)
+    tensors = opened(whole)
     return {name: (each.dtype, each.shape, whole[each.start :][: each.size]) for name, each in tensors.items()}
 
 
@@ -81,7 +81,7 @@ def files(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
 def test_what_the_library_reads_is_read_the_same(case: tuple[dict[str, Any], bytes]) -> None:
     whole = packed(*case)
     assert ours(whole) == oracle(whole)
-    assert read(whole).metadata == case[0].get("__metadata__", {})
+    assert opened(whole).metadata == case[0].get("__metadata__", {})
 
 
 VALUES = [0, 1, 2, 8, -1, True, None, 1.0, 1e400, "1", "F32", "U8", [], [0], [[]], {}]
