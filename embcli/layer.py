@@ -9,24 +9,48 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from embcli.errors import LayerError, Watch, unwatched
+from embcli.errors import LayerError, Notes, Watch, unwatched
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
-    from embcli.errors import Notes
     from embcli.recipe import Recipe
 
 _BLOCK = 1 << 18  # values in a block
 
 
-@dataclass(frozen=True)
 class Summary:
-    """Statistics over all values of a matrix, in float64; `std` divides by n - 1, like torch."""
+    """Statistics of the values of a matrix, added piece by piece, in float64."""
 
-    mean: float
-    std: float
-    minimum: float
-    maximum: float
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = self._squares = 0.0  # squares are of differences from the mean so far
+        self.minimum, self.maximum = float("inf"), -float("inf")
+
+    @np.errstate(invalid="ignore")  # the sum of infinities of both signs is NaN
+    def add(self, piece: np.ndarray) -> None:
+        """Add float32 values, in any shape (Chan, Golub, LeVeque 1979)."""
+        if not piece.size:
+            return
+        values = piece.ravel().astype(np.float64)
+        total = float(values.sum())
+        values -= total / piece.size
+        self._squares += float(np.square(values, out=values).sum())  # np.dot would start threads that wait
+        if self._count:
+            between = np.square(np.float64(self._sum) / self._count - np.float64(total) / piece.size)
+            self._squares += float(between) * self._count * piece.size / (self._count + piece.size)
+        self._count += piece.size
+        self._sum += total
+        self.minimum = float(np.minimum(self.minimum, piece.min()))  # NaN if there is one, like torch
+        self.maximum = float(np.maximum(self.maximum, piece.max()))
+
+    @property
+    def mean(self) -> float:
+        return self._sum / self._count
+
+    @property
+    def std(self) -> float:
+        """The standard deviation, divided by n - 1, like torch; NaN for a single value."""
+        return float(np.sqrt(self._squares / (self._count - 1))) if self._count > 1 else float("nan")
 
 
 class Layer(ABC):
@@ -56,10 +80,10 @@ class Layer(ABC):
 
     def summary(self, watch: Watch = unwatched) -> Summary:
         """Return statistics of the whole matrix, from one pass over its blocks; `watch` counts the rows."""
-        meter = Meter()
+        summary = Summary()
         for block in watch(self.blocks(), self.shape[0], len):
-            meter.add(block)
-        return meter.summary()
+            summary.add(block)
+        return summary
 
 
 @dataclass(frozen=True)
@@ -82,16 +106,14 @@ class Origin:
 
     @property
     def is_seeded(self) -> bool:
-        """Whether the numbers are random."""
         return self.path is None
 
     @property
     def name(self) -> str:
-        """The file as the user named it, or the seed."""
         return f"seed {self.seed}" if self.path is None else self.path
 
     def document(self) -> dict[str, Any]:
-        """Return the origin for the `run` of a JSON document."""
+        """Return what belongs to the `run` of a JSON document."""
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         if self.is_seeded:
             return {"seed": self.seed, "shapes": shapes, **self.build}
@@ -112,30 +134,23 @@ class Source(Protocol):
     """A place that layers come from; it knows their shapes before it draws or reads them."""
 
     @property
-    def notes(self) -> Notes:
-        """Remarks on how the numbers came about."""
+    def notes(self) -> Notes: ...  # remarks on how the numbers came about
 
     @property
-    def origin(self) -> Origin:
-        """Where the numbers come from; that of open layers says more."""
+    def origin(self) -> Origin: ...  # that of open layers says more
 
     @property
-    def encoding(self) -> Encoding | None:
-        """The encoding whose tokens the rows of the token layer stand for; None where they stand for none."""
+    def encoding(self) -> Encoding | None: ...  # whose tokens the rows of the token layer stand for
 
     @property
-    def recipe(self) -> Recipe | None:
-        """How token rows become what a model's first block reads; None where nothing says so."""
+    def recipe(self) -> Recipe | None: ...  # how token rows become what the first block reads, if something says so
 
     @property
-    def unapplied(self) -> str:
-        """The name of a norm beside the token matrix, if nothing says how the model applies it; otherwise empty."""
+    def unapplied(self) -> str: ...  # a norm beside the token matrix that nothing says how to apply, or nothing
 
-    def resized(self, context_length: int) -> Source:
-        """Return the same source with a position layer of another length, if that is not from a file."""
+    def resized(self, context_length: int) -> Source: ...  # with a longer or shorter position layer, if it is seeded
 
-    def shape(self, name: str) -> tuple[int, int] | None:
-        """Return the shape of the `token` or of the `position` layer; None if there is no such layer."""
+    def shape(self, name: str) -> tuple[int, int] | None: ...  # of the `token` or the `position` layer
 
     def open(self, wanted: Mapping[str, np.ndarray | None]) -> Layers:
         """Return the named layers; for each, the IDs that will be asked for, or None for any."""
@@ -147,34 +162,3 @@ def shape_of(source: Source, name: str) -> tuple[int, int]:
     if shape is None:
         raise LayerError(f"there is no {name} layer here")
     return shape
-
-
-class Meter:
-    """Statistics of a matrix, added piece by piece, in float64; squares are of differences from the mean so far."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._sum = self._squares = 0.0
-        self._minimum, self._maximum = np.inf, -np.inf
-
-    @np.errstate(invalid="ignore")  # the sum of infinities of both signs is NaN
-    def add(self, piece: np.ndarray) -> None:
-        """Add float32 values, in any shape (Chan, Golub, LeVeque 1979)."""
-        if not piece.size:
-            return
-        values = piece.ravel().astype(np.float64)
-        total = float(values.sum())
-        values -= total / piece.size
-        self._squares += float(np.square(values, out=values).sum())  # np.dot would start threads that wait
-        if self._count:
-            between = np.square(np.float64(self._sum) / self._count - np.float64(total) / piece.size)
-            self._squares += float(between) * self._count * piece.size / (self._count + piece.size)
-        self._count += piece.size
-        self._sum += total
-        self._minimum = float(np.minimum(self._minimum, piece.min()))  # NaN if there is one, like torch
-        self._maximum = float(np.maximum(self._maximum, piece.max()))
-
-    def summary(self) -> Summary:
-        """Return the statistics; the standard deviation of a single value is NaN, like torch."""
-        std = float(np.sqrt(self._squares / (self._count - 1))) if self._count > 1 else float("nan")
-        return Summary(self._sum / self._count, std, self._minimum, self._maximum)

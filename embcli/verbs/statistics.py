@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from embcli.errors import Watch, unwatched
-from embcli.layer import Layer, Meter, Summary
+from embcli.layer import Layer, Summary
 from embcli.words import QUANTILES
 
 AT = tuple(QUANTILES.values())
@@ -90,8 +90,8 @@ class NormOrder:
 
 def norm_order(layer: Layer, watch: Watch = unwatched) -> NormOrder:
     """Return the norms of all rows of a layer and their order; `watch` counts the rows."""
-    norms, meter = [], Meter()
+    norms, summary = [], Summary()
     for block in watch(layer.blocks(), layer.shape[0], len):
         norms.append(norms_of(block.astype(np.float64)))
-        meter.add(block)
-    return NormOrder(np.concatenate(norms), meter.summary())
+        summary.add(block)
+    return NormOrder(np.concatenate(norms), summary)

@@ -11,7 +11,7 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Watch, unwatched
-from embcli.layer import Layer, Meter, Origin, Source, Summary, shape_of
+from embcli.layer import Layer, Origin, Source, Summary, shape_of
 from embcli.names import Sort
 from embcli.records import Array, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
@@ -173,7 +173,7 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
         size, dim = self.layer.shape
         first_rows, first_columns = np.arange(0, size, rows), np.arange(0, dim, columns)
         squares, (norms, zero, bad) = np.zeros((len(first_rows), dim)), np.zeros((3, len(first_rows)))
-        meter, row = Meter(), 0
+        summary, row = Summary(), 0
         for block in self.watch(self.layer.blocks(), size, len):
             exact = np.square(block, dtype=np.float64)
             lengths = exact.sum(axis=1)
@@ -187,7 +187,7 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
                 (bad, ~finite),
             ):
                 total[bins[starts]] += np.add.reduceat(values, starts, dtype=np.float64)
-            meter.add(block)
+            summary.add(block)
             row += len(block)
         counts, of_columns = np.diff(np.append(first_rows, size)), squares.sum(axis=0)
         per_bin = counts[:, None] * np.diff(np.append(first_columns, dim))
@@ -198,7 +198,7 @@ class WeightMap(WeightMatrix, verb="map", content="page"):
             bad,
             of_columns == 0,
             ~np.isfinite(of_columns),
-            meter.summary(),
+            summary,
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
