@@ -82,8 +82,7 @@ class Result(ABC):
         """Return the result as a page in one of the formats that are views, as in a file."""
         from embcli.page import export
 
-        width = width_of(self.style.width, format)
-        return export.exported(self, cast("View", format), width, self.style.theme)
+        return export.exported(self, cast("View", format), width_of(self.style.width, format), self.style.theme)
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")
@@ -94,28 +93,25 @@ class Result(ABC):
 
         return export.fragment(self, width_of(self.style.width, "html"))
 
-    def save(self, path: str | Path, format: FormatName | None = None) -> None:
+    def save(self, path: str | Path, format: FormatName | None = None, *, watch: Watch = unwatched) -> None:
         """Write the result to a file, in the format of its suffix unless another one is named; atomically.
 
-        Raises OutputError for a format that cannot hold this result, and for a place that cannot be written.
+        `watch` counts the rows of data. Raises OutputError for a format that cannot hold this result, and for a place
+        that cannot be written.
         """
-        file = Path(path)
-        chosen = chosen_format(self.content, format, file)
-        if FORMATS[chosen].one_matrix:
-            refuse_many(self.records().shown, chosen)
-        self.write(chosen, file)
-
-    def write(self, format: FormatName, path: Path, watch: Watch = unwatched) -> None:
-        """Write the result in a format to a path, both already checked; `watch` counts the rows written."""
         from embcli import writers
 
-        if format in VIEWS:
-            content = self.page(format)
-            with explaining_failure(path), destination(path) as file:
-                file.write(content)
+        file = Path(path)
+        chosen = chosen_format(self.content, format, file)
+        if chosen in VIEWS:
+            content = self.page(chosen)
+            with explaining_failure(file), destination(file) as place:
+                place.write(content)
             return
-        with explaining_failure(path), replacing_folder(path) if FORMATS[format].folder else destination(path) as place:
-            writers.write(self.records(), cast("Data", format), place, self.notes, watch)
+        records = self.records()
+        refuse_many(records.shown, chosen)
+        with explaining_failure(file), replacing_folder(file) if FORMATS[chosen].folder else destination(file) as place:
+            writers.write(records, cast("Data", chosen), place, self.notes, watch)
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
@@ -176,27 +172,27 @@ def chosen_format(kind: Kind, format: str | None, file: Path | None, default: st
     Raises OutputError for a format that cannot hold this kind of result or whose package is missing, for an unknown
     suffix without a default, and for a file that obviously cannot be written.
     """
-    chosen = _named_format(kind, format, file, default)
-    _refuse_without_package(chosen)
-    if file is not None:
-        refuse_unwritable(file, FORMATS[chosen].folder)
-    return chosen
-
-
-def _named_format(kind: Kind, format: str | None, file: Path | None, default: str) -> FormatName:
     known = able(kind)
     suffix = file.suffix.lower() if file else ""
     chosen = ALIASES.get(format, format) if format else SUFFIXES.get(suffix)
+    if chosen is None and suffix and not default:
+        raise OutputError(
+            f"output {str(file)!r} has no known extension; format names one", parameters=("output", "format")
+        )
     if chosen is None:
-        if suffix and not default:
-            raise OutputError(
-                f"output {str(file)!r} has no known extension; format names one", parameters=("output", "format")
-            )
-        named = FORMATS.get(ALIASES.get(default, default), FORMATS["table"]).name
-        return named if named in known else "table"
+        chosen = ALIASES.get(default, default)
+        chosen = chosen if chosen in known else "table"
     if chosen not in known:
         raise OutputError(f"this result cannot be written as {chosen[:40]}; it can be written as {', '.join(known)}")
-    return FORMATS[chosen].name
+    found = FORMATS[chosen]
+    if found.extra is not None:
+        try:
+            import_module(found.extra[0])
+        except Exception as error:  # a package that is there can fail to load in any way
+            raise OutputError(lacks(chosen, found.extra[1], error)) from None
+    if file is not None:
+        refuse_unwritable(file, found.folder)
+    return found.name
 
 
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
@@ -205,17 +201,6 @@ def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
         raise OutputError(
             f"this format holds one matrix, not {', '.join(shown)}; choose one with show", parameters=("show",)
         )
-
-
-def _refuse_without_package(format: FormatName) -> None:
-    """Raise OutputError for a format whose package is missing or cannot be loaded."""
-    required = FORMATS[format].extra
-    if required is None:
-        return
-    try:
-        import_module(required[0])
-    except Exception as error:  # a package that is there can fail to load in any way
-        raise OutputError(lacks(format, required[1], error)) from None
 
 
 def width_of(width: int | None, format: FormatName) -> int:

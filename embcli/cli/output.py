@@ -57,7 +57,7 @@ class Output:
                 content += self._drawn(Text(line, "dim")) if (line := suggestions(result.verb, plain)) else b""
             self.write_bytes(content, "page")
         elif self.path is not None and FORMATS[self.format].folder:
-            result.write(self.format, self.path, watched)
+            result.save(self.path, self.format, watch=watched)
         else:
             self._write_data(result)
         result.notes.finish()
