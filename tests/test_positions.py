@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import embcli
 from embcli.errors import EmbcliError, LayerError
 from embcli.positions import KINDS
-from embcli.positions.rotary import Rotary
-from embcli.positions.sinusoidal import Sinusoidal
+from embcli.positions.rotary import turned
+from embcli.positions.sinusoidal import wave_rows, waves
 from embcli.verbs.positions import PositionTable
 from tests.inside import Inside
 from tests.oracles import normal
@@ -31,7 +31,7 @@ pairings = st.sampled_from(["interleaved", "halves"])
 @untimed
 @given(dims, places)
 def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: list[int]) -> None:
-    found = Sinusoidal(dim).rows(np.array(positions))
+    found = wave_rows(dim, np.array(positions))
     assert found.dtype == np.float32
     for row, position in zip(found.tolist(), positions, strict=True):
         for column, value in enumerate(row):
@@ -42,7 +42,7 @@ def test_sinusoidal_rows_are_those_of_the_papers_formula(dim: int, positions: li
 @untimed
 @given(even_dims, st.integers(0, 500), st.integers(0, 500), st.integers(0, 500))
 def test_sinusoidal_dot_products_of_an_even_d_depend_on_the_distance_alone(d: int, i: int, j: int, shift: int) -> None:
-    rows = Sinusoidal(d).exact(np.array([i, j, i + shift, j + shift]))
+    rows = waves(d, np.array([i, j, i + shift, j + shift]))
     assert rows[0] @ rows[1] == pytest.approx(rows[2] @ rows[3], abs=1e-9)
 
 
@@ -52,15 +52,13 @@ def test_rotary_positions_multiply_pairs_as_complex_numbers(
     dim: int, pairing: Any, at: list[int], theta: float
 ) -> None:
     row = normal(1, dim)
-    kind = Rotary(dim, pairing=pairing, theta=theta, row=row)
     first = row[0, 0::2] if pairing == "interleaved" else row[0, : dim // 2]
     second = row[0, 1::2] if pairing == "interleaved" else row[0, dim // 2 :]
     angles = np.array([[place / theta ** (2 * i / dim) for i in range(dim // 2)] for place in at])
-    np.testing.assert_allclose(kind.rows(np.array(at)), angles, rtol=1e-6)
-    turned = (first + 1j * second.astype(np.float64)) * np.exp(1j * angles)
-    both = [turned.real, turned.imag]
+    complex_pairs = (first + 1j * second.astype(np.float64)) * np.exp(1j * angles)
+    both = [complex_pairs.real, complex_pairs.imag]
     wanted = np.stack(both, axis=2).reshape(-1, dim) if pairing == "interleaved" else np.concatenate(both, axis=1)
-    np.testing.assert_allclose(kind.exact(np.array(at)), wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(turned(row, pairing, theta, np.array(at)), wanted, rtol=0, atol=1e-9)
 
 
 @untimed
@@ -69,20 +67,20 @@ def test_rotary_dot_products_are_equal_under_a_shift_of_both_positions(
     dim: int, pairing: Any, i: int, j: int, shift: int, seed: int
 ) -> None:
     query, key = normal(2, dim, seed)[:, None]
-    queries = Rotary(dim, pairing=pairing, row=query).exact(np.array([i, i + shift]))
-    keys = Rotary(dim, pairing=pairing, row=key).exact(np.array([j, j + shift]))
+    queries = turned(query, pairing, 1e4, np.array([i, i + shift]))
+    keys = turned(key, pairing, 1e4, np.array([j, j + shift]))
     assert queries[0] @ keys[0] == pytest.approx(queries[1] @ keys[1], abs=1e-9 * dim)
 
 
 def test_rotary_positions_turn_an_infinite_weight_without_a_warning() -> None:
-    assert not np.isfinite(Rotary(2, row=np.array([[np.inf, 1]], np.float32)).exact(np.array([1]))).any()
+    assert not np.isfinite(turned(np.array([[np.inf, 1]], np.float32), "halves", 1e4, np.array([1]))).any()
 
 
 @pytest.mark.parametrize(("dim", "theta"), [(3, 1e4), (1, 1e4), (4, 0.5), (4, math.inf), (4, math.nan), (4, -1.0)])
 def test_what_rotary_cannot_turn_is_refused(dim: int, theta: float) -> None:
     said = f"dim must be even, not {dim}" if dim % 2 else "theta must be a finite number from 1"
     with pytest.raises(LayerError, match=said):
-        Rotary(dim, theta=theta)
+        table("rotary", dim=dim, theta=theta)
 
 
 # --- the verb ---------------------------------------------------------------------------------------------------------
@@ -114,7 +112,7 @@ def everything(result: PositionTable) -> dict[str, np.ndarray]:
 def test_learned_and_sinusoidal_positions_are_their_rows() -> None:
     assert everything(table("learned"))["position"].tobytes() == drawn()[1].tobytes()
     result = table("sinusoidal", dim=7)
-    assert everything(result)["position"].tobytes() == Sinusoidal(7).rows(np.arange(T)).tobytes()
+    assert everything(result)["position"].tobytes() == wave_rows(7, np.arange(T)).tobytes()
     assert "seed" not in result.records().run
     with pytest.raises(AttributeError, match="there are: position"):
         _ = result.similarity
@@ -138,16 +136,16 @@ def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance() -> 
 def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(pairing: Any, token_id: int | None) -> None:
     result = table("rotary", pairing=pairing, theta=50.0, ids=token_id)
     row = drawn()[0][[token_id or 0]]
-    kind = Rotary(D, pairing=pairing, theta=50.0, row=row)
+    angles = np.arange(T)[:, None] / 50.0 ** (2 * np.arange(D // 2) / D)
     found = everything(result)
-    assert found["position"].tobytes() == kind.rows(np.arange(T)).tobytes()
-    assert found["input"].tobytes() == kind.exact(np.arange(T)).astype(np.float32).tobytes()
+    np.testing.assert_allclose(found["position"], angles, rtol=1e-6)
+    assert found["input"].tobytes() == turned(row, pairing, 50.0, np.arange(T)).astype(np.float32).tobytes()
     assert found["input"][0].tobytes() == row.tobytes()
     assert result.records().default == "position"
     chosen = everything(table("rotary", rows="3,1", columns="2,0", pairing=pairing, theta=50.0, ids=token_id))
-    turned = [4, 5, 0, 1] if pairing == "interleaved" else [2, 0, 5, 3]
+    columns = [4, 5, 0, 1] if pairing == "interleaved" else [2, 0, 5, 3]
     assert chosen["position"].tobytes() == found["position"][[3, 1]][:, [2, 0]].tobytes()
-    assert chosen["input"].tobytes() == found["input"][[3, 1]][:, turned].tobytes()
+    assert chosen["input"].tobytes() == found["input"][[3, 1]][:, columns].tobytes()
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])

@@ -1,34 +1,19 @@
-"""Learned positions."""
+"""Learned positions, as in GPT-2: each position has a row of a separate layer, (C, D), which is added."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import final
-
 import numpy as np
 
-from embcli.positions.kind import Positions
-from embcli.words import counted
+from embcli.layer import Layer
+from embcli.positions.kind import Matrix, Shown, products_of
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Learned(Positions):
-    """Absolute positions as in GPT-2: each position has a row of a separate layer, (C, D), which is added."""
-
-    has_layer = True
-
-    def rows(self, positions: np.ndarray) -> np.ndarray:
-        return np.asarray(self.layer.rows(positions))
-
-    @property
-    def sentences(self) -> tuple[str, str]:
-        if self.is_stored:
-            formula = "The model's own position layer, as trained: row p is added to the token row."
-            return formula, "As trained: positions with similar rows have large dot products."
-        formula = "A separate layer: row p is added to the token row; training adjusts it."
-        return formula, "Random rows: their dot products mean nothing before training."
-
-    def source_in_words(self, first_position: int) -> str:
-        row = f"p + {first_position}" if first_position else "p"
-        return f"row {row} of C = {counted(self.layer.shape[0], 'position')}"
+def learned(layer: Layer, columns: np.ndarray, is_stored: bool) -> Shown:
+    formula = "A separate layer: row p is added to the token row; training adjusts it."
+    meaning = "Random rows: their dot products mean nothing before training."
+    if is_stored:
+        formula = "The model's own position layer, as trained: row p is added to the token row."
+        meaning = "As trained: positions with similar rows have large dot products."
+    matrix = Matrix("position", lambda at: layer.rows(at)[:, columns], columns)
+    products = products_of(lambda at: layer.rows(at).astype(np.float64))
+    return Shown(f"D = {layer.shape[1]:,} columns", formula, [matrix], products, meaning)

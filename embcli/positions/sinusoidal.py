@@ -1,59 +1,47 @@
-"""Sinusoidal positions."""
+"""Sinusoidal positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves, which are added.
+
+Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends with a sine. Models
+with another formula have the sines in the first half of the columns, then the cosines.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
 from embcli.names import DEFAULT_THETA
-from embcli.positions.kind import ONLY_THE_DISTANCE, Positions, frequencies
+from embcli.positions.kind import ONLY_THE_DISTANCE, Matrix, Rows, Shown, frequencies, in_turn, products_of
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Sinusoidal(Positions):
-    """Absolute positions of Vaswani et al. 2017, section 3.5: sines and cosines of ever longer waves, which are added.
+def sinusoidal(dim: int, columns: np.ndarray, own: Rows | None) -> Shown:
+    """Return what sinusoids show; `own` is the formula of a model, positions (n,) -> (n, D) float32."""
+    formula, meaning = "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added.", ONLY_THE_DISTANCE
+    if own:
+        halves = "sines in the first half of the columns, cosines in the second"
+        formula = f"The model's own formula: {halves}; rows are added."
+    elif dim % 2:
+        meaning = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
 
-    Column 2i is sin(position / 10000^(2i/D)), and column 2i + 1 the cosine of the same; an odd D ends with a sine.
-    Models with another formula have the sines in the first half of the columns, then the cosines.
+    def exact(positions: np.ndarray) -> np.ndarray:
+        return own(positions).astype(np.float64) if own else waves(dim, positions)
+
+    apart = 1 if own else in_turn(columns)
+    matrix = Matrix("position", lambda at: exact(at)[:, columns].astype(np.float32), columns, apart=apart)
+    return Shown(f"D = {dim:,} columns", formula, [matrix], products_of(exact), meaning)
+
+
+def waves(dim: int, positions: np.ndarray) -> np.ndarray:
+    """Return the rows of these positions, (n,) int64 -> (n, D) float64.
+
+    >>> waves(3, np.array([0, 1])).round(4).tolist()
+    [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
     """
+    radians = positions[:, None] * frequencies(dim, DEFAULT_THETA)
+    rows = np.empty((len(positions), dim))
+    rows[:, 0::2] = np.sin(radians)
+    rows[:, 1::2] = np.cos(radians[:, : dim // 2])
+    return rows
 
-    formula: Callable[[np.ndarray], np.ndarray] | None = None  # a model's formula: positions (n,) -> (n, D) float32
 
-    @property
-    def alternates(self) -> bool:  # type: ignore[override]
-        return self.formula is None
-
-    def rows(self, positions: np.ndarray) -> np.ndarray:
-        return self.formula(positions) if self.formula else self.exact(positions).astype(np.float32)
-
-    def exact(self, positions: np.ndarray) -> np.ndarray:
-        """Return the rows of these positions, (n, D) float64.
-
-        >>> Sinusoidal(3).exact(np.array([0, 1])).round(4).tolist()
-        [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
-        """
-        if self.formula:
-            return self.formula(positions).astype(np.float64)
-        radians = positions[:, None] * frequencies(self.dim, DEFAULT_THETA)
-        waves = np.empty((len(positions), self.dim))
-        waves[:, 0::2] = np.sin(radians)
-        waves[:, 1::2] = np.cos(radians[:, : self.dim // 2])
-        return waves
-
-    @property
-    def sentences(self) -> tuple[str, str]:
-        if self.formula:
-            halves = "sines in the first half of the columns, cosines in the second"
-            return f"The model's own formula: {halves}; rows are added.", ONLY_THE_DISTANCE
-        odd = "D is odd: the last sine has no cosine, so diagonals are only nearly equal."
-        formula = "Columns 2i and 2i + 1: sine and cosine of p / 10000^(2i/D); rows are added."
-        return formula, odd if self.dim % 2 else ONLY_THE_DISTANCE
-
-    def source_in_words(self, first_position: int) -> str:
-        if self.formula:
-            return "the model's own sinusoids, sines in the first half of the columns, then cosines"
-        return "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
+def wave_rows(dim: int, positions: np.ndarray) -> np.ndarray:
+    """Return the rows of these positions, (n,) int64 -> (n, D) float32."""
+    return waves(dim, positions).astype(np.float32)

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from embcli.positions.learned import Learned
-from embcli.positions.sinusoidal import Sinusoidal
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Scale, Step
 from embcli.weights.build import loading_torch
 
@@ -32,7 +30,9 @@ class Term:
 class Steps:
     """What the steps of a model add to rows, and how they are applied."""
 
-    positions: Learned | Sinusoidal | None
+    positions: (
+        Callable[[np.ndarray], np.ndarray] | None
+    )  # returns rows of these positions, (n,) -> (n, columns) float32
     token_type: np.ndarray  # (1, columns) float32; empty if none is added
     values: Callable[[str], np.ndarray]  # returns a tensor by its name, as float32
 
@@ -54,7 +54,7 @@ class Steps:
                 case Project():
                     rows = self._projected(step, rows)
                 case AddPosition() if self.positions is not None:
-                    added = Term("position", "+", self.positions.rows(places), places)
+                    added = Term("position", "+", self.positions(places), places)
                 case AddType(row=row):
                     added = Term("type", "+", self.token_type, np.full(len(rows), row))
                 case AddRow(tensors=names):

@@ -18,8 +18,7 @@ from embcli.layer import Layer, Origin, Source, shape_of
 from embcli.names import MATRICES, check_choice
 from embcli.positions import DEFAULT_KIND, JOINED_KINDS, NO_POSITIONS, JoinedKind
 from embcli.positions.kind import in_turn
-from embcli.positions.learned import Learned
-from embcli.positions.sinusoidal import Sinusoidal
+from embcli.positions.sinusoidal import wave_rows
 from embcli.recipe import AddPosition, AddRow, AddType, Norm, Project, Recipe, Scale, Step, in_words
 from embcli.records import Array, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
@@ -59,6 +58,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
     origin: Origin
     steps: tuple[Step, ...]  # from a token row to the input embedding
     added: Steps  # what they add
+    position_source: str  # of position rows, in words
     matrices: Names
     show: Names | None  # of the matrices, as the user chose
     recipe: Recipe | None = None  # None for seeded layers, and if the model's is unknown or not followed
@@ -197,7 +197,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
 
         rows = Excerpt.ends(_MOST, len(self))
         index = self.index(rows.places)
-        is_sum, positions = self.shown == self.matrices, self.added.positions
+        is_sum, is_in_turn = self.shown == self.matrices, self.kind == "sinusoidal" and self.recipe is None
         terms = [term for term in self.terms(index, self.shown) if is_sum or term.name in self.shown]
         named = f"{' and '.join(self.shown).capitalize()} embeddings"
         if is_sum and not self.steps:  # a token row is the input
@@ -215,7 +215,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             values = np.stack([term.values for term in part], axis=1).reshape(-1, len(columns))
             yield Matrix(
                 self._labels(index, part, is_sum),
-                [Values(values, apart=in_turn(columns) if positions and positions.alternates else 1)],
+                [Values(values, apart=in_turn(columns) if is_in_turn else 1)],
                 columns,
                 [len(part) * gap for gap in rows.gaps],
                 precision=self.style.precision,
@@ -266,7 +266,7 @@ class Lookup(Result, verb="lookup", content="embeddings"):
             tensor = f"tensor {origin.tensors['token']}, " if origin.is_other else ""
             yield f"token: row ID of {tensor}V = {counted(self.layer.shape[0], 'token')}"
         if "position" in shown and self.added.positions is not None:
-            yield f"position: {self.added.positions.source_in_words(origin.first_position)}"
+            yield f"position: {self.position_source}"
         if "input" in shown and not types and not any(isinstance(step, AddPosition) for step in self.steps):
             yield f"input: {formula if self.steps else 'the token row, the same at every position'}"
         elif shown == ("input",):
@@ -384,13 +384,15 @@ def lookup(
     check_ids(tokens, vocabulary_size, grows=seeded)
     kind, recipe, steps = _planned(source, position, show or (("token",) if draw else ()))
     every = (*steps, *(recipe.rest if recipe else ()))
-    positions: Learned | Sinusoidal | None = None
+    positions, has_layer, position_source = None, False, ""
     if recipe and recipe.position and recipe.position.waves:
-        positions = Sinusoidal(dim, formula=partial(sinusoids, recipe.position, dim))
+        positions = partial(sinusoids, recipe.position, dim)
+        position_source = "the model's own sinusoids, sines in the first half of the columns, then cosines"
     elif kind == "sinusoidal":
-        positions = Sinusoidal(dim)
+        positions = partial(wave_rows, dim)
+        position_source = "columns 2i and 2i + 1 are the sine and cosine of p / 10000^(2i/D)"
     elif kind == DEFAULT_KIND or any(isinstance(step, AddPosition) for step in every):
-        positions = Learned(dim)
+        has_layer = True
         check_length(tokens, shape_of(source, "position")[0], grows=seeded)
     if trace is not None and not every:
         raise InputError(f"trace writes out a sum; position {kind} adds nothing", parameters=("trace", "position"))
@@ -399,12 +401,15 @@ def lookup(
         raise InputError(f"trace {trace} is not a token: {there_are}, counted from 0", parameters=("trace",))
     chosen = select(columns, dim, "column")
     asked = {"token": np.concatenate([tokens.ids, rows_beside(vocabulary_size)]) if draw else tokens.ids}
-    if isinstance(positions, Learned):
+    if has_layer:
         asked["position"] = np.arange(tokens.longest)
     types = np.array([step.row for step in every if isinstance(step, AddType)], np.int64)
     if len(types):
         asked["token_type"] = types
     layers = source.open(asked)
+    if has_layer:
+        first = f" + {layers.origin.first_position}" if layers.origin.first_position else ""
+        position_source = f"row p{first} of C = {counted(layers['position'].shape[0], 'position')}"
     if recipe is not None:
         _note_other_ways(source, recipe, tokens, layers.origin)
     has = {"position": kind != NO_POSITIONS, "hidden": "hidden" in (show or ()) or bool(recipe and recipe.rest)}
@@ -417,10 +422,11 @@ def lookup(
         origin=layers.origin,
         steps=steps,
         added=Steps(
-            positions and replace(positions, layer=layers.get("position")),
+            layers["position"].rows if has_layer else positions,
             layers["token_type"].rows(types) if len(types) else np.empty((0, 0), np.float32),
             recipe.values if recipe else dict[str, np.ndarray]().__getitem__,
         ),
+        position_source=position_source,
         matrices=tuple(name for name in MATRICES if has.get(name, True)),
         show=show,
         recipe=recipe,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,21 @@ import numpy as np
 from embcli.binary import shortened
 from embcli.errors import InputError, refuse_too_large
 from embcli.layer import Origin, Source, shape_of
-from embcli.names import DEFAULT_CONTEXT_LENGTH, PAIRINGS, SHORT_LENGTH, Pairing, __version__, check_choice
-from embcli.positions import DEFAULT_KIND, KINDS, Kind, check_options, kind_of
-from embcli.positions.kind import Matrix, Positions
-from embcli.positions.relative import K
-from embcli.positions.sinusoidal import Sinusoidal
+from embcli.names import (
+    DEFAULT_CONTEXT_LENGTH,
+    DEFAULT_THETA,
+    PAIRINGS,
+    SHORT_LENGTH,
+    Pairing,
+    __version__,
+    check_choice,
+)
+from embcli.positions import DEFAULT_KIND, KINDS, OPTIONS, Kind, check_options
+from embcli.positions.kind import Matrix, Shown
+from embcli.positions.learned import learned
+from embcli.positions.relative import K, relative
+from embcli.positions.rotary import check, rotary
+from embcli.positions.sinusoidal import sinusoidal
 from embcli.records import Array, Records, in_pieces
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, select
@@ -39,12 +50,14 @@ _LINES, _BELOW = 35, 2  # lines of a picture in a pipe or a file; of a screen be
 class PositionTable(Result, verb="positions", content="embeddings"):
     """The matrices of a kind of positions, for the chosen positions; each is an array under its name."""
 
-    name: Kind
-    kind: Positions
+    kind: Kind
+    shown: Callable[[], Shown]
+    options: dict[str, Any]  # of the kind, in data
+    token_id: int  # of the row that the positions are applied to
     length: int  # T
     chosen: np.ndarray  # (n,) int64, positions
     columns: np.ndarray  # of D, of pairs of D, or positions (similarity), (columns,) int64
-    matrices: list[Matrix]
+    is_similarity: bool
     origin: Origin | None  # of the layers; None for positions that are only computed
     rows_chosen: bool  # by the user
     columns_chosen: bool
@@ -56,13 +69,18 @@ class PositionTable(Result, verb="positions", content="embeddings"):
     distance = MatrixOf()  # (n, T) int64
     similarity = MatrixOf()  # (n, T) float32, dot products
 
+    @property
+    def matrices(self) -> list[Matrix]:
+        if self.is_similarity:
+            return [Matrix("similarity", self.shown().products(self.columns), self.columns)]
+        return self.shown().matrices
+
     def records(self) -> Records:
-        """Return the matrices as data, with one row per position."""
         named = {each.name: each for each in self.matrices if each.name}
         shapes = {name: (*each.between, len(each.columns)) for name, each in named.items()}
         origin = self.origin.document() if self.origin else {}
         return Records(
-            run={"embcli": __version__, "kind": self.name, **origin, **self.kind.document()},
+            run={"embcli": __version__, "kind": self.kind, **origin, **self.options},
             unit="positions",
             rows=len(self.chosen),
             fields={"position": int},
@@ -85,16 +103,16 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         if self.is_long:
             length, chosen = SHORT_LENGTH, chosen[:SHORT_LENGTH]
         first = f" 0 to {length - 1} of {self.length:,}" if self.is_long else ""
-        kind, is_similarity, (formula, products) = self.kind, self.matrices[0].name == "similarity", self.kind.sentences
-        if is_similarity:
-            heading = f"Dot products of {self.name} positions{first}: T = {counted(length, 'position')}"
-            head = [page.title(heading), page.words(products)]
-            if "ids" in kind.options:
-                head.append(page.words(f"The row is that of token ID {kind.token_id}."))
+        said = self.shown()
+        if self.is_similarity:
+            heading = f"Dot products of {self.kind} positions{first}: T = {counted(length, 'position')}"
+            head = [page.title(heading), page.words(said.meaning)]
+            if self.kind in OPTIONS["ids"]:
+                head.append(page.words(f"The row is that of token ID {self.token_id}."))
         else:
-            heading = f"{self.name.capitalize()} positions{first}: T = {length:,} positions, {kind.size}"
-            head = [page.title(heading), page.words(formula)]
-        end = [page.words(line) for line in ("" if is_similarity else kind.note, self.reason) if line]
+            heading = f"{self.kind.capitalize()} positions{first}: T = {length:,} positions, {said.size}"
+            head = [page.title(heading), page.words(said.formula)]
+        end = [page.words(line) for line in ("" if self.is_similarity else said.note, self.reason) if line]
         origin = None if self.origin is None or self.origin.is_seeded else self.origin  # a checkpoint
         if origin is not None and not (self.reason and "position" not in origin.tensors):
             layer = "position" if "position" in origin.tensors else "token"
@@ -109,14 +127,14 @@ class PositionTable(Result, verb="positions", content="embeddings"):
         for place, matrix in enumerate(shown):
             numbers = chosen if matrix.numbers is None else matrix.numbers  # of its rows, (n,) int64
             columns = matrix.columns
-            if is_similarity and self.is_long and not self.columns_chosen:
+            if self.is_similarity and self.is_long and not self.columns_chosen:
                 columns = columns[:length]
             tables += [""] * bool(place) + [page.words(matrix.heading)] * bool(matrix.heading)
-            if self.style.heat and (is_similarity or not self.rows_chosen):
+            if self.style.heat and (self.is_similarity or not self.rows_chosen):
                 headings = sum(1 for each in shown if each.heading) + len(shown) - 1
                 lines = _LINES if screen is None else (screen - around - headings - _BELOW) // len(shown)
                 values = matrix.rows(numbers)[:, : len(columns)]
-                look = is_similarity, lines, self.style.precision
+                look = self.is_similarity, lines, self.style.precision
                 tables.append(page.Picture(matrix.label, numbers, columns, values, matrix.apart, *look))
                 continue
             most = _ONE_TABLE if len(shown) == 1 else _TWO_TABLES
@@ -164,31 +182,42 @@ def positions(
         raise InputError(f"ids must be one token ID, not {len(token_ids)}: {str(ids)[:40]!r}", parameters=("ids",))
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, dim))
-    given: dict[str, Any] = {"pairing": pairing, "theta": theta}
-    how = kind_of(name)(dim, **{option: value for option, value in given.items() if value is not None})
-    waves = source.recipe and source.recipe.position
-    if isinstance(how, Sinusoidal) and waves:
-        how = replace(how, formula=partial(sinusoids, waves, dim))
+    if name == "rotary":
+        check(dim, theta := DEFAULT_THETA if theta is None else theta)
+    size = dim // 2 if name == "rotary" else dim
     chosen = select(rows, length, "position")
-    of_columns = select(columns, length if similarity else how.columns, "column")
+    of_columns = select(columns, length if similarity else size, "column")
     asked: dict[str, np.ndarray | None] = {}
-    if "ids" in how.options and (similarity or how.needs_row):
+    if name == "rotary" or (name == "relative" and similarity):
         asked["token"] = token_ids
         check_ids(Tokens(token_ids, np.array([0, 1]), source.encoding), shape_of(source, "token")[0])
-    if how.has_layer:
+    if name in ("learned", "relative"):
         asked["position"] = None
     layers = source.resized(2 * K + 1 if name == "relative" else length).open(asked)
-    is_stored = name == DEFAULT_KIND and not source.origin.is_seeded
-    row = layers["token"].rows(token_ids) if "token" in layers else None
-    how = replace(how, layer=layers.get("position"), is_stored=is_stored, row=row, token_id=int(token_ids[0]))
-    dots = [Matrix("similarity", how.products(of_columns), of_columns)] if similarity else None
+    row = layers["token"].rows(token_ids) if "token" in layers else np.empty((1, 0), np.float32)
+    token_id, picked, is_stored = int(token_ids[0]), np.arange(size) if similarity else of_columns, False
+    options: dict[str, Any] = {}
+    match name:
+        case "learned":
+            is_stored = not source.origin.is_seeded
+            shown = partial(learned, layers["position"], picked, is_stored)
+        case "sinusoidal":
+            step = source.recipe and source.recipe.position
+            shown = partial(sinusoidal, dim, picked, partial(sinusoids, step, dim) if step else None)
+        case "relative":
+            shown, options = partial(relative, layers["position"], picked, length, row), {"clip": K}
+        case "rotary":
+            options = {"pairing": pairing or "interleaved", "theta": theta}
+            shown = partial(rotary, picked, row, token_id, **options)
     return PositionTable(
-        name=name,
-        kind=how,
+        kind=name,
+        shown=shown,
+        options=options,
+        token_id=token_id,
         length=length,
         chosen=chosen,
         columns=of_columns,
-        matrices=dots or how.matrices(length, of_columns),
+        is_similarity=similarity,
         origin=layers.origin if layers else None,
         rows_chosen=rows is not None,
         columns_chosen=columns is not None,
@@ -214,7 +243,8 @@ def _chosen(source: Source, kind: Kind | None, context_length: int | None) -> tu
             raise InputError(f"{reason}; no position rows are added, so there is nothing to show")
     name: Kind = kind or ("sinusoidal" if waves and reason else DEFAULT_KIND)
     if seeded or (name == "sinusoidal" and waves):
-        default = kind_of(name).default_length or (shape[0] if seeded and shape else DEFAULT_CONTEXT_LENGTH)
+        own = shape[0] if seeded and shape else DEFAULT_CONTEXT_LENGTH
+        default = SHORT_LENGTH if name == "relative" else own  # distances belong to a T, not to a layer
         return name, reason, default if context_length is None else context_length, shape_of(source, "token")[1]
     if name != DEFAULT_KIND:
         raise InputError(f"kind {name} is computed, not read from a file", parameters=("kind",))
